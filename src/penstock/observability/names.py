@@ -1,0 +1,112 @@
+"""Every metric, span and event that Penstock emits, in one table.
+
+Rooms refer to these constants and never spell a name in place, so that `docs/operating.md` can be
+checked against this module and a dashboard cannot drift from the code. Units come last in a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["EVENTS", "METRICS", "SPANS", "Event", "Kind", "Metric", "Span"]
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric's name as Prometheus shows it, what it counts, and the labels it carries."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    name: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A structured log line: `name` is its stable key, `level` its severity."""
+
+    name: str
+    level: str
+    help: str
+
+
+METRICS: Final[dict[str, Metric]] = {}
+SPANS: Final[dict[str, Span]] = {}
+EVENTS: Final[dict[str, Event]] = {}
+
+# Seconds: from a warm local read to an object store having a bad day.
+LATENCY_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+def _counter(name: str, help: str, *labels: str) -> Metric:
+    return _metric(Metric(name, Kind.COUNTER, help, labels))
+
+
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return _metric(Metric(name, Kind.GAUGE, help, labels))
+
+
+def _latency(name: str, help: str, *labels: str) -> Metric:
+    return _metric(Metric(name, Kind.HISTOGRAM, help, labels, LATENCY_BUCKETS))
+
+
+def _metric(metric: Metric) -> Metric:
+    return METRICS.setdefault(metric.name, metric)
+
+
+def _span(name: str, help: str) -> Span:
+    return SPANS.setdefault(name, Span(name, help))
+
+
+def _event(name: str, level: str, help: str) -> Event:
+    return EVENTS.setdefault(name, Event(name, level, help))
+
+
+# objects ------------------------------------------------------------------------------------------
+OBJECTS_REQUESTS = _counter(
+    "penstock_objects_requests_total", "Object-store calls by verb and outcome.", "verb", "outcome"
+)
+OBJECTS_REQUEST_SECONDS = _latency(
+    "penstock_objects_request_seconds", "Time of one object-store call, retries included.", "verb"
+)
+OBJECTS_RETRIES = _counter("penstock_objects_retries_total", "Object-store calls sent again after a fault.", "verb")
+OBJECTS_BYTES = _counter("penstock_objects_bytes_total", "Bytes moved to and from the object store.", "direction")
+
+# register -----------------------------------------------------------------------------------------
+REGISTER_COMMITS = _counter("penstock_register_commits_total", "Conditional writes that landed.", "register")
+REGISTER_CONFLICTS = _counter(
+    "penstock_register_conflicts_total", "Conditional writes that lost to another writer.", "register"
+)
+REGISTER_UNKNOWN = _counter(
+    "penstock_register_unknown_total", "Writes of unknown outcome, by what re-reading showed.", "register", "resolved"
+)
+REGISTER_GROUP_SIZE = _metric(
+    Metric(
+        "penstock_register_group_size",
+        Kind.HISTOGRAM,
+        "Updates that shared one conditional write.",
+        ("register",),
+        (1, 2, 4, 8, 16, 32, 64, 128),
+    )
+)
+
+# keyvalue -----------------------------------------------------------------------------------------
+KEYVALUE_WRITE_BYTES = _counter("penstock_keyvalue_write_bytes_total", "Bytes of keys and values written.")
+KEYVALUE_DURABLE_SECONDS = _latency(
+    "penstock_keyvalue_durable_seconds", "Time from a write to its being durable in the object store."
+)

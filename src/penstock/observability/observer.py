@@ -1,0 +1,87 @@
+"""One small door to metrics, traces and logs, which costs one empty call when it is off.
+
+A room takes `observer: Observer = SILENT`. The command line gives it a `LiveObserver`; a test gives
+it the recording one of `penstock.testing` and asserts on what was counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import structlog
+from opentelemetry import trace
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from penstock.observability.names import Event, Kind, Metric, Span
+
+__all__ = ["SILENT", "LiveObserver", "Observer"]
+
+
+class Observer:
+    """Emits nothing. Subclasses emit."""
+
+    def count(self, metric: Metric, amount: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+
+    def gauge(self, metric: Metric, value: float, **labels: str) -> None:
+        """Set a gauge."""
+
+    def observe(self, metric: Metric, value: float, **labels: str) -> None:
+        """Add one observation to a histogram."""
+
+    def span(self, span: Span, **attributes: Any) -> AbstractContextManager[None]:
+        """A traced piece of work; errors that leave it are recorded on the span."""
+        return _NO_SPAN
+
+    def event(self, event: Event, **fields: Any) -> None:
+        """One structured log line."""
+
+
+_NO_SPAN: AbstractContextManager[None] = nullcontext()
+SILENT = Observer()
+
+
+class LiveObserver(Observer):
+    """Prometheus for numbers, OpenTelemetry for spans, structlog for events. Safe to share between threads."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._instruments: dict[str, Any] = {}
+        # Only creation is locked: two threads must not register one name twice.
+        self._creating = threading.Lock()
+        self._tracer = trace.get_tracer("penstock")
+        self._log = structlog.get_logger("penstock")
+
+    def count(self, metric: Metric, amount: float = 1, **labels: str) -> None:
+        self._instrument(metric, labels).inc(amount)
+
+    def gauge(self, metric: Metric, value: float, **labels: str) -> None:
+        self._instrument(metric, labels).set(value)
+
+    def observe(self, metric: Metric, value: float, **labels: str) -> None:
+        self._instrument(metric, labels).observe(value)
+
+    @contextmanager
+    def span(self, span: Span, **attributes: Any) -> Iterator[None]:
+        with self._tracer.start_as_current_span(span.name, attributes=attributes):
+            yield
+
+    def event(self, event: Event, **fields: Any) -> None:
+        getattr(self._log, event.level)(event.name, **fields)
+
+    def _instrument(self, metric: Metric, labels: dict[str, str]) -> Any:
+        instrument = self._instruments.get(metric.name)
+        if instrument is None:
+            with self._creating:
+                instrument = self._instruments.get(metric.name) or self._create(metric)
+                self._instruments[metric.name] = instrument
+        return instrument.labels(**labels) if metric.labels else instrument
+
+    def _create(self, metric: Metric) -> Any:
+        if metric.kind is Kind.HISTOGRAM:
+            return Histogram(metric.name, metric.help, metric.labels, buckets=metric.buckets, registry=self.registry)
+        make = Counter if metric.kind is Kind.COUNTER else Gauge
+        return make(metric.name, metric.help, metric.labels, registry=self.registry)
