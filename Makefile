@@ -38,9 +38,9 @@ chaos: $(VENV)/.installed ## Run the long kill -9 and simulation campaigns
 	PENSTOCK_CAMPAIGN=long $(BIN)/python -m pytest -q -m "simulation or chaos"
 
 lock: ## Resolve the dependencies again (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra spark --group dev \
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra spark --group dev \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements.lock
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra spark --group dev --group bench \
+	uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra spark --group dev --group bench \
 		-c requirements.lock --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-bench.lock
 
 clean: ## Remove the environment and caches
