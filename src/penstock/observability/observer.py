@@ -47,12 +47,12 @@ SILENT = Observer()
 class LiveObserver(Observer):
     """Prometheus for numbers, OpenTelemetry for spans, structlog for events. Safe to share between threads."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, tracer: trace.Tracer | None = None) -> None:
         self.registry = registry or CollectorRegistry()
         self._instruments: dict[str, Any] = {}
         # Only creation is locked: two threads must not register one name twice.
         self._creating = threading.Lock()
-        self._tracer = trace.get_tracer("penstock")
+        self._tracer = tracer or trace.get_tracer("penstock")
         self._log = structlog.get_logger("penstock")
 
     def count(self, metric: Metric, amount: float = 1, **labels: str) -> None:
