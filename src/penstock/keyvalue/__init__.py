@@ -1,1 +1,17 @@
 """The ordered key-value port over SlateDB."""
+
+from penstock.keyvalue.memory import MemoryFollower, MemoryKeyValue, MemoryVolume
+from penstock.keyvalue.port import Entry, KeyValue, Reader, Snapshot, WriteBatch, WriteHandle, prefix_end
+
+__all__ = [
+    "Entry",
+    "KeyValue",
+    "MemoryFollower",
+    "MemoryKeyValue",
+    "MemoryVolume",
+    "Reader",
+    "Snapshot",
+    "WriteBatch",
+    "WriteHandle",
+    "prefix_end",
+]

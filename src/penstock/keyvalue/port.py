@@ -8,13 +8,33 @@ Values are meant to be blocks of 32 to 256 KB (Arrow or codec bytes), never a ro
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from penstock.errors import InvalidInput
 
-__all__ = ["Entry", "KeyValue", "Reader", "Snapshot", "WriteBatch", "WriteHandle", "prefix_end"]
+__all__ = [
+    "BLOCK_BYTES",
+    "KEY_BYTES_MAX",
+    "VALUE_BYTES_MAX",
+    "Entry",
+    "KeyValue",
+    "Reader",
+    "Snapshot",
+    "WriteBatch",
+    "WriteHandle",
+    "check_block_bytes",
+    "checked",
+    "prefix_end",
+]
 
 Entry: TypeAlias = tuple[bytes, bytes]
+
+# Keys are repeated in every index and filter of the store: a longer one is a value in disguise.
+KEY_BYTES_MAX: Final = 65_535
+# A value travels in one PUT of the log, and the binding counts its bytes in a signed 32-bit number.
+VALUE_BYTES_MAX: Final = 64 << 20
+# What a scan hands over at a time: several block-sized values, and little memory.
+BLOCK_BYTES: Final = 1 << 20
 
 
 class WriteBatch:
@@ -25,6 +45,7 @@ class WriteBatch:
         self.size_bytes = 0
 
     def put(self, key: bytes, value: bytes) -> WriteBatch:
+        _check_value(key, value)
         return self._set(key, value)
 
     def delete(self, key: bytes) -> WriteBatch:
@@ -38,8 +59,7 @@ class WriteBatch:
         return len(self._operations)
 
     def _set(self, key: bytes, value: bytes | None) -> WriteBatch:
-        if not key:
-            raise InvalidInput("a key in a write batch is empty", "every key needs at least one byte")
+        _check_key(key, "a key in a write batch")
         replaced = self._operations.get(key)
         known = key in self._operations
         self.size_bytes += len(value or b"") - len(replaced or b"") + (0 if known else len(key))
@@ -51,7 +71,11 @@ class WriteHandle(Protocol):
     """A write that was applied in memory."""
 
     async def durable(self) -> None:
-        """Return once the write would survive the loss of this machine's memory (and power, on a directory)."""
+        """Return once the write would survive the loss of this machine's memory (and power, on a directory).
+
+        `Fenced` means the write is not there and never will be. `OutcomeUnknown` means the store failed
+        under the write: open it again and read, then decide. Waiting may be given up and asked for again.
+        """
         ...
 
 
@@ -65,31 +89,41 @@ class Reader(Protocol):
         ...
 
     def scan(
-        self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = 1 << 20
+        self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
     ) -> AsyncIterator[list[Entry]]:
-        """Entries with `start <= key < end` in key order, in blocks of about `block_bytes`."""
+        """Entries with `start <= key < end` in key order, in blocks of about `block_bytes`.
+
+        A scan shows the moment its first block was asked for, whatever is written while it runs.
+        """
         ...
 
     def scan_prefix(
-        self, prefix: bytes, *, reverse: bool = False, block_bytes: int = 1 << 20
+        self, prefix: bytes, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
     ) -> AsyncIterator[list[Entry]]:
         """Entries whose key starts with `prefix`, in key order, in blocks."""
         ...
 
     async def close(self) -> None:
-        """Release what is held. Idempotent."""
+        """Release what is held. Idempotent; every later call but `close` raises `Closed`."""
         ...
 
 
 class Snapshot(Reader, Protocol):
-    """A view of one moment; later writes do not show."""
+    """A view of one moment; later writes do not show. It lives no longer than its store is open."""
 
 
 class KeyValue(Reader, Protocol):
-    """The single writer of a store. A second writer fences the first, whose next write raises `Fenced`."""
+    """The single writer of a store. A second writer fences the first, wherever it runs.
+
+    The first may not notice at once: a write it still accepts then raises `Fenced` from `durable()`,
+    and so does every later call. Nothing a fenced writer wrote after the second one opened is ever seen.
+    """
 
     async def write(self, batch: WriteBatch) -> WriteHandle:
-        """Apply a batch atomically; the handle tells when it is durable."""
+        """Apply a batch atomically; the handle tells when it is durable. An empty batch is durable already.
+
+        A call that is cancelled has written the whole batch or nothing of it.
+        """
         ...
 
     async def snapshot(self) -> Snapshot: ...
@@ -106,8 +140,36 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 
 def checked(keys: Iterable[bytes]) -> list[bytes]:
-    """Refuse empty keys, which the store cannot hold."""
+    """Refuse keys which no store can hold."""
     listed = list(keys)
-    if any(not key for key in listed):
-        raise InvalidInput("a key to read is empty", "every key needs at least one byte")
+    for key in listed:
+        _check_key(key, "a key to read")
     return listed
+
+
+def check_block_bytes(block_bytes: int) -> int:
+    """Refuse a scan whose blocks could hold nothing."""
+    if block_bytes < 1:
+        raise InvalidInput(f"a scan in blocks of {block_bytes} bytes", "a block needs at least one byte")
+    return block_bytes
+
+
+def _check_key(key: bytes, name: str) -> None:
+    # Types are checked here because a text key fails deep inside the binding, without naming itself.
+    if not isinstance(key, bytes):
+        raise InvalidInput(f"{name} is {type(key).__name__}: {key!r:.80}", "keys are bytes", "encode it")
+    if not key:
+        raise InvalidInput(f"{name} is empty", "every key needs at least one byte")
+    if len(key) > KEY_BYTES_MAX:
+        raise InvalidInput(f"{name} has {len(key)} bytes: {key[:40]!r}…", f"the limit is {KEY_BYTES_MAX}")
+
+
+def _check_value(key: bytes, value: bytes) -> None:
+    if not isinstance(value, bytes):
+        raise InvalidInput(f"the value of {key!r:.80} is {type(value).__name__}", "values are bytes")
+    if len(value) > VALUE_BYTES_MAX:
+        raise InvalidInput(
+            f"the value of {key!r:.80} has {len(value)} bytes",
+            f"the limit is {VALUE_BYTES_MAX}",
+            "split it into blocks of 32 to 256 KB",
+        )
