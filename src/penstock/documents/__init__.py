@@ -1,0 +1,1 @@
+"""Documents: contracts, notifications, parsers, tokens, chunking, batching and embedding. Pure logic, no Spark."""

@@ -1,0 +1,192 @@
+"""The messages of the indexing pipeline, with the JSON names other systems already use.
+
+`UploadNotification`, `ChunkEnvelope` and `BatchRequest` are the three contracts of the pipeline; `DeleteNotification`
+and `EndDocument` complete them, and `DocumentReport` is what is told of a document at the end. Each is an immutable
+struct whose JSON members are the camel-case forms of its fields; members that are absent stay absent. Unknown members
+are ignored, so that a producer may be newer than its reader; missing or ill-typed ones are refused with
+`InvalidInput`. The JSON Schemas under `docs/schemas/` are made from these structs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from penstock.errors import InvalidInput
+
+__all__ = [
+    "BatchInput",
+    "BatchRequest",
+    "ChunkEnvelope",
+    "ChunkMetadata",
+    "DeleteNotification",
+    "DocumentReport",
+    "DocumentStatus",
+    "EndDocument",
+    "Notification",
+    "UploadNotification",
+    "decode",
+    "decode_notification",
+    "encode",
+]
+
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Contract(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Immutable, camel-case in JSON, and without members that carry nothing."""
+
+
+class UploadNotification(Contract, frozen=True, kw_only=True):
+    """An object was created or replaced, and should become searchable."""
+
+    tenant_id: Name
+    index_id: Name
+    bucket: Name
+    key: Name
+    version_id: str | None = None
+    etag: str | None = None
+    size_bytes: Natural
+    content_type: str | None = None
+    model: Name
+    source_id: str | None = None
+    created_at: Instant
+    # The order of the events of one object, as `penstock.documents.sequencers` writes it.
+    sequencer: str | None = None
+
+
+class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event", tag="delete"):
+    """An object was removed. It carries no etag, because it acts on the object and not on one version."""
+
+    tenant_id: Name
+    index_id: Name
+    bucket: Name
+    key: Name
+    version_id: str | None = None
+    model: Name
+    source_id: str | None = None
+    created_at: Instant
+    sequencer: str | None = None
+
+
+class ChunkMetadata(Contract, frozen=True, kw_only=True):
+    tenant_id: Name
+    index_id: Name
+    model: Name
+    source_id: str | None = None
+
+
+class ChunkEnvelope(Contract, frozen=True, kw_only=True):
+    """One chunk on its way to the batcher. `text` is exactly the document's bytes in `byte_range`."""
+
+    doc_id: Sha256
+    chunk_id: Name
+    seq: Natural
+    text: str
+    byte_range: tuple[Natural, Natural]
+    token_count: Natural
+    metadata: ChunkMetadata
+
+
+class EndDocument(Contract, frozen=True, kw_only=True):
+    """Every chunk of a document was emitted. `seq_max` is the last `seq`, or -1 when there was no text."""
+
+    doc_id: Sha256
+    seq_max: Annotated[int, msgspec.Meta(ge=-1)]
+    warnings: tuple[str, ...] = ()
+
+
+class BatchInput(Contract, frozen=True, kw_only=True):
+    doc_id: Sha256
+    chunk_id: Name
+    seq: Natural
+    text: str
+
+
+class BatchRequest(Contract, frozen=True, kw_only=True):
+    """One request to an embedding model. `created_at` is the time inside `batch_id`, never a second reading."""
+
+    batch_id: Name
+    tenant_id: Name
+    index_id: Name
+    model: Name
+    inputs: tuple[BatchInput, ...]
+    tokens_total: Natural
+    created_at: Instant
+
+
+class DocumentStatus(StrEnum):
+    INDEXED = "indexed"
+    EMPTY = "empty"  # parsed, and there was no text in it
+    INCOMPLETE = "incomplete"  # the end came, some chunks did not
+    QUARANTINED = "quarantined"  # cannot be read or parsed; `reason` says why
+    SUPERSEDED = "superseded"  # a newer version arrived while this one was read
+    DELETED = "deleted"
+
+
+class DocumentReport(Contract, frozen=True, kw_only=True):
+    """What became of one version of one object."""
+
+    doc_id: Sha256
+    status: DocumentStatus
+    reason: str | None = None
+    chunks: Natural = 0
+    tokens: Natural = 0
+    cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    warnings: tuple[str, ...] = ()
+    missing_seqs: tuple[Natural, ...] = ()
+
+
+Notification: TypeAlias = UploadNotification | DeleteNotification
+_C = TypeVar("_C", bound=Contract)
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class _Discriminator(msgspec.Struct):
+    event: Literal["upload", "delete"] = "upload"
+
+
+def encode(message: Contract) -> bytes:
+    """The message as JSON; equal messages give equal bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes | str, kind: type[_C]) -> _C:
+    """The message in `data`, or `InvalidInput` naming the member that is wrong."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise _refusal(kind, data, error) from error
+
+
+def decode_notification(data: bytes | str) -> Notification:
+    """An upload or a delete: a delete says `"event": "delete"`, an upload needs no such member."""
+    kind: Any = DeleteNotification if _event_of(data) == "delete" else UploadNotification
+    notification: Notification = decode(data, kind)
+    return notification
+
+
+def _event_of(data: bytes | str) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Discriminator).event
+    except msgspec.DecodeError as error:
+        raise _refusal(UploadNotification, data, error) from error
+
+
+def _refusal(kind: type[Contract], data: bytes | str, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"not a {kind.__name__}: {data[:80]!r}", str(error), f"compare it with docs/schemas/{schema_name(kind)}"
+    )
+
+
+def schema_name(kind: type[Contract]) -> str:
+    """`UploadNotification` is published as `upload-notification.json`."""
+    words = "".join(f"-{c.lower()}" if c.isupper() else c for c in kind.__name__)
+    return f"{words.removeprefix('-')}.json"
