@@ -1,0 +1,169 @@
+"""The few file operations a durable directory needs, as a port, so that a torn disk can stand in.
+
+A write is durable only when `sync_file` made its bytes so and `sync_directory` its name. Errors are
+the operating system's own (`OSError`), passed through unchanged; the directory store gives them their
+meaning. Symbolic links are never followed in the last part of a path: `ELOOP`.
+"""
+
+# ruff: noqa: PTH  Paths are plain text: a pathlib object costs more than the system call behind it.
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat as modes
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock.objects.port import Body
+
+__all__ = ["Disk", "FileStat", "RealDisk"]
+
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking, so that a foreign named pipe cannot hang its reader; files do not care.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    size: int
+    modified_ns: int
+    inode: int
+    is_directory: bool
+
+
+class Disk(Protocol):
+    """Files and folders by path."""
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> tuple[bytes, FileStat]:
+        """Bytes `[start, end)` of a file and the stat of that very file, though it be replaced meanwhile."""
+        ...
+
+    def stat(self, path: str) -> FileStat: ...
+
+    def create(self, path: str, data: Body, modified_ns: int | None = None) -> None:
+        """A new file holding `data`, not yet synced; `FileExistsError` if there is one."""
+        ...
+
+    def sync_file(self, path: str) -> None:
+        """Make a file's bytes and stamps survive a power loss."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, replacing in one step what had it."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def make_directory(self, path: str) -> None:
+        """One level; `FileExistsError` if the name is taken."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a folder survive a power loss."""
+        ...
+
+    def scan(self, path: str) -> list[tuple[str, bool]]:
+        """The files and folders in a folder, as name and whether it is a folder, sorted by name."""
+        ...
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        """Exclusive between threads and processes; given up by the system when its holder dies."""
+        ...
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> tuple[bytes, FileStat]:
+        handle = os.open(path, _READ)
+        try:
+            found = _plain(path, os.fstat(handle))
+            if found.is_directory:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            stop = found.size if end is None else min(end, found.size)
+            return _read_exactly(handle, start, stop), found
+        finally:
+            os.close(handle)
+
+    def stat(self, path: str) -> FileStat:
+        return _plain(path, os.lstat(path))
+
+    def create(self, path: str, data: Body, modified_ns: int | None = None) -> None:
+        handle = os.open(path, _NEW_FILE, 0o666)
+        try:
+            _write_all(handle, data)
+            if modified_ns is not None:
+                os.utime(handle, ns=(modified_ns, modified_ns))
+        finally:
+            os.close(handle)
+
+    def sync_file(self, path: str) -> None:
+        _sync(path, _READ)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        _sync(path, _FOLDER)
+
+    def scan(self, path: str) -> list[tuple[str, bool]]:
+        with os.scandir(path) as entries:
+            return sorted(
+                (entry.name, entry.is_dir(follow_symlinks=False))
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+            )
+
+    @contextmanager
+    def lock(self, path: str) -> Iterator[None]:
+        # A fresh open file each time: flock excludes open files, so this excludes threads as well.
+        handle = os.open(path, _LOCK, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _plain(path: str, found: os.stat_result) -> FileStat:
+    if modes.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return FileStat(found.st_size, found.st_mtime_ns, found.st_ino, modes.S_ISDIR(found.st_mode))
+
+
+def _read_exactly(handle: int, start: int, stop: int) -> bytes:
+    """One read in nearly all cases; the system caps a single one at 2 GiB."""
+    pieces = []
+    while start < stop:
+        piece = os.pread(handle, stop - start, start)
+        if not piece:
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _write_all(handle: int, data: Body) -> None:
+    rest = memoryview(data).cast("B")
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _sync(path: str, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
