@@ -2,6 +2,22 @@
 
 from penstock.testing.clock import ManualClock, SimulatedClock
 from penstock.testing.entropy import SeededEntropy
+from penstock.testing.loop import Deadlock, Livelock, SimulatedLoop
 from penstock.testing.observer import RecordingObserver
+from penstock.testing.process import Process, current_process, outside
+from penstock.testing.simulation import Simulation, simulate
 
-__all__ = ["ManualClock", "RecordingObserver", "SeededEntropy", "SimulatedClock"]
+__all__ = [
+    "Deadlock",
+    "Livelock",
+    "ManualClock",
+    "Process",
+    "RecordingObserver",
+    "SeededEntropy",
+    "SimulatedClock",
+    "SimulatedLoop",
+    "Simulation",
+    "current_process",
+    "outside",
+    "simulate",
+]
