@@ -5,7 +5,8 @@ the operating system's own (`OSError`), passed through unchanged; the directory 
 meaning. Symbolic links are never followed in the last part of a path: `ELOOP`.
 """
 
-# ruff: noqa: PTH  Paths are plain text: a pathlib object costs more than the system call behind it.
+# Paths are plain text: a pathlib object costs more than the system call behind it.
+# ruff: noqa: PTH102, PTH105, PTH108
 
 from __future__ import annotations
 
