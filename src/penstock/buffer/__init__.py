@@ -1,0 +1,1 @@
+"""Hand batches over through object storage."""

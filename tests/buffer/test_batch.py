@@ -1,0 +1,144 @@
+"""Batch objects: what is encoded is decoded, without copies, and nothing else is."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.buffer.batch import (
+    Compression,
+    RecordBlock,
+    checked_records,
+    decode_batch,
+    encode_batch,
+)
+from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
+
+records = st.lists(st.binary(max_size=50), max_size=30)
+compressions = st.sampled_from(Compression)
+
+
+def footer(compression: int, count: int, version: int = 1) -> bytes:
+    return struct.pack("<BIH", compression, count, version)
+
+
+@given(records, compressions)
+def test_records_come_back_as_they_were(parts: list[bytes], compression: Compression) -> None:
+    found = decode_batch(encode_batch(parts, compression))
+    assert [bytes(record) for record in found] == parts
+    assert len(found) == len(parts)
+    assert found.nbytes == sum(map(len, parts))
+
+
+@given(records.filter(bool), compressions, st.data())
+def test_a_record_is_found_by_its_place_from_either_end(
+    parts: list[bytes], compression: Compression, data: st.DataObject
+) -> None:
+    found = decode_batch(encode_batch(parts, compression))
+    place = data.draw(st.integers(-len(parts), len(parts) - 1))
+    assert found[place] == parts[place]
+    assert found[place:] == parts[place:]
+    with pytest.raises(IndexError):
+        found[len(parts)]
+
+
+@given(records, compressions, st.data())
+def test_an_object_cut_anywhere_is_refused(parts: list[bytes], compression: Compression, data: st.DataObject) -> None:
+    body = bytes(encode_batch(parts, compression))
+    cut = data.draw(st.integers(0, len(body) - 1))
+    # Without checksums a cut may end in bytes that look like a footer; it must then fail on its structure.
+    with pytest.raises((Corrupt, Unsupported)):
+        decode_batch(body[:cut])
+
+
+@given(records.filter(bool), compressions, st.data())
+def test_a_block_cut_in_front_of_a_whole_footer_is_refused(
+    parts: list[bytes], compression: Compression, data: st.DataObject
+) -> None:
+    body = bytes(encode_batch(parts, compression))
+    cut = data.draw(st.integers(0, len(body) - 8))
+    with pytest.raises(Corrupt):
+        decode_batch(body[:cut] + body[-7:])
+
+
+@given(records, compressions, st.binary(min_size=1, max_size=9))
+def test_bytes_left_over_before_the_footer_are_refused(
+    parts: list[bytes], compression: Compression, extra: bytes
+) -> None:
+    body = bytes(encode_batch(parts, compression))
+    with pytest.raises(Corrupt):
+        decode_batch(body[:-7] + extra + body[-7:])
+
+
+@given(records)
+def test_a_zstd_frame_without_a_content_size_is_streamed(parts: list[bytes]) -> None:
+    block = bytes(encode_batch(parts))[:-7]
+    packed = zstandard.ZstdCompressor(write_content_size=False).compress(block)
+    assert [bytes(record) for record in decode_batch(packed + footer(1, len(parts)))] == parts
+
+
+def test_decoding_does_not_copy_the_records() -> None:
+    body = encode_batch([b"a" * 1000, b"b" * 1000])
+    assert all(record.obj is body for record in decode_batch(body))
+
+
+def test_a_record_that_was_decoded_cannot_be_written_to() -> None:
+    with pytest.raises(TypeError):
+        decode_batch(encode_batch([b"abc"]))[0][0] = 1
+
+
+@pytest.mark.parametrize("version", [0, 2, 65535])
+def test_another_version_is_refused_by_its_number(version: int) -> None:
+    with pytest.raises(Unsupported, match=str(version)):
+        decode_batch(footer(0, 0, version))
+
+
+def test_another_compression_is_refused_by_its_number() -> None:
+    with pytest.raises(Unsupported, match="compression 2"):
+        decode_batch(footer(2, 0))
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_bomb_is_refused_at_the_bound_and_not_unpacked_to_its_end(sized: bool) -> None:
+    packed = zstandard.ZstdCompressor(write_content_size=sized).compress(bytes(50_000_000))
+    with pytest.raises(AtCapacity, match="1000000"):
+        decode_batch(packed + footer(1, 1), bytes_max=1_000_000)
+
+
+def test_a_block_keeps_what_it_was_given_when_the_callers_buffer_changes() -> None:
+    buffer = bytearray(b"before")
+    block = RecordBlock()
+    block.extend([buffer])
+    buffer[:] = b"after!"
+    assert decode_batch(block.seal())[0] == b"before"
+
+
+@given(st.lists(records, max_size=5), compressions)
+def test_a_block_grown_in_steps_is_the_block_made_at_once(steps: list[list[bytes]], compression: Compression) -> None:
+    block = RecordBlock()
+    for step in steps:
+        block.extend(step)
+    flat = [record for step in steps for record in step]
+    assert block.count == len(flat)
+    assert len(block) == sum(len(record) + 4 for record in flat)
+    assert block.seal(compression) == encode_batch(flat, compression)
+
+
+def test_every_kind_of_buffer_is_framed_by_its_bytes() -> None:
+    wide = memoryview(bytearray(8)).cast("I")
+    strided = memoryview(b"abcdef")[::2]
+    given_records = checked_records([b"x", bytearray(b"y"), memoryview(b"z"), wide, strided])
+    assert [bytes(r) for r in decode_batch(encode_batch(given_records))] == [b"x", b"y", b"z", bytes(8), b"ace"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [(b"abc", "got one bytes"), ("abc", "got one str"), ([], "empty"), ([b"a", "b"], "record 1 is str"), ([7], "int")],
+)
+def test_what_is_no_sequence_of_records_is_refused_with_its_place(bad: object, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        checked_records(bad)  # type: ignore[arg-type]
