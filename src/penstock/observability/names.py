@@ -110,3 +110,35 @@ KEYVALUE_WRITE_BYTES = _counter("penstock_keyvalue_write_bytes_total", "Bytes of
 KEYVALUE_DURABLE_SECONDS = _latency(
     "penstock_keyvalue_durable_seconds", "Time from a write to its being durable in the object store."
 )
+
+# coordinator --------------------------------------------------------------------------------------
+COORDINATOR_WRITES = _counter("penstock_coordinator_writes_total", "Writes handed to a flush.", "coordinator")
+COORDINATOR_REJECTED = _counter(
+    "penstock_coordinator_rejected_total", "Writes given back because a bound was reached.", "coordinator"
+)
+COORDINATOR_WAIT_SECONDS = _latency(
+    "penstock_coordinator_wait_seconds", "Time a write waited for room, for those that had to.", "coordinator"
+)
+COORDINATOR_WRITE_SECONDS = _latency(
+    "penstock_coordinator_write_seconds", "Time from a flush's oldest write to its being durable.", "coordinator"
+)
+COORDINATOR_FLUSH_SECONDS = _latency(
+    "penstock_coordinator_flush_seconds", "Time from a flush's start to each mark.", "coordinator", "mark"
+)
+COORDINATOR_FLUSHES = _counter("penstock_coordinator_flushes_total", "Flushes by reason.", "coordinator", "reason")
+COORDINATOR_FAILURES = _counter(
+    "penstock_coordinator_failures_total", "Attempts to flush that failed, by what followed.", "coordinator", "outcome"
+)
+COORDINATOR_PENDING_BYTES = _gauge(
+    "penstock_coordinator_pending_bytes", "Bytes accepted and not yet taken by a flush.", "coordinator"
+)
+COORDINATOR_BUFFERED_BYTES = _gauge(
+    "penstock_coordinator_buffered_bytes", "Bytes accepted and not yet durable.", "coordinator"
+)
+COORDINATOR_WAITERS = _gauge(
+    "penstock_coordinator_waiters", "Callers waiting for room or for a mark.", "coordinator", "mark"
+)
+COORDINATOR_EPOCH = _gauge("penstock_coordinator_epoch", "The epoch each mark has reached.", "coordinator", "mark")
+COORDINATOR_FLUSH = _span("coordinator.flush", "One attempt to flush, until its writes are visible.")
+COORDINATOR_RETRYING = _event("coordinator.retrying", "warning", "A flush failed and is going to be made again.")
+COORDINATOR_FAILED = _event("coordinator.failed", "error", "A flush failed for good: writes are refused until a retry.")
