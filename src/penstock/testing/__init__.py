@@ -2,13 +2,21 @@
 
 from penstock.testing.clock import ManualClock, SimulatedClock
 from penstock.testing.entropy import SeededEntropy
+from penstock.testing.faults import Fate, FaultPlan, Latency
+from penstock.testing.faulty_store import FaultyStore
+from penstock.testing.hostile_stores import CarelessStore, StutteringStore, UnreachableStore, WitnessStore
 from penstock.testing.loop import Deadlock, Livelock, SimulatedLoop
 from penstock.testing.observer import RecordingObserver
 from penstock.testing.process import Process, current_process, outside
 from penstock.testing.simulation import Simulation, simulate
 
 __all__ = [
+    "CarelessStore",
     "Deadlock",
+    "Fate",
+    "FaultPlan",
+    "FaultyStore",
+    "Latency",
     "Livelock",
     "ManualClock",
     "Process",
@@ -17,6 +25,9 @@ __all__ = [
     "SimulatedClock",
     "SimulatedLoop",
     "Simulation",
+    "StutteringStore",
+    "UnreachableStore",
+    "WitnessStore",
     "current_process",
     "outside",
     "simulate",

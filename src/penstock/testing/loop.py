@@ -163,7 +163,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep what asyncio would only log; `simulate` fails with it at the end."""
-        self.unhandled.append(context.get("exception") or RuntimeError(context["message"]))
+        # A closing loop destroys frozen coroutines, and with them answers that nobody was left to hear.
+        if not self._closed:
+            self.unhandled.append(context.get("exception") or RuntimeError(context["message"]))
 
     def pending(self) -> list[str]:
         """One line for each task that waits: its name, process and place. Frozen tasks are left out."""
