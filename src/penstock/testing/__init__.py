@@ -8,7 +8,8 @@ from penstock.testing.hostile_stores import CarelessStore, StutteringStore, Unre
 from penstock.testing.loop import Deadlock, Livelock, SimulatedLoop
 from penstock.testing.observer import RecordingObserver
 from penstock.testing.process import Process, current_process, outside
-from penstock.testing.simulation import Simulation, simulate
+from penstock.testing.simulation import Simulation, inline, simulate
+from penstock.testing.torn_disk import PowerCut, TornDisk
 
 __all__ = [
     "CarelessStore",
@@ -19,6 +20,7 @@ __all__ = [
     "Latency",
     "Livelock",
     "ManualClock",
+    "PowerCut",
     "Process",
     "RecordingObserver",
     "SeededEntropy",
@@ -26,9 +28,11 @@ __all__ = [
     "SimulatedLoop",
     "Simulation",
     "StutteringStore",
+    "TornDisk",
     "UnreachableStore",
     "WitnessStore",
     "current_process",
+    "inline",
     "outside",
     "simulate",
 ]

@@ -28,7 +28,7 @@ from penstock.testing.entropy import SeededEntropy
 from penstock.testing.loop import STEPS_MAX, SimulatedLoop
 from penstock.testing.process import Process
 
-__all__ = ["Simulation", "simulate"]
+__all__ = ["Simulation", "inline", "simulate"]
 
 T = TypeVar("T")
 
@@ -80,6 +80,11 @@ def simulate(
     if loop.unhandled:
         raise BaseExceptionGroup(f"nobody looked at these errors (seed {seed})", loop.unhandled)
     return result
+
+
+async def inline(work: Callable[..., T], /, *args: Any) -> T:
+    """Blocking work done at once, in one step: the `offload` of stores that would otherwise use threads."""
+    return work(*args)
 
 
 @contextmanager

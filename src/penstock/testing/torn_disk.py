@@ -1,0 +1,270 @@
+"""A disk that forgets: whatever was not synced may be lost, in part and out of order, when the power goes.
+
+What a crash may do, and what it never does:
+
+```
+file bytes     unsynced: lost, cut short, or of full length with sectors of zeros or rubbish
+               synced by `sync_file`: never touched
+names          unsynced creations, renames, removals, folders: any subset survives. A rename inside one
+               folder is one step; between folders the file may keep both names, never neither
+               synced by `sync_directory` of the parent: never touched, as long as the parent itself,
+               and its parent, were synced too
+failed sync    its pages count as clean: a later sync succeeds and saves nothing
+locks          given up
+never          damage to what was synced (that is for checksums), reuse of an inode number
+```
+`crash` is the power loss of the whole machine. A killed process is none: it takes no step more
+(`penstock.testing.process`), and what it had written stays in the page cache.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Final
+
+from penstock.clock import Clock
+from penstock.errors import InvalidInput
+from penstock.objects.disk import FileStat
+from penstock.objects.port import Body
+from penstock.testing.entropy import SeededEntropy
+from penstock.testing.tree import Change, File, Folder, Node, survivors
+
+__all__ = ["PowerCut", "TornDisk"]
+
+_WRITES: Final = ("create", "sync_file", "rename", "unlink", "make_directory", "sync_directory")
+
+
+class PowerCut(BaseException):
+    """The machine lost its power during a call. No `Exception`: no handler of a dead machine runs."""
+
+
+class TornDisk:
+    """The disk port over memory. Safe to share between threads, which then see one page cache.
+
+    `writes` counts the calls that change the disk, so that a test can cut the power at each of them.
+    """
+
+    def __init__(self, *, entropy: SeededEntropy, clock: Clock, capacity_bytes: int | None = None) -> None:
+        self.writes = 0
+        self._entropy = entropy
+        self._clock = clock
+        self._capacity_bytes = capacity_bytes
+        self._inodes = count(2)
+        self._root = Folder(next(self._inodes), self._now_ns())
+        self._failures: dict[str, deque[int]] = {}
+        self._powered_until: int | None = None
+        self._dark = False
+        self._mutex = threading.RLock()
+        self._locks: dict[str, _FileLock] = {}
+
+    # Faults ---------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Lose the power and come back, with what a disk may have kept."""
+        with self._mutex:
+            self._root = survivors(self._root, self._entropy)
+            self.revive()
+
+    def revive(self) -> None:
+        """Come back with the page cache as it was: after `cut_power`, a killed process instead of a power loss."""
+        with self._mutex:
+            self._locks = {}
+            self._powered_until = None
+            self._dark = False
+
+    def cut_power(self, after_writes: int = 0) -> None:
+        """Let so many more writes pass; the next one, and every call after it, raises `PowerCut` until `crash`."""
+        self._powered_until = self.writes + after_writes
+
+    def fail_next(self, verb: str, code: int = errno.EIO) -> None:
+        """Make the next call of this verb raise an `OSError` with this code, after doing what such a fault may do."""
+        if verb not in _WRITES:
+            raise InvalidInput(f"the disk cannot be told to fail at {verb!r}", f"its writes are {', '.join(_WRITES)}")
+        self._failures.setdefault(verb, deque()).append(code)
+
+    # The port -------------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> tuple[bytes, FileStat]:
+        with self._reading():
+            file = self._file(path)
+            return file.data[start:end], _stat(file)
+
+    def stat(self, path: str) -> FileStat:
+        with self._reading():
+            return _stat(self._node(path))
+
+    def scan(self, path: str) -> list[tuple[str, bool]]:
+        with self._reading():
+            return sorted((name, isinstance(node, Folder)) for name, node in self._folder(path).entries.items())
+
+    def create(self, path: str, data: Body, modified_ns: int | None = None) -> None:
+        with self._writing("create") as failure:
+            parent, name = self._vacant(path)
+            stamp = self._now_ns() if modified_ns is None else modified_ns
+            body = bytes(data)
+            room = self._room(len(body))
+            if failure or room < len(body):
+                body = body[: self._entropy.below(min(room, len(body)) + 1)]
+            parent.change(Change(File(next(self._inodes), stamp, body), given=name))
+            if room < len(data):
+                raise _error(errno.ENOSPC, path)
+
+    def sync_file(self, path: str) -> None:
+        with self._writing("sync_file") as failure:
+            file = self._file(path)
+            if failure:
+                file.poisoned = True
+            elif not file.poisoned:
+                file.synced = file.data
+
+    def rename(self, source: str, target: str) -> None:
+        with self._writing("rename") as failure:
+            file = self._file(source)
+            (old, old_name), (new, new_name) = self._parent(source), self._parent(target)
+            if isinstance(new.entries.get(new_name), Folder):
+                # The code Linux gives for a folder that holds the file itself.
+                raise _error(errno.ENOTEMPTY if source.startswith(f"{target}/") else errno.EISDIR, target)
+            # After an I/O error nobody knows whether the name changed.
+            if file is new.entries.get(new_name) or (failure and self._entropy.chance(0.5)):
+                return
+            if old is new:
+                new.change(Change(file, given=new_name, taken=old_name))
+            else:
+                moved = new.change(Change(file, given=new_name))
+                old.change(Change(file, taken=old_name, requires=moved))
+
+    def unlink(self, path: str) -> None:
+        with self._writing("unlink") as failure:
+            file = self._file(path)
+            parent, name = self._parent(path)
+            if not failure:
+                parent.change(Change(file, taken=name))
+
+    def make_directory(self, path: str) -> None:
+        with self._writing("make_directory") as failure:
+            parent, name = self._vacant(path)
+            if not failure:
+                parent.change(Change(Folder(next(self._inodes), self._now_ns()), given=name))
+
+    def sync_directory(self, path: str) -> None:
+        with self._writing("sync_directory") as failure:
+            folder = self._folder(path)
+            if not failure:
+                folder.sync()
+
+    @contextmanager
+    def lock(self, path: str) -> Iterator[None]:
+        with self._reading():
+            parent, name = self._parent(path)
+            if name not in parent.entries:
+                parent.change(Change(File(next(self._inodes), self._now_ns(), b""), given=name))
+            lock = self._locks.setdefault(path, _FileLock())
+        with lock.held(path):
+            yield
+
+    # What serves it -------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._mutex:
+            if self._dark:
+                raise PowerCut
+            yield
+
+    @contextmanager
+    def _writing(self, verb: str) -> Iterator[bool]:
+        """Whether this call is to fail; then the body does the damage, and the error is raised here."""
+        with self._reading():
+            self._dark = self._powered_until is not None and self.writes >= self._powered_until
+            if self._dark and self._entropy.chance(0.5):
+                raise PowerCut
+            self.writes += 1
+            failures = self._failures.get(verb)
+            code = failures.popleft() if failures else None
+            yield code is not None
+            if self._dark:
+                raise PowerCut
+            if code is not None:
+                raise _error(code, verb)
+
+    def _node(self, path: str) -> Node:
+        node: Node = self._root
+        for name in path.split("/"):
+            if not name:
+                continue
+            if not isinstance(node, Folder):
+                raise _error(errno.ENOTDIR, path)
+            if name not in node.entries:
+                raise _error(errno.ENOENT, path)
+            node = node.entries[name]
+        return node
+
+    def _file(self, path: str) -> File:
+        node = self._node(path)
+        if isinstance(node, Folder):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def _folder(self, path: str) -> Folder:
+        node = self._node(path)
+        if isinstance(node, File):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        parent, _, name = path.rpartition("/")
+        return self._folder(parent), name
+
+    def _vacant(self, path: str) -> tuple[Folder, str]:
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            raise _error(errno.EEXIST, path)
+        return parent, name
+
+    def _room(self, wanted: int) -> int:
+        return wanted if self._capacity_bytes is None else max(0, self._capacity_bytes - _size(self._root))
+
+    def _now_ns(self) -> int:
+        return self._clock.now_ms() * 1_000_000
+
+
+class _FileLock:
+    """An advisory lock. One that would wait for its own thread is refused: in a simulation that is a deadlock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @contextmanager
+    def held(self, path: str) -> Iterator[None]:
+        if self._holder == threading.get_ident():
+            raise _error(errno.EDEADLK, path)
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+
+def _stat(node: Node) -> FileStat:
+    if isinstance(node, Folder):
+        return FileStat(0, node.modified_ns, node.inode, is_directory=True)
+    return FileStat(len(node.data), node.modified_ns, node.inode, is_directory=False)
+
+
+def _size(node: Node) -> int:
+    if isinstance(node, Folder):
+        return sum(map(_size, node.entries.values()))
+    return len(node.data)
+
+
+def _error(code: int, path: str) -> OSError:
+    """The operating system's own error: `OSError` picks the subclass by the code."""
+    return OSError(code, os.strerror(code), path)

@@ -1,0 +1,134 @@
+"""The inside of a torn disk: files and folders as memory has them, beside what a power loss would leave.
+
+Pure but for its own state. A folder keeps its durable names and the list of changes made to them since
+it was last synced; a file keeps its durable bytes beside those in the page cache. `survivors` draws one
+of the states in which the power may leave a tree, and `torn` one of those in which it may leave a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.testing.entropy import SeededEntropy
+
+__all__ = ["SECTOR_BYTES", "Change", "File", "Folder", "Node", "survivors", "torn"]
+
+# What a drive writes whole or not at all.
+SECTOR_BYTES: Final = 512
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """`synced` is what a power loss cannot take; None before the first sync."""
+
+    inode: int
+    modified_ns: int
+    data: bytes
+    synced: bytes | None = None
+    # A failed sync leaves pages that the system takes for clean: no later sync writes them.
+    poisoned: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """`node` gets the name `given`, loses the name `taken`, or both in one step.
+
+    A change that `requires` another never outlives it: a file moved between folders may after a crash be
+    found under both names, or under the old one, never under none.
+    """
+
+    node: Node
+    given: str | None = None
+    taken: str | None = None
+    requires: Change | None = None
+    settled: bool = False
+    _lasts: bool | None = None
+
+    def apply(self, entries: dict[str, Node]) -> None:
+        # Changes may settle out of order: a name that was given to another node since is not ours to take.
+        if self.taken is not None and entries.get(self.taken) is self.node:
+            del entries[self.taken]
+        if self.given is not None:
+            entries[self.given] = self.node
+
+    def lasts(self, entropy: SeededEntropy) -> bool:
+        """Whether a power loss leaves this change; drawn once."""
+        if self._lasts is None:
+            held = self.requires is None or self.requires.lasts(entropy)
+            self._lasts = self.settled or (held and entropy.chance(0.5))
+        return self._lasts
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    inode: int
+    modified_ns: int
+    entries: dict[str, Node] = field(default_factory=dict)
+    synced: dict[str, Node] = field(default_factory=dict)
+    pending: list[Change] = field(default_factory=list)
+
+    def change(self, change: Change) -> Change:
+        change.apply(self.entries)
+        self.pending.append(change)
+        return change
+
+    def sync(self) -> None:
+        """Settle all changes but those whose other half, in another folder, is not settled yet."""
+        waiting = []
+        for change in self.pending:
+            if change.requires is None or change.requires.settled:
+                change.apply(self.synced)
+                change.settled = True
+            else:
+                waiting.append(change)
+        self.pending = waiting
+
+
+Node = File | Folder
+
+
+def survivors(root: Folder, entropy: SeededEntropy) -> Folder:
+    """The tree as a power loss may leave it: any subset of the unsynced changes, every unsynced file torn.
+
+    Draws for what lies below a lost folder are never made, since nobody will see it.
+    """
+    for change in root.pending:
+        if change.lasts(entropy):
+            change.apply(root.synced)
+    root.pending = []
+    root.entries = dict(root.synced)
+    for node in root.entries.values():
+        if isinstance(node, Folder):
+            survivors(node, entropy)
+        else:
+            if node.synced != node.data:
+                node.data = node.synced = torn(node.synced or b"", node.data, entropy)
+            node.poisoned = False
+    return root
+
+
+def torn(kept: bytes, written: bytes, entropy: SeededEntropy) -> bytes:
+    """`kept` and some of what was written after it: a prefix, or all of its length with holes or rubbish."""
+    if not written.startswith(kept):
+        kept = b""
+    way = entropy.choice(("nothing", "everything", "prefix", "zeros", "garbage"))
+    if way == "nothing":
+        return kept
+    if way == "everything":
+        return written
+    if way == "prefix":
+        return written[: len(kept) + entropy.below(len(written) - len(kept) + 1)]
+    return kept + _with_lost_sectors(written, len(kept), way == "garbage", entropy)
+
+
+def _with_lost_sectors(written: bytes, start: int, garbage: bool, entropy: SeededEntropy) -> bytes:
+    pieces = []
+    while start < len(written):
+        end = min(len(written), start - start % SECTOR_BYTES + SECTOR_BYTES)
+        piece = written[start:end]
+        if entropy.chance(0.5):
+            piece = entropy.token(len(piece)) if garbage else bytes(len(piece))
+        pieces.append(piece)
+        start = end
+    return b"".join(pieces)
