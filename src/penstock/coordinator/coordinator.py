@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -96,6 +97,8 @@ class Coordinator(Generic[D, S]):
         self._meters = Meters(observer, name)
         self._name = name
         self._loop = asyncio.get_running_loop()
+        # A flush serves many callers: it must not run inside the trace or the log context of one of them.
+        self._context = copy_context()
         self._machine: Machine[D, S] = Machine(config or CoordinatorConfig(), handler.empty)
         self._broadcast = Broadcast(snapshot)
         # What the handler returned last, published or not: the state that its next flush builds on.
@@ -289,7 +292,7 @@ class Coordinator(Generic[D, S]):
         """Have the machine decide soon, once for everything that happens before."""
         if not self._turning:
             self._turning = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn, context=self._context)
 
     def _turn(self) -> None:
         self._turning = False
