@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -19,6 +21,8 @@ from penstock.keyvalue import (
     MemoryVolume,
     Reader,
     WriteBatch,
+    open_follower,
+    open_keyvalue,
     prefix_end,
 )
 
@@ -34,9 +38,9 @@ class Medium(Protocol):
     async def follow(self) -> Reader: ...
 
 
+@dataclass
 class MemoryMedium:
-    def __init__(self) -> None:
-        self.volume = MemoryVolume()
+    volume: MemoryVolume = field(default_factory=MemoryVolume)
 
     async def open(self) -> KeyValue:
         return MemoryKeyValue(self.volume)
@@ -45,9 +49,35 @@ class MemoryMedium:
         return MemoryFollower(self.volume)
 
 
-@pytest.fixture(params=["memory"])
-def medium(request: pytest.FixtureRequest) -> Medium:
-    return MemoryMedium()
+@dataclass
+class SlateMedium:
+    url: str
+    path: str
+    access: dict[str, Any] = field(default_factory=dict)
+
+    async def open(self) -> KeyValue:
+        return await open_keyvalue(self.url, self.path, flush_interval_ms=2, **self.access)
+
+    async def follow(self) -> Reader:
+        return await open_follower(self.url, self.path, poll_interval_ms=20, **self.access)
+
+
+@pytest.fixture(params=["memory", "directory", pytest.param("seaweedfs", marks=pytest.mark.integration)])
+def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Medium:
+    if request.param == "memory":
+        return MemoryMedium()
+    if request.param == "directory":
+        return SlateMedium(tmp_path.as_uri(), "store")
+    server = request.getfixturevalue("s3_server")
+    return SlateMedium("s3://penstock/keyvalue", f"{tmp_path.parent.name}/{tmp_path.name}", server.options)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    from penstock.testing.servers import seaweedfs
+
+    with seaweedfs(tmp_path_factory.mktemp("s")) as server:
+        yield server
 
 
 Scenario = Callable[[KeyValue], Awaitable[Any]]
@@ -278,6 +308,22 @@ def test_a_second_writer_fences_the_first(medium: Medium) -> None:
         assert await second.get(b"key") == b"second"
         await first.close()
         await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_a_fenced_writer_is_silent_unless_writes_are_lost_by_it(medium: Medium) -> None:
+    async def scenario() -> None:
+        durable_only = await medium.open()
+        await put(durable_only, key=b"durable")
+        with_loss = await medium.open()
+        await durable_only.close()
+        third = await medium.open()
+        await with_loss.write(WriteBatch().put(b"key", b"never waited for"))
+        with pytest.raises(Fenced):
+            await with_loss.close()
+        assert await third.get(b"key") == b"durable"
+        await third.close()
 
     asyncio.run(scenario())
 

@@ -1,6 +1,7 @@
 """The ordered key-value port over SlateDB."""
 
 from penstock.keyvalue.memory import MemoryFollower, MemoryKeyValue, MemoryVolume
+from penstock.keyvalue.open import open_follower, open_keyvalue
 from penstock.keyvalue.port import Entry, KeyValue, Reader, Snapshot, WriteBatch, WriteHandle, prefix_end
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "Snapshot",
     "WriteBatch",
     "WriteHandle",
+    "open_follower",
+    "open_keyvalue",
     "prefix_end",
 ]

@@ -110,6 +110,18 @@ KEYVALUE_WRITE_BYTES = _counter("penstock_keyvalue_write_bytes_total", "Bytes of
 KEYVALUE_DURABLE_SECONDS = _latency(
     "penstock_keyvalue_durable_seconds", "Time from a write to its being durable in the object store."
 )
+KEYVALUE_SYNC_SECONDS = _latency(
+    "penstock_keyvalue_sync_seconds", "Time of one sync of the file system under a store in a directory."
+)
+KEYVALUE_FENCED = _event(
+    "keyvalue_fenced", "warning", "A newer writer opened the store; this one has stopped acknowledging."
+)
+KEYVALUE_UNORDERED = _event(
+    "keyvalue_unordered", "warning", "The file system under a store cannot write files synchronously by directory."
+)
+KEYVALUE_SHIM_OFF = _event(
+    "keyvalue_shim_off", "warning", "The faster copy into SlateDB does not fit the installed release; writes are slow."
+)
 
 # coordinator --------------------------------------------------------------------------------------
 COORDINATOR_WRITES = _counter("penstock_coordinator_writes_total", "Writes handed to a flush.", "coordinator")
@@ -142,3 +154,40 @@ COORDINATOR_EPOCH = _gauge("penstock_coordinator_epoch", "The epoch each mark ha
 COORDINATOR_FLUSH = _span("coordinator.flush", "One attempt to flush, until its writes are visible.")
 COORDINATOR_RETRYING = _event("coordinator.retrying", "warning", "A flush failed and is going to be made again.")
 COORDINATOR_FAILED = _event("coordinator.failed", "error", "A flush failed for good: writes are refused until a retry.")
+
+# buffer -------------------------------------------------------------------------------------------
+# Writes and conflicts of the manifest by role: the register metrics, labelled buffer.producer and buffer.consumer.
+BUFFER_INPUTS = _counter("penstock_buffer_inputs_total", "Calls of produce, by whether they had to wait.", "admission")
+BUFFER_FLUSHES = _counter("penstock_buffer_flushes_total", "Batches closed, by reason.", "reason")
+BUFFER_BATCHES = _counter("penstock_buffer_batches_total", "Batches produced, by what became of them.", "outcome")
+BUFFER_RECORDS = _counter("penstock_buffer_records_total", "Records made durable in the queue.")
+BUFFER_RECORD_BYTES = _counter("penstock_buffer_record_bytes_total", "Bytes of closed batches before compression.")
+BUFFER_UPLOAD_BYTES = _counter("penstock_buffer_upload_bytes_total", "Bytes of batch objects uploaded.")
+BUFFER_UPLOAD_RETRIES = _counter("penstock_buffer_upload_retries_total", "Uploads of a batch tried once more.")
+BUFFER_REUPLOADS = _counter("penstock_buffer_reuploads_total", "Batches uploaded anew because they had grown too old.")
+BUFFER_DURABLE_SECONDS = _latency("penstock_buffer_durable_seconds", "Time from a batch's first input to durable.")
+BUFFER_IN_FLIGHT_BYTES = _gauge("penstock_buffer_in_flight_bytes", "Bytes accepted and not yet durable.")
+BUFFER_IN_FLIGHT_BATCHES = _gauge("penstock_buffer_in_flight_batches", "Batches closed and not yet durable.")
+BUFFER_FETCHES = _counter("penstock_buffer_fetches_total", "Batch objects fetched, by outcome.", "outcome")
+BUFFER_FETCH_SECONDS = _latency("penstock_buffer_fetch_seconds", "Time to fetch and decode one batch object.")
+BUFFER_FETCH_BYTES = _counter("penstock_buffer_fetch_bytes_total", "Bytes of batch objects fetched.")
+BUFFER_FETCH_RECORDS = _counter("penstock_buffer_fetch_records_total", "Records of batch objects fetched.")
+BUFFER_ACKS = _counter("penstock_buffer_acks_total", "Batches acknowledged.")
+BUFFER_QUEUE_BATCHES = _gauge("penstock_buffer_queue_batches", "Entries in the manifest when it was last read.")
+BUFFER_LAG_BATCHES = _gauge("penstock_buffer_lag_batches", "Batches queued and not acknowledged.")
+BUFFER_LAG_SECONDS = _gauge("penstock_buffer_lag_seconds", "Age of the oldest input that is not acknowledged.")
+BUFFER_DEAD_LETTERS = _counter("penstock_buffer_dead_letters_total", "Batches set aside, by reason.", "reason")
+BUFFER_COLLECTED = _counter("penstock_buffer_collected_total", "Batch objects deleted as garbage.")
+BUFFER_COLLECT_FAILURES = _counter("penstock_buffer_collect_failures_total", "Collections that ended in an error.")
+BUFFER_COLLECT_SECONDS = _latency("penstock_buffer_collect_seconds", "Time of one collection.")
+BUFFER_UPLOAD = _span("buffer.upload", "One batch: encode and upload.")
+BUFFER_ENQUEUE = _span("buffer.enqueue", "One write of the manifest that appends batches.")
+BUFFER_FETCH = _span("buffer.fetch", "One batch: fetch and decode.")
+BUFFER_DEQUEUE = _span("buffer.dequeue", "One write of the manifest that removes what was acknowledged.")
+BUFFER_HALTED = _event("buffer.halted", "error", "A write of the manifest was given up: the producer stops.")
+BUFFER_GIVEN_UP = _event("buffer.given_up", "error", "A batch could not be uploaded: its callers get the error.")
+BUFFER_UNPROVED = _event("buffer.unproved", "error", "Whether batches were enqueued can no longer be known.")
+BUFFER_FENCED = _event("buffer.fenced", "warning", "Another consumer took over: this one stops.")
+BUFFER_STARTED = _event("buffer.started", "info", "A consumer took the fence.")
+BUFFER_DEAD_LETTER = _event("buffer.dead_letter", "error", "A batch object is missing or unreadable and was set aside.")
+BUFFER_COLLECT_FAILED = _event("buffer.collect_failed", "warning", "A collection failed; the next one goes on.")

@@ -1,0 +1,117 @@
+"""SlateDB built from our settings: its object store, its cache, its bounds, and who collects its garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from slatedb import uniffi
+
+from penstock.clock import Clock
+from penstock.keyvalue import shim
+from penstock.keyvalue.directory import DurableDirectory, check_readable
+from penstock.keyvalue.faults import translating
+from penstock.keyvalue.location import Location
+from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
+from penstock.observability import Observer, names
+
+__all__ = ["Tuning", "open_reader", "open_writer"]
+
+_STORE_TYPES: Final = {
+    "file": uniffi.ObjectStoreType.LOCAL,
+    "s3": uniffi.ObjectStoreType.S3,
+    "az": uniffi.ObjectStoreType.AZURE,
+    "gs": uniffi.ObjectStoreType.GCS,
+}
+# Values are blocks of 32 KB and more: the largest block keeps one value in few pieces.
+_SST_BLOCK_SIZE: Final = uniffi.SstBlockSize.BLOCK64_KIB
+_CACHE_SHARDS: Final = 8
+_CACHE_ID: Final = 0
+# A directory may get a log file every few milliseconds. Those no manifest needs go after a minute instead
+# of five, so that their number stays in the tens of thousands; a follower reads a new one within its poll.
+_DIRECTORY_LOG_COLLECTION: Final = {"interval": "60s", "min_age": "60s", "dry_run": False}
+# Only followers that pin a checkpoint use it; ours follow the newest manifest and write nothing.
+_CHECKPOINT_LIFETIME_MS: Final = 600_000
+_FOLLOWER_MEMTABLE_BYTES_MAX: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The bounds of a writer or a follower; `open.py` says what each is for."""
+
+    interval_ms: float
+    cache_bytes_max: int
+    retries_max: int
+    unflushed_bytes_max: int = 0
+
+
+async def open_writer(
+    location: Location, store: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
+) -> SlateKeyValue:
+    """Open for writing, taking the fence."""
+    _speed_up(observer)
+    directory = None
+    if location.scheme == "file":
+        directory = await asyncio.to_thread(DurableDirectory, location.folder / location.path)
+        if not directory.ordered:
+            observer.event(names.KEYVALUE_UNORDERED, store=str(location))
+    with translating(str(location)):
+        builder = uniffi.DbBuilder(location.path, _object_store(location, store))
+        builder.with_settings(_settings(location, tuning))
+        builder.with_sst_block_size(_SST_BLOCK_SIZE)
+        builder.with_db_cache(_cache(tuning), _CACHE_ID)
+        raw = await builder.build()
+    return SlateKeyValue(raw, str(location), directory=directory, clock=clock, observer=observer)
+
+
+async def open_reader(location: Location, store: dict[str, str], tuning: Tuning, observer: Observer) -> SlateFollower:
+    """Open for reading only, in this or any other process."""
+    _speed_up(observer)
+    if location.scheme == "file":
+        await asyncio.to_thread(check_readable, location.folder)
+    with translating(str(location)):
+        builder = uniffi.DbReaderBuilder(location.path, _object_store(location, store))
+        builder.with_options(
+            uniffi.ReaderOptions(
+                manifest_poll_interval_ms=max(1, round(tuning.interval_ms)),
+                checkpoint_lifetime_ms=_CHECKPOINT_LIFETIME_MS,
+                max_memtable_bytes=_FOLLOWER_MEMTABLE_BYTES_MAX,
+                skip_wal_replay=False,
+                object_store_max_retries=tuning.retries_max,
+            )
+        )
+        builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())
+        builder.with_db_cache(_cache(tuning), _CACHE_ID)
+        return SlateFollower(await builder.build(), str(location))
+
+
+def _object_store(location: Location, entries: dict[str, str]) -> uniffi.ObjectStore:
+    # The environment of the process is read by the client itself; our entries come on top.
+    builder = uniffi.ObjectStoreBuilder.from_env(_STORE_TYPES[location.scheme])
+    for name, value in entries.items():
+        builder.with_config(name, value)
+    return builder.build()
+
+
+def _settings(location: Location, tuning: Tuning) -> uniffi.Settings:
+    settings = uniffi.Settings.default()
+    settings.set("flush_interval", json.dumps(f"{round(tuning.interval_ms * 1000)}us"))
+    settings.set("max_unflushed_bytes", json.dumps(tuning.unflushed_bytes_max))
+    settings.set("object_store_max_retries", json.dumps(tuning.retries_max))
+    if location.scheme == "file":
+        settings.set("garbage_collector_options.wal_options", json.dumps(_DIRECTORY_LOG_COLLECTION))
+    return settings
+
+
+def _cache(tuning: Tuning) -> uniffi.DbCache:
+    return uniffi.DbCache.new_foyer_cache(
+        uniffi.FoyerCacheOptions(max_capacity=tuning.cache_bytes_max, shards=_CACHE_SHARDS)
+    )
+
+
+def _speed_up(observer: Observer) -> None:
+    verdict = shim.install()
+    if not verdict.installed:
+        observer.event(names.KEYVALUE_SHIM_OFF, reason=verdict.reason)

@@ -1,0 +1,96 @@
+"""SlateDB's errors in Penstock's words, each naming the store it happened to.
+
+What a failed write means is decided here: `Fenced` and `StorageFull` mean it is not there; any other
+failure of a write that was accepted is `OutcomeUnknown`, because the object may have landed although
+its answer did not. A failed read is always safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from slatedb import uniffi
+
+from penstock.errors import (
+    Closed,
+    Corrupt,
+    Fenced,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    PenstockError,
+    PermissionDenied,
+    StorageFull,
+    Unavailable,
+)
+
+__all__ = ["translated", "translating"]
+
+# SlateDB reports every fault of the object store as one kind, with the store's own answer as text.
+_ABSENT: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_FORBIDDEN: Final = ("403 Forbidden", "401 Unauthorized", "Permission denied", "Read-only file system")
+_FULL: Final = ("No space left on device", "Disk quota exceeded")
+_NO_STORE: Final = "failed to find latest transactional object"
+_TORN: Final = ("transactional object", "empty manifest", "invalid compaction")
+_WHY_CHARACTERS_MAX: Final = 400
+
+
+@contextmanager
+def translating(place: str, *, writing: bool = False) -> Iterator[None]:
+    """Let nothing but `penstock.errors` out. `writing` says that an accepted write is at stake."""
+    try:
+        yield
+    except (uniffi.Error, uniffi.InternalError) as error:
+        raise translated(error, place, writing=writing) from error
+
+
+def translated(error: Exception, place: str, *, writing: bool = False) -> PenstockError:
+    """The error of ours that says what SlateDB's error means for the caller."""
+    why = str(getattr(error, "message", error))[:_WHY_CHARACTERS_MAX]
+    if isinstance(error, uniffi.Error.Closed):
+        return _ended(error.reason, place, why, writing=writing)
+    if isinstance(error, uniffi.Error.Invalid):
+        return _torn(place, why) if _mentions(why, _TORN) else InvalidInput(f"{place} refused the call", why)
+    if isinstance(error, uniffi.Error.Data):
+        return _no_store(place) if _NO_STORE in why else _torn(place, why)
+    return _of_the_medium(place, why) or (_unknown(place, why) if writing else _away(place, why))
+
+
+def _ended(reason: uniffi.CloseReason, place: str, why: str, *, writing: bool) -> PenstockError:
+    if reason is uniffi.CloseReason.FENCED:
+        return Fenced(f"the writer of {place} was fenced", "a newer writer opened the store", "stop, or open it again")
+    if reason is uniffi.CloseReason.CLEAN:
+        return Closed(f"the key-value store {place} is closed")
+    return _unknown(place, why) if writing else _away(place, why)
+
+
+def _of_the_medium(place: str, why: str) -> PenstockError | None:
+    if _mentions(why, _ABSENT):
+        return NotFound(f"the bucket of {place} does not exist", why, "create it, or correct the URL")
+    if _mentions(why, _FORBIDDEN):
+        return PermissionDenied(f"{place} cannot be used", why, "check the credentials and what they may do")
+    if _mentions(why, _FULL):
+        return StorageFull(f"{place} has no room", why, "free some space, then open the store again")
+    return _torn(place, why) if _mentions(why, _TORN) else None
+
+
+def _mentions(why: str, signs: tuple[str, ...]) -> bool:
+    return any(sign in why for sign in signs)
+
+
+def _no_store(place: str) -> PenstockError:
+    return NotFound(f"there is no key-value store at {place}", "it has no manifest", "open it for writing first")
+
+
+def _torn(place: str, why: str) -> PenstockError:
+    return Corrupt(f"the key-value store {place} cannot be read", why, "restore it, or rebuild it from its source")
+
+
+def _away(place: str, why: str) -> PenstockError:
+    return Unavailable(f"the key-value store {place} does not answer", why, "open it again")
+
+
+def _unknown(place: str, why: str) -> PenstockError:
+    return OutcomeUnknown(f"a write to {place} may or may not be there", why, "open the store again and read")

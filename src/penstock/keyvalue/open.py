@@ -1,0 +1,100 @@
+"""Opening a key-value store by URL: as its single writer, or as one of any number of followers.
+
+`memory://name` is a store of this process; `file:///dir` is power-safe; `s3://`, `az://` and `gs://`
+take their credentials from the options or from the usual environment of each provider.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Unpack
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import InvalidInput, NotFound
+from penstock.keyvalue.location import Access, Location, locate, store_settings
+from penstock.keyvalue.memory import MemoryFollower, MemoryKeyValue, MemoryVolume
+from penstock.keyvalue.port import KeyValue, Reader
+from penstock.observability import SILENT, Observer
+
+__all__ = ["open_follower", "open_keyvalue"]
+
+# How long a write waits for company before its log object is sent. A directory takes a file in two
+# milliseconds; a bucket needs 40 for a PUT, and bills every one.
+_FLUSH_INTERVAL_MS: Final = {"memory": 1.0, "file": 5.0, "s3": 100.0, "az": 100.0, "gs": 100.0}
+# Written, but in no sorted file yet: past this a write waits. Four of SlateDB's tables of 64 MB.
+_UNFLUSHED_BYTES_MAX: Final = 256 << 20
+# Blocks kept in memory for point reads.
+_CACHE_BYTES_MAX: Final = 128 << 20
+# How often SlateDB sends a failed request again, on top of the client's own ten tries: four seconds
+# when the answer is no, twenty when nobody listens, which spans the restart of a server.
+_RETRIES_MAX: Final = 6
+# How long ago a follower may have looked at the store.
+_POLL_INTERVAL_MS: Final = 1000.0
+
+# Stores in memory live as long as the process, by the name in their URL.
+_VOLUMES: Final[dict[str, MemoryVolume]] = {}
+
+
+async def open_keyvalue(
+    store_url: str,
+    path: str,
+    *,
+    flush_interval_ms: float | None = None,
+    unflushed_bytes_max: int = _UNFLUSHED_BYTES_MAX,
+    cache_bytes_max: int = _CACHE_BYTES_MAX,
+    retries_max: int = _RETRIES_MAX,
+    clock: Clock = SYSTEM_CLOCK,
+    observer: Observer = SILENT,
+    **access: Unpack[Access],
+) -> KeyValue:
+    """Open the store at `path` as its only writer, creating it if need be and fencing whoever wrote before."""
+    location = locate(store_url, path)
+    settings = store_settings(location, access)
+    interval_ms = _FLUSH_INTERVAL_MS[location.scheme] if flush_interval_ms is None else flush_interval_ms
+    _check_bounds(flush_interval_ms=interval_ms, unflushed_bytes_max=unflushed_bytes_max)
+    _check_bounds(cache_bytes_max=cache_bytes_max, retries_max=retries_max)
+    if location.scheme == "memory":
+        return MemoryKeyValue(_volume(location), location.path, flush_interval_ms=interval_ms)
+    # The binding takes a third of a second to load: only those who need it pay.
+    from penstock.keyvalue.engine import Tuning, open_writer
+
+    tuning = Tuning(interval_ms, cache_bytes_max, retries_max, unflushed_bytes_max)
+    return await open_writer(location, settings, tuning, clock, observer)
+
+
+async def open_follower(
+    store_url: str,
+    path: str,
+    *,
+    poll_interval_ms: float = _POLL_INTERVAL_MS,
+    cache_bytes_max: int = _CACHE_BYTES_MAX,
+    retries_max: int = _RETRIES_MAX,
+    clock: Clock = SYSTEM_CLOCK,
+    observer: Observer = SILENT,
+    **access: Unpack[Access],
+) -> Reader:
+    """Open the store at `path` for reading what is durable, at most `poll_interval_ms` and one read late.
+
+    It needs no permission to write and leaves the writer alone. A scan that runs for more than five
+    minutes may meet files that were collected meanwhile, and fails then.
+    """
+    location = locate(store_url, path)
+    settings = store_settings(location, access)
+    _check_bounds(poll_interval_ms=poll_interval_ms, cache_bytes_max=cache_bytes_max, retries_max=retries_max)
+    if location.scheme == "memory":
+        volume = _volume(location)
+        if volume.newest_writer(location.path) is None:
+            raise NotFound(f"there is no key-value store at {location}", "nobody opened it for writing")
+        return MemoryFollower(volume, location.path, poll_interval_ms=poll_interval_ms, clock=clock)
+    from penstock.keyvalue.engine import Tuning, open_reader
+
+    return await open_reader(location, settings, Tuning(poll_interval_ms, cache_bytes_max, retries_max), observer)
+
+
+def _volume(location: Location) -> MemoryVolume:
+    return _VOLUMES.setdefault(location.container, MemoryVolume())
+
+
+def _check_bounds(**bounds: float) -> None:
+    for name, value in bounds.items():
+        if value <= 0:
+            raise InvalidInput(f"{name} is {value}", "it must be more than zero")

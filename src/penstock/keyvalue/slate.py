@@ -1,0 +1,282 @@
+"""The key-value port over SlateDB: an LSM tree whose files are objects in a bucket or a directory.
+
+Every verb raises `penstock.errors` only. Durable means that SlateDB's log object was acknowledged by
+the store and, on a directory, that the file system was synced afterwards; concurrent waiters share
+that sync. Opening takes the fence, so a writer that was replaced can no longer acknowledge anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from slatedb import uniffi
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Closed, Fenced, OutcomeUnknown
+from penstock.keyvalue.directory import DurableDirectory
+from penstock.keyvalue.faults import translating
+from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_block_bytes, checked, prefix_end
+from penstock.keyvalue.sync import SyncGroup
+from penstock.observability import SILENT, Observer, names
+
+__all__ = ["SlateFollower", "SlateKeyValue", "SlateSnapshot", "SlateWriteHandle"]
+
+# Point reads of one `get_many` under way at once: enough to hide the latency of a bucket.
+_READS_AT_ONCE: Final = 32
+# Rows asked of a scan in one call: few at first, because nothing is known of their size.
+_ROWS_FIRST: Final = 4
+# And never more, so that a run of tiny rows followed by blocks of 256 KB stays under 64 MB.
+_ROWS_MAX: Final = 256
+# What a scan fetches ahead of its reader, per task, and with how many tasks.
+_READ_AHEAD_BYTES: Final = 1 << 20
+_FETCH_TASKS: Final = 4
+# The log makes writes durable. A sorted file per close would fill the first level of the tree, and a
+# program that opens and closes often would wait for compaction.
+_CLOSE: Final = uniffi.CloseOptions(flush_type=uniffi.FlushType.WAL)
+
+
+class _SlateReader:
+    """The reads that a database, a snapshot and a follower of SlateDB have in common."""
+
+    def __init__(self, raw: Any, place: str) -> None:
+        self._raw = raw
+        self.place = place
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    async def get(self, key: bytes) -> bytes | None:
+        checked([key])
+        self._check_open()
+        with translating(self.place):
+            value: bytes | None = await self._raw.get(key)
+            return value
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        listed = checked(keys)
+        self._check_open()
+        values: list[bytes | None] = []
+        with translating(self.place):
+            for first in range(0, len(listed), _READS_AT_ONCE):
+                values += await asyncio.gather(*map(self._raw.get, listed[first : first + _READS_AT_ONCE]))
+        return values
+
+    async def scan(
+        self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
+    ) -> AsyncIterator[list[Entry]]:
+        check_block_bytes(block_bytes)
+        self._check_open()
+        if end is not None and start >= end:
+            return
+        with translating(self.place):
+            rows = await self._raw.scan_with_options(_key_range(start, end), _scan_options(reverse))
+        block: list[Entry] = []
+        size, asked = 0, _ROWS_FIRST
+        while True:
+            self._check_open()
+            with translating(self.place):
+                fetched = await rows.next_batch(asked)
+            for row in fetched:
+                block.append((row.key, row.value))
+                size += len(row.key) + len(row.value)
+                if size >= block_bytes:
+                    yield block
+                    block, size = [], 0
+            if len(fetched) < asked:
+                break
+            asked = _rows_to_ask(fetched, block_bytes - size)
+        if block:
+            yield block
+
+    def scan_prefix(
+        self, prefix: bytes, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
+    ) -> AsyncIterator[list[Entry]]:
+        return self.scan(prefix, prefix_end(prefix), reverse=reverse, block_bytes=block_bytes)
+
+
+class SlateKeyValue(_SlateReader):
+    """The writer of a store. `open_keyvalue` makes it."""
+
+    def __init__(
+        self,
+        raw: uniffi.Db,
+        place: str,
+        *,
+        directory: DurableDirectory | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        super().__init__(raw, place)
+        self._directory = directory
+        self._syncs = SyncGroup(self._sync) if directory else None
+        self._clock = clock
+        self._observer = observer
+        self._closing: asyncio.Task[None] | None = None
+        self._fenced = False
+        self._last_sequence = 0
+
+    async def write(self, batch: WriteBatch) -> SlateWriteHandle:
+        self._check_open()
+        if not len(batch):
+            return SlateWriteHandle(self, None, 0.0)
+        began = self._clock.monotonic()
+        with self._writing():
+            handle = await self._raw.write(_raw_batch(batch))
+        self._last_sequence = handle.seqnum()
+        self._observer.count(names.KEYVALUE_WRITE_BYTES, batch.size_bytes)
+        return SlateWriteHandle(self, handle, began)
+
+    async def snapshot(self) -> SlateSnapshot:
+        self._check_open()
+        with translating(self.place):
+            return SlateSnapshot(self, await self._raw.snapshot())
+
+    async def flush(self) -> None:
+        self._check_open()
+        with self._writing():
+            await self._raw.flush()
+        await self._persist()
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._shut_down())
+        # Half a shutdown would leave the log's last writes behind: it ends even if its caller gives up.
+        await asyncio.shield(self._closing)
+
+    async def wait_durable(self, handle: uniffi.WriteHandle, began: float) -> None:
+        """Return once a write is in the store's log, and the log on the disk."""
+        with self._writing():
+            await handle.await_durable()
+        await self._persist()
+        self._observer.observe(names.KEYVALUE_DURABLE_SECONDS, self._clock.monotonic() - began)
+
+    def check_open(self) -> None:
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise Closed(f"the key-value store {self.place} is closed")
+
+    async def _shut_down(self) -> None:
+        try:
+            with self._writing():
+                await self._raw.shutdown_with_options(_CLOSE)
+        except Fenced:
+            # To be fenced is no news to one who stops; writes that are lost by it are.
+            if self._raw.status().durable_seq < self._last_sequence:
+                raise
+        await self._persist()
+
+    async def _persist(self) -> None:
+        if self._syncs is None:
+            return
+        try:
+            await self._syncs.wait()
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"a write to {self.place} may or may not be there",
+                f"the directory could not be synced: {error.strerror}",
+                "check the disk, open the store again and read",
+            ) from error
+
+    async def _sync(self) -> None:
+        assert self._directory is not None
+        began = self._clock.monotonic()
+        await asyncio.to_thread(self._directory.sync)
+        self._observer.observe(names.KEYVALUE_SYNC_SECONDS, self._clock.monotonic() - began)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with translating(self.place, writing=True):
+                yield
+        except Fenced:
+            if not self._fenced:
+                self._fenced = True
+                self._observer.event(names.KEYVALUE_FENCED, store=self.place)
+            raise
+
+
+class SlateWriteHandle:
+    """A write of a `SlateKeyValue`."""
+
+    def __init__(self, store: SlateKeyValue, raw: uniffi.WriteHandle | None, began: float) -> None:
+        self._store = store
+        self._raw = raw
+        self._began = began
+
+    async def durable(self) -> None:
+        # Nothing is left to wait for when the batch was empty, or was durable when last asked.
+        if self._raw is not None:
+            await self._store.wait_durable(self._raw, self._began)
+            self._raw = None
+
+
+class SlateSnapshot(_SlateReader):
+    """One moment of a `SlateKeyValue`."""
+
+    def __init__(self, store: SlateKeyValue, raw: uniffi.DbSnapshot) -> None:
+        super().__init__(raw, store.place)
+        self._store = store
+
+    async def close(self) -> None:
+        # The binding releases a snapshot when its last reference goes.
+        self._raw = None
+
+    def _check_open(self) -> None:
+        self._store.check_open()
+        if self._raw is None:
+            raise Closed(f"a snapshot of {self.place} is closed")
+
+
+class SlateFollower(_SlateReader):
+    """A reader in any process: sees what is durable, as of its last look at the store."""
+
+    def __init__(self, raw: uniffi.DbReader, place: str) -> None:
+        super().__init__(raw, place)
+        self._closed = False
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with translating(self.place):
+                await self._raw.shutdown()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the follower of {self.place} is closed")
+
+
+def _raw_batch(batch: WriteBatch) -> uniffi.WriteBatch:
+    raw = uniffi.WriteBatch()
+    for key, value in batch.operations():
+        if value is None:
+            raw.delete(key)
+        else:
+            raw.put(key, value)
+    return raw
+
+
+def _key_range(start: bytes, end: bytes | None) -> uniffi.KeyRange:
+    return uniffi.KeyRange(start=start or None, start_inclusive=True, end=end, end_inclusive=False)
+
+
+def _scan_options(reverse: bool) -> uniffi.ScanOptions:
+    return uniffi.ScanOptions(
+        durability_filter=uniffi.DurabilityLevel.MEMORY,
+        dirty=False,
+        read_ahead_bytes=_READ_AHEAD_BYTES,
+        # A scan reads each block once: keeping them would push out what point reads come back to.
+        cache_blocks=False,
+        max_fetch_tasks=_FETCH_TASKS,
+        order=uniffi.IterationOrder.DESCENDING if reverse else uniffi.IterationOrder.ASCENDING,
+    )
+
+
+def _rows_to_ask(fetched: Sequence[uniffi.KeyValue], wanted_bytes: int) -> int:
+    """How many more rows of the size just seen make up `wanted_bytes`; at most twice as many as before."""
+    mean = max(1, sum(len(row.key) + len(row.value) for row in fetched) // len(fetched))
+    return max(1, min(wanted_bytes // mean, 2 * len(fetched), _ROWS_MAX))
