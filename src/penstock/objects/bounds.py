@@ -1,17 +1,49 @@
-"""What every backend refuses alike: oversized reads, ranges that start past the end, senseless page sizes."""
+"""What every backend refuses alike: keys no server keeps as they are, oversized reads, senseless ranges and pages."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound
-from penstock.objects.port import ObjectMeta
+from penstock.objects.port import ObjectMeta, check_key
 
-__all__ = ["GET_BYTES_MAX", "check_page_size", "check_size", "check_start", "check_version", "conflict", "missing"]
+__all__ = [
+    "GET_BYTES_MAX",
+    "RESERVED_FOLDER",
+    "check_object_key",
+    "check_page_size",
+    "check_size",
+    "check_start",
+    "check_version",
+    "conflict",
+    "missing",
+]
 
 # The largest object `get` holds in memory unless the caller says otherwise: four times the largest
 # batch object and catalog file that Penstock writes, and small enough for a worker with 1 GB.
 GET_BYTES_MAX: Final = 256 * 1024 * 1024
+
+# Where the local directory keeps its locks and half-written files; reserved in every store, so that
+# objects can be copied from any one to any other.
+RESERVED_FOLDER: Final = ".penstock"
+
+
+def check_object_key(key: str) -> str:
+    """The port's rules, and two that real servers add: see the reasons in the errors."""
+    check_key(key)
+    if "\\" in key:
+        raise InvalidInput(
+            f"object key {key[:80]!r} cannot be used",
+            "it has a backslash, which some servers turn into a slash",
+            "use segments joined by single slashes",
+        )
+    if key.split("/", 1)[0] == RESERVED_FOLDER:
+        raise InvalidInput(
+            f"object key {key[:80]!r} cannot be used",
+            f"the folder {RESERVED_FOLDER!r} belongs to the store itself",
+            "use another first segment",
+        )
+    return key
 
 
 def check_size(url: str, meta: ObjectMeta, bytes_max: int) -> None:

@@ -1,0 +1,57 @@
+"""A store that reads and never writes: for followers, queries and credentials that may not write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from penstock.errors import PermissionDenied
+from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
+
+__all__ = ["ReadOnlyStore"]
+
+
+class ReadOnlyStore:
+    """The port over another store, its writes refused before anything is sent."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.url = store.url
+        self._store = store
+
+    async def get(self, key: str) -> Object:
+        return await self._store.get(key)
+
+    async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
+        return await self._store.get_range(key, start, end, version=version)
+
+    async def get_ranges(
+        self, key: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
+    ) -> list[bytes]:
+        return await self._store.get_ranges(key, ranges, version=version)
+
+    async def head(self, key: str) -> ObjectMeta:
+        return await self._store.head(key)
+
+    async def put(self, key: str, data: Body) -> ObjectMeta:
+        raise self._refusal(key)
+
+    async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
+        raise self._refusal(key)
+
+    def list(self, prefix: str = "", *, offset: str = "", page_size: int = 1000) -> AsyncIterator[list[ObjectMeta]]:
+        return self._store.list(prefix, offset=offset, page_size=page_size)
+
+    async def delete(self, key: str) -> None:
+        raise self._refusal(key)
+
+    async def delete_many(self, keys: Iterable[str]) -> None:
+        raise self._refusal(", ".join(keys))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def _refusal(self, key: str) -> PermissionDenied:
+        return PermissionDenied(
+            f"object {key[:80]!r} in {self.url} was not changed",
+            "the store was opened read-only",
+            "open it without read_only",
+        )
