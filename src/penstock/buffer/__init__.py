@@ -1,1 +1,38 @@
-"""Hand batches over through object storage."""
+"""Hand batches over through object storage: many producers, one manifest, one fenced consumer, exactly once."""
+
+from penstock.buffer.batch import Compression, Records, decode_batch, encode_batch
+from penstock.buffer.collector import Collection, Collector
+from penstock.buffer.config import CollectorConfig, ConsumerConfig, DeadLetterPolicy, ProducerConfig
+from penstock.buffer.consumer import Consumer
+from penstock.buffer.dead_letter import DeadLetter, DeadLetters
+from penstock.buffer.fetch import ConsumedBatch, FetchHandle
+from penstock.buffer.handle import WriteHandle
+from penstock.buffer.lag import Lag
+from penstock.buffer.manifest import Descriptor, Manifest, MetadataRange
+from penstock.buffer.producer import Producer
+from penstock.buffer.watermark import Watermark
+
+__all__ = [
+    "Collection",
+    "Collector",
+    "CollectorConfig",
+    "Compression",
+    "ConsumedBatch",
+    "Consumer",
+    "ConsumerConfig",
+    "DeadLetter",
+    "DeadLetterPolicy",
+    "DeadLetters",
+    "Descriptor",
+    "FetchHandle",
+    "Lag",
+    "Manifest",
+    "MetadataRange",
+    "Producer",
+    "ProducerConfig",
+    "Records",
+    "Watermark",
+    "WriteHandle",
+    "decode_batch",
+    "encode_batch",
+]

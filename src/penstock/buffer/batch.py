@@ -28,6 +28,7 @@ __all__ = [
     "checked_records",
     "decode_batch",
     "encode_batch",
+    "is_compressed",
 ]
 
 VERSION: Final = 1
@@ -70,6 +71,11 @@ def decode_batch(body: Body, *, bytes_max: int = DECODED_BYTES_MAX) -> Records:
     elif compression != Compression.NONE:
         raise Unsupported(f"batch object of compression {compression}", "this release reads 0 (none) and 1 (zstd)")
     return Records(block, frame_starts(block, count, "batch object"))
+
+
+def is_compressed(body: Body) -> bool:
+    """Whether decoding takes work, by the footer alone."""
+    return len(body) >= _FOOTER.size and body[-_FOOTER.size] != Compression.NONE
 
 
 class RecordBlock:

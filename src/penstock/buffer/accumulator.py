@@ -1,0 +1,74 @@
+"""Inputs gather here until they make a batch. Pure: time is handed in, nothing waits, nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.buffer.batch import RecordBlock, checked_records
+from penstock.buffer.config import ProducerConfig
+from penstock.buffer.handle import Outcome
+from penstock.buffer.manifest import MetadataRange
+from penstock.errors import InvalidInput
+from penstock.objects import Body
+
+__all__ = ["Input", "OpenBatch"]
+
+# What an input costs beside its bytes: a length field for each record, and its range in the manifest.
+_LENGTH_BYTES: Final = 4
+_RANGE_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One call of `produce`, checked. `size` is what it adds to a batch."""
+
+    records: Sequence[Body]
+    metadata: bytes
+    size: int
+
+    @classmethod
+    def of(cls, records: Sequence[Body], metadata: Body, config: ProducerConfig) -> Input:
+        checked = checked_records(records)
+        if not isinstance(metadata, bytes | bytearray | memoryview):
+            raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes")
+        payload = bytes(metadata)
+        size = sum(map(len, checked)) + _LENGTH_BYTES * len(checked) + len(payload) + _RANGE_BYTES
+        if size > config.max_in_flight_bytes:
+            raise InvalidInput(
+                f"an input of {size} bytes can never be accepted",
+                f"max_in_flight_bytes is {config.max_in_flight_bytes}",
+                "split it, or raise the bound",
+            )
+        return cls(checked, payload, size)
+
+
+class OpenBatch:
+    """The batch that takes inputs now. All records of one input share a batch."""
+
+    def __init__(self, opened_at: float) -> None:
+        self.opened_at = opened_at
+        self.block = RecordBlock()
+        self.metadata: list[MetadataRange] = []
+        self.inputs = 0
+        self.size = 0
+        self.outcome = Outcome()
+        # To be closed as soon as the pipeline has room for it, for this reason.
+        self.overdue: str | None = None
+
+    def add(self, offered: Input, now_ms: int) -> None:
+        start = self.block.count
+        self.block.extend(offered.records)
+        # Inputs of one millisecond with one payload need one range: every record still finds the same answer.
+        last = self.metadata[-1] if self.metadata else None
+        if last is None or last.ingestion_time_ms != now_ms or last.payload != offered.metadata:
+            self.metadata.append(MetadataRange(start, now_ms, offered.metadata))
+        self.inputs += 1
+        self.size += offered.size
+
+    def full(self, config: ProducerConfig) -> str | None:
+        """The bound that this batch has reached; None while it can take more."""
+        if self.size >= config.flush_size_bytes:
+            return "size"
+        return "inputs" if self.inputs >= config.max_buffered_inputs else None

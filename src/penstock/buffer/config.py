@@ -1,0 +1,160 @@
+"""The knobs of the queue, with the defaults of the format page. Values that could lose data are refused here.
+
+A producer's `collector_grace_seconds` must be the grace of every collector on the same queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.buffer.batch import DECODED_BYTES_MAX, Compression
+from penstock.errors import InvalidInput
+from penstock.objects.port import check_key
+
+__all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig"]
+
+MIB: Final = 1024 * 1024
+DATA_PATH_PREFIX: Final = "ingest"
+MANIFEST_PATH: Final = "ingest/manifest"
+GRACE_SECONDS: Final = 600.0
+
+
+class DeadLetterPolicy(StrEnum):
+    """What to do with a queued object that is missing or cannot be read."""
+
+    HALT = "halt"  # raise, again and again, until somebody repairs it
+    SET_ASIDE = "set-aside"  # record it, then go on with the next one
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """How a producer gathers, uploads and enqueues."""
+
+    data_path_prefix: str = DATA_PATH_PREFIX
+    manifest_path: str = MANIFEST_PATH
+    # The longest an input waits for others to share its batch.
+    flush_interval_seconds: float = 0.1
+    # Records, their length fields and metadata; a batch closes at or above this.
+    flush_size_bytes: int = 64 * MIB
+    # Calls of `produce` that share one batch at most.
+    max_buffered_inputs: int = 1000
+    compression: Compression = Compression.NONE
+    # Bounds over everything accepted and not yet durable.
+    max_in_flight_batches: int = 64
+    max_in_flight_bytes: int = 256 * MIB
+    upload_concurrency: int = 8
+    # Only compression takes time; more than the cores of a small machine gains nothing.
+    encode_concurrency: int = 2
+    # Batches that share one write of the manifest.
+    manifest_append_batches: int = 64
+    upload_attempts: int = 6
+    backoff_seconds_min: float = 0.1
+    backoff_seconds_max: float = 10.0
+    # A write of the manifest that does not land within this is given up, and halts the producer.
+    manifest_deadline_seconds: float = 30.0
+    # The whole manifest is copied with every write: at this size some 500,000 batches wait.
+    manifest_bytes_max: int = 64 * MIB
+    collector_grace_seconds: float = GRACE_SECONDS
+
+    def __post_init__(self) -> None:
+        _check_paths(self.data_path_prefix, self.manifest_path)
+        _check_positive(
+            self,
+            "flush_size_bytes",
+            "max_buffered_inputs",
+            "max_in_flight_batches",
+            "max_in_flight_bytes",
+            "upload_concurrency",
+            "encode_concurrency",
+            "manifest_append_batches",
+            "upload_attempts",
+            "backoff_seconds_min",
+            "backoff_seconds_max",
+            "manifest_deadline_seconds",
+            "manifest_bytes_max",
+            "collector_grace_seconds",
+        )
+        if not self.flush_interval_seconds >= 0:
+            raise InvalidInput(f"flush_interval_seconds = {self.flush_interval_seconds}", "it must not be negative")
+        # A batch enters the manifest younger than half the grace; this keeps the last, late attempt inside the rest.
+        if self.manifest_deadline_seconds > self.collector_grace_seconds / 4:
+            raise InvalidInput(
+                f"manifest_deadline_seconds = {self.manifest_deadline_seconds:g} is too long",
+                f"over a quarter of the collector's grace of {self.collector_grace_seconds:g} s, "
+                "a batch could be collected while it is being enqueued",
+                "shorten the deadline, or lengthen the grace of the collectors and say so here",
+            )
+
+    @property
+    def enqueue_age_seconds_max(self) -> float:
+        """A batch object older than this is uploaded anew instead of being enqueued."""
+        return self.collector_grace_seconds / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorConfig:
+    """When batch objects that nobody refers to are deleted."""
+
+    data_path_prefix: str = DATA_PATH_PREFIX
+    manifest_path: str = MANIFEST_PATH
+    interval_seconds: float = 300.0
+    grace_seconds: float = GRACE_SECONDS
+    # Keys deleted by one call: what S3 takes in one request.
+    delete_batch_keys: int = 1000
+
+    def __post_init__(self) -> None:
+        _check_paths(self.data_path_prefix, self.manifest_path)
+        _check_positive(self, "interval_seconds", "grace_seconds", "delete_batch_keys")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig:
+    """How a consumer reads, acknowledges and cleans up."""
+
+    data_path_prefix: str = DATA_PATH_PREFIX
+    manifest_path: str = MANIFEST_PATH
+    # Calls of `ack` that share one write of the manifest.
+    dequeue_every_acks: int = 100
+    dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
+    decoded_bytes_max: int = DECODED_BYTES_MAX
+    # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
+    manifest_deadline_seconds: float = 30.0
+    # Collect in the background while the consumer runs.
+    collect: bool = True
+    collect_interval_seconds: float = 300.0
+    collector_grace_seconds: float = GRACE_SECONDS
+
+    def __post_init__(self) -> None:
+        _check_paths(self.data_path_prefix, self.manifest_path)
+        _check_positive(
+            self,
+            "dequeue_every_acks",
+            "decoded_bytes_max",
+            "manifest_deadline_seconds",
+            "collect_interval_seconds",
+            "collector_grace_seconds",
+        )
+
+    @property
+    def collector(self) -> CollectorConfig:
+        """The collector this consumer runs beside itself."""
+        return CollectorConfig(
+            data_path_prefix=self.data_path_prefix,
+            manifest_path=self.manifest_path,
+            interval_seconds=self.collect_interval_seconds,
+            grace_seconds=self.collector_grace_seconds,
+        )
+
+
+def _check_paths(data_path_prefix: str, manifest_path: str) -> None:
+    check_key(data_path_prefix)
+    check_key(manifest_path)
+
+
+def _check_positive(config: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not value > 0:
+            raise InvalidInput(f"{name} = {value!r}", "it must be above zero")

@@ -1,0 +1,135 @@
+"""Fetching batch objects: touches no cursor, so any number of tasks and processes may do it at once.
+
+A `FetchHandle` pickles into a handle on the same store, opened again where it arrives and first used.
+Being fenced does not stop it: what it fetches counts only once the consumer that owns the manifest
+acknowledges it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.buffer.batch import DECODED_BYTES_MAX, Records, decode_batch, is_compressed
+from penstock.buffer.manifest import Descriptor, MetadataRange
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
+from penstock.objects import ObjectStore, StoreSpec
+from penstock.objects.port import check_key
+from penstock.observability import SILENT, Observer, names
+
+__all__ = ["UNREADABLE", "ConsumedBatch", "FetchHandle"]
+
+# The errors that no retry will cure: the object is gone, or its bytes are not a batch.
+UNREADABLE: Final = (NotFound, Corrupt, Unsupported)
+
+# Above this, unpacking is left to a thread so that the event loop goes on; zstd works without the GIL.
+_THREAD_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedBatch:
+    """A batch as it was produced. `records` are views: they keep the fetched bytes alive, and copy nothing."""
+
+    descriptor: Descriptor
+    records: Records
+
+    @property
+    def sequence(self) -> int:
+        return self.descriptor.sequence
+
+    @property
+    def location(self) -> str:
+        return self.descriptor.location
+
+    @property
+    def metadata(self) -> tuple[MetadataRange, ...]:
+        return self.descriptor.metadata
+
+    def metadata_of(self, record: int) -> MetadataRange | None:
+        """What was given with this record; None when its producer gave none."""
+        return self.descriptor.metadata_of(record)
+
+
+class FetchHandle:
+    """Fetches and decodes batches, one call each. Share it, or pickle it: both cost nothing."""
+
+    def __init__(
+        self,
+        store: ObjectStore | None,
+        spec: StoreSpec,
+        *,
+        decoded_bytes_max: int = DECODED_BYTES_MAX,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        self._store = store
+        self._spec = spec
+        self._owned: ObjectStore | None = None
+        self._decoded_bytes_max = decoded_bytes_max
+        self._clock = clock
+        self._observer = observer
+
+    async def fetch(self, descriptor: Descriptor) -> ConsumedBatch:
+        """The batch this descriptor names.
+
+        `NotFound`, `Corrupt` and `Unsupported` will not go away by themselves (see `Consumer.set_aside`);
+        after any other error the same call may succeed.
+        """
+        began, outcome = self._clock.monotonic(), "failed"
+        try:
+            with self._observer.span(names.BUFFER_FETCH, sequence=descriptor.sequence):
+                body = await self._get(descriptor)
+                records = await self._decode(body, descriptor)
+            outcome = "fetched"
+        except UNREADABLE:
+            outcome = "unreadable"
+            raise
+        finally:
+            self._observer.count(names.BUFFER_FETCHES, outcome=outcome)
+        self._observer.observe(names.BUFFER_FETCH_SECONDS, self._clock.monotonic() - began)
+        self._observer.count(names.BUFFER_FETCH_BYTES, len(body))
+        self._observer.count(names.BUFFER_FETCH_RECORDS, len(records))
+        return ConsumedBatch(descriptor, records)
+
+    async def close(self) -> None:
+        """Close the store if this handle opened it: a handle that came by pickle owns its own. Idempotent."""
+        if self._owned is not None:
+            await self._owned.close()
+            self._store = self._owned = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._spec, self._decoded_bytes_max)
+
+    async def _opened(self) -> ObjectStore:
+        if self._store is not None:
+            return self._store
+        store = await self._spec.open(clock=self._clock, observer=self._observer)
+        if self._owned is not None:
+            # Two first fetches at once: one store is enough.
+            await store.close()
+            return self._owned
+        self._store = self._owned = store
+        return store
+
+    async def _get(self, descriptor: Descriptor) -> bytes:
+        try:
+            check_key(descriptor.location)
+        except InvalidInput as error:
+            # The fault is the entry's and not the caller's.
+            raise Corrupt(f"batch {descriptor.sequence} has no readable location", str(error)) from error
+        return (await (await self._opened()).get(descriptor.location)).data
+
+    async def _decode(self, body: bytes, descriptor: Descriptor) -> Records:
+        try:
+            if len(body) < _THREAD_BYTES or not is_compressed(body):
+                return decode_batch(body, bytes_max=self._decoded_bytes_max)
+            return await asyncio.to_thread(decode_batch, body, bytes_max=self._decoded_bytes_max)
+        except PenstockError as error:
+            what = f"batch {descriptor.sequence} at {descriptor.location!r} cannot be read"
+            raise type(error)(what, str(error), error.remedy) from error
+
+
+def _reopened(spec: StoreSpec, decoded_bytes_max: int) -> FetchHandle:
+    return FetchHandle(None, spec, decoded_bytes_max=decoded_bytes_max)

@@ -1,0 +1,253 @@
+"""Closed batches on their way into the queue: encoded and uploaded side by side, enqueued in order.
+
+```
+closed ──encode──▶ ──upload──▶ waits for those before it ──one write for the whole group──▶ enqueued
+                      │ given up                               │ queue full, or unproved
+                      ▼                                        ▼                    │ given up
+              its own callers get the error          the group's callers get it     ▼
+              and the others go on                   and the others go on        HALTED: all get it
+```
+A batch keeps its bytes until it is enqueued, so that one that grew too old for the collector's grace
+is uploaded anew under a new name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Final
+
+from penstock.buffer.accumulator import OpenBatch
+from penstock.buffer.config import ProducerConfig
+from penstock.buffer.handle import Outcome
+from penstock.buffer.manifest import Draft
+from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
+from penstock.buffer.upload import Placement, Uploader
+from penstock.clock import Clock
+from penstock.errors import AtCapacity, DeadlineExceeded, OutcomeUnknown, PenstockError, Unavailable
+from penstock.ids import Entropy
+from penstock.objects import Body, ObjectStore
+from penstock.observability import Observer, names
+
+__all__ = ["Pipeline"]
+
+# Uploads of one batch that may each outlast half the grace before it is given up: the store is too slow to serve.
+_RENEWALS_MAX: Final = 3
+
+
+class Pipeline:
+    """Takes closed batches in the order of their inputs and settles each of them, exactly once."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        config: ProducerConfig,
+        *,
+        settled: Callable[[int], None],
+        halted: Callable[[PenstockError], None],
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer,
+    ) -> None:
+        self._config = config
+        self._settled = settled
+        self._tell_halted = halted
+        self._clock = clock
+        self._observer = observer
+        self._uploader = Uploader(store, config, clock=clock, entropy=entropy, observer=observer)
+        self._register = manifest_register(
+            store,
+            config.manifest_path,
+            role="producer",
+            deadline_seconds=config.manifest_deadline_seconds,
+            clock=clock,
+            entropy=entropy,
+            observer=observer,
+        )
+        self._batches: deque[_Closed] = deque()
+        self._committer: asyncio.Task[None] | None = None
+        self.halted: PenstockError | None = None
+
+    def __len__(self) -> int:
+        """Batches closed and not yet settled."""
+        return len(self._batches)
+
+    @property
+    def conflict_rate(self) -> float:
+        return self._register.conflict_rate
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of the batches not yet settled, in order."""
+        return [batch.outcome for batch in self._batches]
+
+    def submit(self, batch: OpenBatch) -> None:
+        """Take a batch that gets no more inputs."""
+        closed = _Closed(batch)
+        self._batches.append(closed)
+        closed.task = asyncio.create_task(self._upload(closed), name="buffer upload")
+        if self._committer is None:
+            self._committer = asyncio.create_task(self._commit(), name="buffer committer")
+
+    async def close(self) -> None:
+        """Release the register. For a pipeline that has settled everything."""
+        await self._register.close()
+
+    # Side by side: encode and upload ------------------------------------------------------------------
+
+    async def _upload(self, batch: _Closed) -> None:
+        try:
+            with self._observer.span(names.BUFFER_UPLOAD, records=batch.count):
+                if batch.body is None:
+                    batch.body = await self._uploader.encode(batch.block)
+                batch.placement = await self._uploader.upload(batch.body)
+        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the callers of this batch
+            batch.failure = _as_ours(error)
+        finally:
+            batch.ready.set()
+
+    # In order: enqueue ---------------------------------------------------------------------------------
+
+    async def _commit(self) -> None:
+        """Runs while there are batches. A failure nobody foresaw must not leave callers waiting: it halts."""
+        group: list[_Closed] = []
+        try:
+            while self._batches:
+                await self._batches[0].ready.wait()
+                group = self._next_group()
+                await self._enqueue(group)
+        except Exception as error:  # noqa: BLE001  see above
+            self._halt(_as_ours(error), group)
+        finally:
+            self._committer = None
+
+    def _next_group(self) -> list[_Closed]:
+        """The batches at the head whose uploads are over, without those that failed."""
+        over = list(takewhile(lambda batch: batch.ready.is_set(), self._batches))
+        group = over[: self._config.manifest_append_batches]
+        for batch in group:
+            if batch.failure is not None:
+                self._give_up(batch, batch.failure)
+        return [batch for batch in group if batch.failure is None]
+
+    async def _enqueue(self, group: list[_Closed]) -> None:
+        for _ in range(_RENEWALS_MAX):
+            group = await self._renewed(group)
+            if not group:
+                return
+            try:
+                first = await self._append(group)
+            except GrownTooOld:
+                continue
+            except _NotEnqueued as refusal:
+                self._fail(group, refusal.error)
+            else:
+                self._succeed(group, first)
+            return
+        why = f"each upload took longer than half the collector's grace of {self._config.collector_grace_seconds:g} s"
+        self._fail(group, DeadlineExceeded("batch was not enqueued", why, "check the store, or lengthen the grace"))
+
+    async def _append(self, group: list[_Closed]) -> int:
+        """One write of the manifest; the sequence of the group's first batch."""
+        change = Enqueue(
+            [Draft(batch.placed.location, batch.metadata) for batch in group],
+            bytes_max=self._config.manifest_bytes_max,
+            too_old=lambda: any(self._uploader.too_old(batch.placed) for batch in group),
+        )
+        try:
+            with self._observer.span(names.BUFFER_ENQUEUE, batches=len(group)):
+                await self._register.update(change, landed=change.landed)
+        except AtCapacity as error:
+            raise _NotEnqueued(error) from error
+        except OutcomeUnknown as error:
+            if not change.unproved:
+                raise
+            # No write of it is under way any more, so going on cannot enqueue anything twice or out of order.
+            self._observer.event(names.BUFFER_UNPROVED, batches=len(group), first_sequence=change.first)
+            raise _NotEnqueued(error) from error
+        return change.first
+
+    async def _renewed(self, group: list[_Closed]) -> list[_Closed]:
+        """The group with every batch that has grown too old uploaded anew, without those that could not be."""
+        for batch in group:
+            if self._uploader.too_old(batch.placed):
+                self._observer.count(names.BUFFER_REUPLOADS)
+                await self._upload(batch)
+                if batch.failure is not None:
+                    self._give_up(batch, batch.failure)
+        return [batch for batch in group if batch.failure is None]
+
+    # Settling: every batch passes here once -----------------------------------------------------------
+
+    def _succeed(self, group: list[_Closed], first: int) -> None:
+        now = self._clock.monotonic()
+        for offset, batch in enumerate(group):
+            self._observer.count(names.BUFFER_RECORDS, batch.count)
+            self._observer.observe(names.BUFFER_DURABLE_SECONDS, now - batch.opened_at)
+            self._settle(batch, "enqueued")
+            batch.outcome.enqueued(first + offset)
+
+    def _give_up(self, batch: _Closed, error: PenstockError) -> None:
+        self._observer.event(names.BUFFER_GIVEN_UP, records=batch.count, error=str(error))
+        self._fail([batch], error)
+
+    def _fail(self, group: list[_Closed], error: PenstockError) -> None:
+        for batch in group:
+            self._settle(batch, "unknown" if isinstance(error, OutcomeUnknown) else "failed")
+            batch.outcome.failed(error)
+
+    def _halt(self, error: PenstockError, group: list[_Closed]) -> None:
+        """The write that was given up ends its group; what lies behind it was never tried, and that is certain."""
+        self._observer.event(names.BUFFER_HALTED, batches=len(self._batches), error=str(error))
+        self.halted = error
+        behind = Unavailable("batch was not enqueued", f"the producer halted before it: {error}", "produce it again")
+        behind.__cause__ = error
+        for batch in list(self._batches):
+            if batch.task is not None:
+                batch.task.cancel()
+            self._fail([batch], error if batch in group else behind)
+        self._tell_halted(behind)
+
+    def _settle(self, batch: _Closed, outcome: str) -> None:
+        self._batches.remove(batch)
+        self._observer.count(names.BUFFER_BATCHES, outcome=outcome)
+        self._settled(batch.size)
+
+
+class _NotEnqueued(Exception):
+    """A refusal that concerns one group and leaves the pipeline sound."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self.error = error
+
+
+class _Closed:
+    """A closed batch and how far it has come."""
+
+    def __init__(self, batch: OpenBatch) -> None:
+        self.block = batch.block
+        self.count = batch.block.count
+        self.metadata = tuple(batch.metadata)
+        self.size = batch.size
+        self.opened_at = batch.opened_at
+        self.outcome = batch.outcome
+        self.body: Body | None = None
+        self.placement: Placement | None = None
+        self.failure: PenstockError | None = None
+        self.ready = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def placed(self) -> Placement:
+        assert self.placement is not None, "asked before its upload was over"
+        return self.placement
+
+
+def _as_ours(error: Exception) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    ours = PenstockError("batch was not enqueued", f"{type(error).__name__}: {error}")
+    ours.__cause__ = error
+    return ours

@@ -1,0 +1,89 @@
+"""Batch objects on their way into the store: encoded, named by a fresh ULID, uploaded with patience.
+
+An upload may be repeated at will, since nobody reads the object before the manifest names it. What an
+upload that was given up leaves behind is garbage, and the collector's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.buffer.batch import Compression, RecordBlock
+from penstock.buffer.config import ProducerConfig
+from penstock.buffer.location import batch_location
+from penstock.clock import Clock
+from penstock.errors import OutcomeUnknown, Unavailable
+from penstock.ids import Entropy, UlidFactory, ulid_time_ms
+from penstock.objects import Body, ObjectStore
+from penstock.observability import Observer, names
+
+__all__ = ["Placement", "Uploader"]
+
+# Below this, compressing takes less time than handing it to a thread.
+_THREAD_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a batch object lies, and when it got its name by either clock."""
+
+    location: str
+    named_ms: int
+    named_at: float
+
+
+class Uploader:
+    """Encodes and uploads, several batches at once, within the bounds of the configuration."""
+
+    def __init__(
+        self, store: ObjectStore, config: ProducerConfig, *, clock: Clock, entropy: Entropy, observer: Observer
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+        self._observer = observer
+        self._ulids = UlidFactory(clock, entropy)
+        self._encoders = asyncio.Semaphore(config.encode_concurrency)
+        self._uploads = asyncio.Semaphore(config.upload_concurrency)
+
+    async def encode(self, block: RecordBlock) -> Body:
+        """The batch object's bytes; the block is spent."""
+        if self._config.compression is Compression.NONE or len(block) < _THREAD_BYTES:
+            return block.seal(self._config.compression)
+        async with self._encoders:
+            return await asyncio.to_thread(block.seal, self._config.compression)
+
+    async def upload(self, body: Body) -> Placement:
+        """Put it under a new name. Raises what the last attempt met once all are used up."""
+        async with self._uploads:
+            name = self._ulids.next()
+            location = batch_location(self._config.data_path_prefix, name)
+            placement = Placement(location, ulid_time_ms(name), self._clock.monotonic())
+            await self._put(location, body)
+            self._observer.count(names.BUFFER_UPLOAD_BYTES, len(body))
+            return placement
+
+    def too_old(self, placement: Placement) -> bool:
+        """Whether a collector may soon take it for garbage. Either clock may have been the wrong one to trust."""
+        by_wall = (self._clock.now_ms() - placement.named_ms) / 1000
+        age = max(by_wall, self._clock.monotonic() - placement.named_at)
+        return age >= self._config.enqueue_age_seconds_max
+
+    async def _put(self, location: str, body: Body) -> None:
+        attempts = self._config.upload_attempts
+        for attempt in range(1, attempts + 1):
+            try:
+                await self._store.put(location, body)
+                return
+            except (Unavailable, OutcomeUnknown):
+                if attempt == attempts:
+                    raise
+            self._observer.count(names.BUFFER_UPLOAD_RETRIES)
+            await self._clock.sleep(self._pause(attempt))
+
+    def _pause(self, attempt: int) -> float:
+        window = min(self._config.backoff_seconds_max, self._config.backoff_seconds_min * 2.0 ** (attempt - 1))
+        return self._entropy.uniform(0.0, window)
