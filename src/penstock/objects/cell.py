@@ -1,8 +1,8 @@
 """A cell: one object seen through a format, read with its version and written on condition.
 
 The thin shell around `attempt.py`: it turns what the store raises into answers, what a re-read shows
-into sights, and goes on until the outcome of a write is certain. `Corrupt` and `Unsupported` bodies
-are refused with the key and the store in the error.
+into sights, and goes on until the outcome of a write is certain. Bodies that cannot be decoded are
+refused with the key and the store in the error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import (
@@ -22,16 +22,20 @@ from penstock.errors import (
     Unavailable,
     Unsupported,
 )
+from penstock.ids import Entropy
 from penstock.objects.attempt import Answer, Attempt, Move, Sight, agreed
 from penstock.objects.contention import Contention
 from penstock.objects.draft import Draft, Known
 from penstock.objects.format import Format, Token
 from penstock.objects.port import ObjectStore, check_key
+from penstock.objects.retry import DEFAULT_RETRY
 from penstock.observability import Observer, names
 
 __all__ = ["Cell", "Sealed"]
 
 T = TypeVar("T")
+
+_REMEDY: Final = "restore the object from a good copy; it was left as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,10 @@ class Sealed(Generic[T]):
 
 
 class Cell(Generic[T]):
-    """The store's side of a register."""
+    """The store's side of a register.
+
+    `calls` counts the requests begun, which orders what is known by age.
+    """
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class Cell(Generic[T]):
         attempt_seconds: float,
         contention: Contention,
         clock: Clock,
+        entropy: Entropy,
         observer: Observer,
     ) -> None:
         self._store = store
@@ -66,33 +74,45 @@ class Cell(Generic[T]):
         self._attempt_seconds = attempt_seconds
         self._contention = contention
         self._clock = clock
+        self._entropy = entropy
         self._observer = observer
+        # Reads that are answered say nothing about writes that are not.
+        self._reading = _Trouble()
+        self._writing = _Trouble()
         self.calls = 0
 
     def __str__(self) -> str:
         return f"register {self._key!r} in {self._store.url}"
 
+    @property
+    def fault(self) -> str:
+        """What the store last failed with, as long as it has not answered the same verb since."""
+        return next((trouble.last for trouble in (self._writing, self._reading) if trouble.in_a_row), "")
+
     async def fetch(self, go_on: Callable[[], None]) -> Known[T]:
         """The current value. Faults that a retry may cure are retried until `go_on` raises."""
         while True:
             self.calls += 1
-            call = self.calls
+            call, began = self.calls, self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._attempt_seconds):
                     found = await self._store.get(self._key)
             except NotFound:
+                self._answered(self._reading, began)
                 return Known(self._format.empty(), None, call)
-            except (Unavailable, TimeoutError):
-                await self.pause()
+            except (Unavailable, TimeoutError) as error:
+                self._failed(self._reading, error)
+                await self._rest(self._reading)
                 go_on()
             else:
+                self._answered(self._reading, began)
                 return Known(self._decode(found.data), found.meta.version, call)
 
     async def settle(self, sealed: Sealed[T], go_on: Callable[[], None]) -> tuple[Move, Known[T] | None]:
-        """Write until the outcome is certain: DONE or REBASE, with what is known of the object by then.
+        """Write until the outcome is certain: DONE or REBASE, and what is known of the object by then.
 
-        `OutcomeUnknown` when it can no longer become certain. While the draft is exposed, a write of
-        it may still land, whatever else is raised.
+        `OutcomeUnknown` when it can no longer become certain. While the draft is left exposed, a write
+        of it may have landed or still land, whatever else is raised.
         """
         attempt, lost, resolved = Attempt(), False, "unproved"
         try:
@@ -106,41 +126,41 @@ class Cell(Generic[T]):
                 sealed.draft.expose(attempt.outstanding)
                 if move is Move.UNPROVED:
                     raise self._unproved()
+                if answer is Answer.UNSENT or move is Move.REPEAT:
+                    await self._rest(self._writing)
+                    go_on()
                 if move is not Move.REPEAT:
                     resolved = "landed" if move is Move.DONE and answer is not Answer.LANDED else "dead"
+                    self._count(move, answer, sealed)
                     return move, seen
-                await self.pause()
         finally:
             if lost:
                 self._observer.count(names.REGISTER_UNKNOWN, register=self._name, resolved=resolved)
 
-    async def pause(self) -> None:
-        await self._clock.sleep(self._contention.pause())
-
     async def _put(self, sealed: Sealed[T], attempt: Attempt) -> tuple[Answer, Known[T] | None]:
         self.calls += 1
-        call = self.calls
+        call, began = self.calls, self._clock.monotonic()
         sealed.draft.expose(True)
         try:
             async with asyncio.timeout(self._attempt_seconds):
                 meta = await self._store.put_if(self._key, sealed.body, version=sealed.draft.base.version)
         except Conflict:
-            self._contention.lost_to_another()
-            self._observer.count(names.REGISTER_CONFLICTS, register=self._name)
+            self._answered(self._writing, began)
             return Answer.CONFLICT, None
-        except Unavailable:
+        except Unavailable as error:
+            self._failed(self._writing, error)
             return Answer.UNSENT, sealed.draft.base
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
+            self._failed(self._writing, error)
             return Answer.LOST, None
         except PenstockError:
             # A definite refusal of this call; it says nothing of an earlier one.
             sealed.draft.expose(attempt.outstanding)
             raise
-        except TimeoutError:
+        except TimeoutError as error:
+            self._failed(self._writing, error)
             return Answer.LOST, None
-        self._contention.landed()
-        self._observer.count(names.REGISTER_COMMITS, register=self._name)
-        self._observer.observe(names.REGISTER_GROUP_SIZE, len(sealed.draft.writers), register=self._name)
+        self._answered(self._writing, began)
         return Answer.LANDED, Known(sealed.value, meta.version, call)
 
     def _sight(self, sealed: Sealed[T], seen: Known[T]) -> Sight:
@@ -150,6 +170,27 @@ class Cell(Generic[T]):
             self._format.landed(seen.value, sealed.token) if caller.landed is None else caller.landed(seen.value)
             for caller in sealed.draft.writers
         )
+
+    def _count(self, move: Move, answer: Answer, sealed: Sealed[T]) -> None:
+        if move is Move.DONE:
+            self._contention.landed()
+            self._observer.count(names.REGISTER_COMMITS, register=self._name)
+            self._observer.observe(names.REGISTER_GROUP_SIZE, len(sealed.draft.writers), register=self._name)
+        elif answer is not Answer.UNSENT:
+            self._contention.lost()
+            self._observer.count(names.REGISTER_CONFLICTS, register=self._name)
+
+    def _failed(self, trouble: _Trouble, error: Exception) -> None:
+        trouble.in_a_row += 1
+        trouble.last = str(error) or f"no answer within {self._attempt_seconds:g} s"
+
+    def _answered(self, trouble: _Trouble, began: float) -> None:
+        trouble.in_a_row = 0
+        self._contention.answered(self._clock.monotonic() - began)
+
+    async def _rest(self, trouble: _Trouble) -> None:
+        """Leave a store in trouble alone for a while, longer each time."""
+        await self._clock.sleep(DEFAULT_RETRY.pause_seconds(max(0, trouble.in_a_row - 1), self._entropy))
 
     def _unproved(self) -> OutcomeUnknown:
         why = "its answer was lost, others wrote since, and the object no longer shows whether it landed"
@@ -165,4 +206,9 @@ class Cell(Generic[T]):
             raise Corrupt(f"{self} cannot be decoded", f"{type(error).__name__}: {error}", _REMEDY) from error
 
 
-_REMEDY = "restore the object from a good copy; it was left as it is"
+@dataclass(slots=True)
+class _Trouble:
+    """The faults of one verb since it was last answered."""
+
+    in_a_row: int = 0
+    last: str = ""

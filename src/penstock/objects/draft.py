@@ -28,10 +28,11 @@ class Known(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class Caller(Generic[T]):
-    """One waiting change. `since` is the number of store calls begun before it was asked for."""
+    """One waiting change, asked for at `asked` seconds, when `since` store calls had been begun."""
 
     change: Callable[[T], T]
     landed: Callable[[T], bool | None] | None
+    asked: float
     since: int
     takes_fence: bool = False
     # A write with this change was sent, and may have landed or still land.
