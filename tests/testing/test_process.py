@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 
 import pytest
 
@@ -150,3 +151,23 @@ def test_a_process_cannot_wait_for_itself() -> None:
 
     with pytest.raises(InvalidInput, match="narcissus"):
         simulate(main, 1)
+
+
+def test_whoever_a_dying_process_woke_wakes_in_a_context_of_its_own() -> None:
+    """Also when that context is empty, which asyncio's mappings make easy to mistake for none."""
+
+    async def main(simulation: Simulation) -> Process | None:
+        woken = asyncio.Event()
+
+        async def wake_and_die() -> None:
+            woken.set()
+            process = current_process()
+            assert process is not None
+            process.crash()
+            await asyncio.sleep(1)
+
+        simulation.start("dying", wake_and_die())
+        await woken.wait()
+        return current_process()
+
+    assert all(Context().run(simulate, main, seed) is None for seed in range(20))

@@ -7,6 +7,7 @@ cannot be replayed is worth little.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -39,12 +40,21 @@ def seeds_of(count: int, *, only: int | None = None, instead: int | None = None,
 
 def run_campaign(trial: Callable[[int], object], seeds: Iterable[int], replay: Callable[[int], str]) -> None:
     """Run the trial under each seed. The first failure is raised with its seed and the command that replays it."""
-    for number, seed in enumerate(seeds):
-        try:
-            fingerprint = trial(seed)
-            if number % _REPEAT_EVERY == 0 and fingerprint is not None:
-                again = trial(seed)
-                assert again == fingerprint, f"not repeatable: {fingerprint} at first, then {again}"
-        except BaseException as error:
-            error.add_note(f"seed {seed} failed, the {number + 1}. of this run; replay it with\n    {replay(seed)}")
-            raise
+    # Each seed leaves garbage; what was loaded before need not be searched for it every time.
+    gc.freeze()
+    try:
+        for number, seed in enumerate(seeds):
+            _run_seed(trial, seed, number, replay)
+    finally:
+        gc.unfreeze()
+
+
+def _run_seed(trial: Callable[[int], object], seed: int, number: int, replay: Callable[[int], str]) -> None:
+    try:
+        fingerprint = trial(seed)
+        if number % _REPEAT_EVERY == 0 and fingerprint is not None:
+            again = trial(seed)
+            assert again == fingerprint, f"not repeatable: {fingerprint} at first, then {again}"
+    except BaseException as error:
+        error.add_note(f"seed {seed} failed, the {number + 1}. of this run; replay it with\n    {replay(seed)}")
+        raise

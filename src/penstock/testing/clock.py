@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from penstock.errors import DeadlineExceeded, InvalidInput
 
@@ -105,8 +106,9 @@ class SimulatedClock:
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    # Not a coroutine function: simulations sleep so much that the extra frame would show.
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(seconds)
 
 
 def _forward(seconds: float) -> float:

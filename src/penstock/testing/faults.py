@@ -42,7 +42,8 @@ class Fate(StrEnum):
         return self in (Fate.CRASH_BEFORE, Fate.CRASH_AFTER)
 
 
-_FAULTS: Final = tuple(fate for fate in Fate if fate is not Fate.SERVED)
+# With their fields' names, since asking a member for its value is slow, and each request asks eight.
+_FAULTS: Final = tuple((fate, fate.value) for fate in Fate if fate is not Fate.SERVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class FaultPlan:
         unknown = sorted({*self.verbs, *self.latency_by_verb} - set(VERBS))
         if unknown:
             raise InvalidInput(f"the fault plan names the verbs {unknown}", f"the verbs are {', '.join(VERBS)}")
-        total = sum(map(self.chance, _FAULTS))
+        total: float = sum(getattr(self, name) for _, name in _FAULTS)
         if total > 1.0:
             raise InvalidInput(
                 f"the chances of the fault plan add up to {total:g}", "a request has one fate: at most 1"
@@ -115,14 +116,11 @@ class FaultPlan:
             latency=Latency(0.002, 0.05, slow_chance=0.02, slow_seconds_max=5.0),
         )
 
-    def chance(self, fate: Fate) -> float:
-        return getattr(self, fate.value)  # type: ignore[no-any-return]
-
     def fate(self, verb: str, entropy: SeededEntropy) -> Fate:
         drawn = entropy.uniform(0.0, 1.0)
         if verb in self.verbs:
-            for fate in _FAULTS:
-                drawn -= self.chance(fate)
+            for fate, name in _FAULTS:
+                drawn -= getattr(self, name)
                 if drawn < 0.0:
                     return fate
         return Fate.SERVED

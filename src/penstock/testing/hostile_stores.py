@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from penstock.errors import Conflict, NotFound, Unavailable
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
 
-__all__ = ["CarelessStore", "StutteringStore", "UnreachableStore", "WitnessStore"]
+__all__ = ["CarelessStore", "PassingStore", "StutteringStore", "UnreachableStore", "WitnessStore"]
 
 _Page: TypeAlias = list[ObjectMeta]
 
 
-class _PassingStore:
+class PassingStore:
     """Hands every verb on to another store."""
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -58,14 +58,14 @@ class _PassingStore:
         return self._inner.list(prefix, offset=offset, page_size=page_size)
 
 
-class CarelessStore(_PassingStore):
+class CarelessStore(PassingStore):
     """Ignores the condition of a conditional write, as several servers that speak S3 do."""
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
         return await self._inner.put(key, data)
 
 
-class StutteringStore(_PassingStore):
+class StutteringStore(PassingStore):
     """Sends a landed conditional write again, and reports the repeat: a false `Conflict`.
 
     This is a client library that retries behind the caller's back. `stutters` says which writes.
@@ -100,7 +100,7 @@ class UnreachableStore:
         """Nothing is open."""
 
 
-class WitnessStore(_PassingStore):
+class WitnessStore(PassingStore):
     """Keeps no sin: it remembers every body each key ever had, in the order in which they landed.
 
     Put it below a `FaultyStore` and above the real one, where nothing is in doubt.

@@ -85,7 +85,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        step = _Step(callback, args, context or copy_context(), self._now)
+        step = _Step(callback, args, copy_context() if context is None else context, self._now)
         # While the loop is being closed, `finally` blocks of frozen coroutines may still call this.
         if not self._closed:
             self._ready.append(step)
@@ -99,7 +99,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        step = _Step(callback, args, context or copy_context(), when)
+        step = _Step(callback, args, copy_context() if context is None else context, when)
         if not self._closed:
             self._timer_count += 1
             heapq.heappush(self._timers, (when, self._timer_count, step))
@@ -124,7 +124,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._tasks = [task for task in self._tasks if not task.done()]
             self._prune_at = max(256, 2 * len(self._tasks))
         self._task_count += 1
-        task = _Task(coro, self._task_count, self, name, context or copy_context())
+        task = _Task(coro, self._task_count, self, name, copy_context() if context is None else context)
         self._tasks.append(task)
         return task
 
