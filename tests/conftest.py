@@ -1,0 +1,29 @@
+"""Real servers that several rooms test against, started once for a run and only when a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """SeaweedFS with the bucket `penstock`. Tests share it: each writes below a prefix of its own."""
+    try:
+        with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+            yield server
+    except ServerMissing as missing:
+        pytest.skip(f"no S3 server here: {missing}")
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """Azurite with the container `penstock`. Tests share it: each writes below a prefix of its own."""
+    try:
+        with azurite(tmp_path_factory.mktemp("azurite")) as server:
+            yield server
+    except ServerMissing as missing:
+        pytest.skip(f"no Azure server here: {missing}")
