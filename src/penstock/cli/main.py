@@ -6,12 +6,13 @@ the remedy on three lines and exit code 1, never with a traceback.
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 
 import click
 from rich.console import Console
 
+from penstock.cli.demo import demo
+from penstock.cli.demo_workers import consume, produce
 from penstock.cli.doctor import doctor
 from penstock.errors import PenstockError
 
@@ -35,7 +36,8 @@ def penstock() -> None:
     """Durable, exactly-once ingest and indexing on object storage and Spark."""
 
 
-penstock.add_command(doctor)
+for _command in (demo, doctor, produce, consume):
+    penstock.add_command(_command)
 
 
 def main() -> None:
@@ -50,7 +52,3 @@ def _explain(error: PenstockError) -> None:
         console.print(f"  why:    {error.why}", soft_wrap=True, markup=False)
     if error.remedy:
         console.print(f"  remedy: {error.remedy}", soft_wrap=True, markup=False)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

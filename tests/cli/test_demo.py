@@ -1,0 +1,47 @@
+"""The demo counts honestly: it passes on what is exactly once, and fails on anything else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli import penstock
+from penstock.cli.demo import _Count
+
+
+def test_the_demo_survives_its_own_kills_and_counts_every_record_once(tmp_path: Path) -> None:
+    """The whole thing with real processes, as `make demo` runs it, on fewer records."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "demo", "--records", "4000", "--directory", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "exactly once" in answer.stdout
+    assert "fenced" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "stored", "lost", "doubled", "exactly_once"),
+    [
+        ([b"a", b"b"], [b"a", b"b"], 0, 0, True),
+        ([b"a"], [b"a", b"landed-unheard"], 0, 0, True),
+        ([b"a", b"b"], [b"a"], 1, 0, False),
+        ([b"a"], [b"a", b"a"], 0, 1, False),
+        ([], [], 0, 0, False),
+    ],
+)
+def test_a_lost_or_doubled_record_fails_the_demo(
+    acknowledged: list[bytes], stored: list[bytes], lost: int, doubled: int, exactly_once: bool
+) -> None:
+    count = _Count.of(acknowledged, stored)
+    assert (count.lost, count.doubled, count.exactly_once) == (lost, doubled, exactly_once)
+
+
+def test_the_demo_refuses_a_directory_that_holds_something_already(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(penstock, ["demo", "--directory", str(tmp_path)])
+    assert answer.exit_code == 1
+    assert "name a new directory" in answer.output
