@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from slatedb import uniffi
@@ -17,7 +18,7 @@ from penstock.keyvalue.location import Location
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
 from penstock.observability import Observer, names
 
-__all__ = ["Tuning", "open_reader", "open_writer"]
+__all__ = ["Tuning", "open_reader", "open_writer", "tell"]
 
 _STORE_TYPES: Final = {
     "file": uniffi.ObjectStoreType.LOCAL,
@@ -25,8 +26,8 @@ _STORE_TYPES: Final = {
     "az": uniffi.ObjectStoreType.AZURE,
     "gs": uniffi.ObjectStoreType.GCS,
 }
-# Values are blocks of 32 KB and more: the largest block keeps one value in few pieces.
-_SST_BLOCK_SIZE: Final = uniffi.SstBlockSize.BLOCK64_KIB
+# A table in memory becomes a sorted file at this size; a tight bound on memory makes smaller ones.
+_TABLE_BYTES_MAX: Final = 64 << 20
 _CACHE_SHARDS: Final = 8
 _CACHE_ID: Final = 0
 # A directory may get a log file every few milliseconds. Those no manifest needs go after a minute instead
@@ -48,31 +49,30 @@ class Tuning:
 
 
 async def open_writer(
-    location: Location, store: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
+    location: Location, entries: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
 ) -> SlateKeyValue:
     """Open for writing, taking the fence."""
-    _speed_up(observer)
+    tell(shim.install(), observer)
     directory = None
     if location.scheme == "file":
-        directory = await asyncio.to_thread(DurableDirectory, location.folder / location.path)
+        directory = await asyncio.to_thread(DurableDirectory, location.folder)
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
     with translating(str(location)):
-        builder = uniffi.DbBuilder(location.path, _object_store(location, store))
+        builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
         builder.with_settings(_settings(location, tuning))
-        builder.with_sst_block_size(_SST_BLOCK_SIZE)
         builder.with_db_cache(_cache(tuning), _CACHE_ID)
         raw = await builder.build()
     return SlateKeyValue(raw, str(location), directory=directory, clock=clock, observer=observer)
 
 
-async def open_reader(location: Location, store: dict[str, str], tuning: Tuning, observer: Observer) -> SlateFollower:
+async def open_reader(location: Location, entries: dict[str, str], tuning: Tuning, observer: Observer) -> SlateFollower:
     """Open for reading only, in this or any other process."""
-    _speed_up(observer)
+    tell(shim.install(), observer)
     if location.scheme == "file":
-        await asyncio.to_thread(check_readable, location.folder)
+        await asyncio.to_thread(check_readable, Path(location.place))
     with translating(str(location)):
-        builder = uniffi.DbReaderBuilder(location.path, _object_store(location, store))
+        builder = uniffi.DbReaderBuilder(location.path, _object_store(location, entries))
         builder.with_options(
             uniffi.ReaderOptions(
                 manifest_poll_interval_ms=max(1, round(tuning.interval_ms)),
@@ -97,7 +97,8 @@ def _object_store(location: Location, entries: dict[str, str]) -> uniffi.ObjectS
 
 def _settings(location: Location, tuning: Tuning) -> uniffi.Settings:
     settings = uniffi.Settings.default()
-    settings.set("flush_interval", json.dumps(f"{round(tuning.interval_ms * 1000)}us"))
+    settings.set("flush_interval", json.dumps(f"{max(1, round(tuning.interval_ms * 1000))}us"))
+    settings.set("l0_sst_size_bytes", json.dumps(min(_TABLE_BYTES_MAX, tuning.unflushed_bytes_max // 4)))
     settings.set("max_unflushed_bytes", json.dumps(tuning.unflushed_bytes_max))
     settings.set("object_store_max_retries", json.dumps(tuning.retries_max))
     if location.scheme == "file":
@@ -111,7 +112,7 @@ def _cache(tuning: Tuning) -> uniffi.DbCache:
     )
 
 
-def _speed_up(observer: Observer) -> None:
-    verdict = shim.install()
+def tell(verdict: shim.Shim, observer: Observer) -> None:
+    """Log that the binding copies slowly here, if it does."""
     if not verdict.installed:
         observer.event(names.KEYVALUE_SHIM_OFF, reason=verdict.reason)

@@ -1,16 +1,20 @@
 """Opening a key-value store by URL: as its single writer, or as one of any number of followers.
 
-`memory://name` is a store of this process; `file:///dir` is power-safe; `s3://`, `az://` and `gs://`
-take their credentials from the options or from the usual environment of each provider.
+| URL | store | options |
+| --- | --- | --- |
+| `memory://name` | a store of this process, for as long as it lives; without a name, a new one | |
+| `file:///directory` | a directory, made if it is missing, and safe against the loss of power | |
+| `s3://`, `az://`, `gs://` | a bucket or container | those of `penstock.objects.open_store` |
 """
 
 from __future__ import annotations
 
-from typing import Final, Unpack
+from typing import Any, Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, NotFound
-from penstock.keyvalue.location import Access, Location, locate, store_settings
+from penstock.keyvalue.access import client_entries
+from penstock.keyvalue.location import Location, locate
 from penstock.keyvalue.memory import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.keyvalue.port import KeyValue, Reader
 from penstock.observability import SILENT, Observer
@@ -20,7 +24,7 @@ __all__ = ["open_follower", "open_keyvalue"]
 # How long a write waits for company before its log object is sent. A directory takes a file in two
 # milliseconds; a bucket needs 40 for a PUT, and bills every one.
 _FLUSH_INTERVAL_MS: Final = {"memory": 1.0, "file": 5.0, "s3": 100.0, "az": 100.0, "gs": 100.0}
-# Written, but in no sorted file yet: past this a write waits. Four of SlateDB's tables of 64 MB.
+# Written, but in no sorted file yet: past this a write waits. Four tables of 64 MB.
 _UNFLUSHED_BYTES_MAX: Final = 256 << 20
 # Blocks kept in memory for point reads.
 _CACHE_BYTES_MAX: Final = 128 << 20
@@ -44,11 +48,11 @@ async def open_keyvalue(
     retries_max: int = _RETRIES_MAX,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,
-    **access: Unpack[Access],
+    **options: Any,
 ) -> KeyValue:
     """Open the store at `path` as its only writer, creating it if need be and fencing whoever wrote before."""
     location = locate(store_url, path)
-    settings = store_settings(location, access)
+    entries = client_entries(location, options)
     interval_ms = _FLUSH_INTERVAL_MS[location.scheme] if flush_interval_ms is None else flush_interval_ms
     _check_bounds(flush_interval_ms=interval_ms, unflushed_bytes_max=unflushed_bytes_max)
     _check_bounds(cache_bytes_max=cache_bytes_max, retries_max=retries_max)
@@ -58,7 +62,7 @@ async def open_keyvalue(
     from penstock.keyvalue.engine import Tuning, open_writer
 
     tuning = Tuning(interval_ms, cache_bytes_max, retries_max, unflushed_bytes_max)
-    return await open_writer(location, settings, tuning, clock, observer)
+    return await open_writer(location, entries, tuning, clock, observer)
 
 
 async def open_follower(
@@ -70,7 +74,7 @@ async def open_follower(
     retries_max: int = _RETRIES_MAX,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,
-    **access: Unpack[Access],
+    **options: Any,
 ) -> Reader:
     """Open the store at `path` for reading what is durable, at most `poll_interval_ms` and one read late.
 
@@ -78,7 +82,7 @@ async def open_follower(
     minutes may meet files that were collected meanwhile, and fails then.
     """
     location = locate(store_url, path)
-    settings = store_settings(location, access)
+    entries = client_entries(location, options)
     _check_bounds(poll_interval_ms=poll_interval_ms, cache_bytes_max=cache_bytes_max, retries_max=retries_max)
     if location.scheme == "memory":
         volume = _volume(location)
@@ -87,11 +91,12 @@ async def open_follower(
         return MemoryFollower(volume, location.path, poll_interval_ms=poll_interval_ms, clock=clock)
     from penstock.keyvalue.engine import Tuning, open_reader
 
-    return await open_reader(location, settings, Tuning(poll_interval_ms, cache_bytes_max, retries_max), observer)
+    return await open_reader(location, entries, Tuning(poll_interval_ms, cache_bytes_max, retries_max), observer)
 
 
 def _volume(location: Location) -> MemoryVolume:
-    return _VOLUMES.setdefault(location.container, MemoryVolume())
+    # Without a name it is the caller's alone.
+    return _VOLUMES.setdefault(location.place, MemoryVolume()) if location.place else MemoryVolume()
 
 
 def _check_bounds(**bounds: float) -> None:
