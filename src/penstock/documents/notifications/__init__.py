@@ -1,0 +1,37 @@
+"""Notifications of object stores, one module a source: all become an `UploadNotification` or a `DeleteNotification`."""
+
+from typing import Final
+
+from penstock.documents.notifications import (
+    azure,
+    ceph,
+    cloudevents,
+    eventbridge,
+    gcs,
+    minio,
+    s3,
+    seaweedfs,
+)
+from penstock.documents.notifications.received import Delivery, Destination, Parser, Received, Router
+from penstock.errors import InvalidInput
+
+__all__ = ["PARSERS", "Delivery", "Destination", "Parser", "Received", "Router", "parser_of"]
+
+PARSERS: Final[dict[str, Parser]] = {
+    "s3": s3.parse,
+    "eventbridge": eventbridge.parse,
+    "minio": minio.parse,
+    "ceph": ceph.parse,
+    "cloudevents": cloudevents.parse,
+    "seaweedfs": seaweedfs.parse,
+    "gcs": gcs.parse,
+    "azure": azure.parse,
+}
+
+
+def parser_of(source: str) -> Parser:
+    """The parser of a source, or `InvalidInput` with the sources there are."""
+    parser = PARSERS.get(source)
+    if parser is None:
+        raise InvalidInput(f"no notification source {source!r}", f"there are {', '.join(sorted(PARSERS))}")
+    return parser

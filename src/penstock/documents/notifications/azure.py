@@ -1,0 +1,99 @@
+"""Azure Event Grid: a list of events, and the handshake by which a subscription is confirmed.
+
+ETags come in quotation marks, which are no part of them. The key is read from the subject, where it is not escaped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.documents import sequencers
+from penstock.documents.notifications.received import (
+    Collector,
+    Delivery,
+    Received,
+    Router,
+    convert,
+    instant,
+    read,
+)
+from penstock.errors import InvalidInput
+
+__all__ = ["BlobData", "collect", "parse"]
+
+_HANDSHAKE: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    event_type: str
+    subject: str
+    event_time: str
+    data: dict[str, Any]
+    id: str | None = None
+
+
+class BlobData(msgspec.Struct, rename="camel"):
+    e_tag: str | None = None
+    content_type: str | None = None
+    content_length: int = 0
+    sequencer: str | None = None
+
+
+def parse(delivery: Delivery, route: Router) -> Received:
+    listed = delivery.body.lstrip()[:1] == b"["
+    sent = (
+        read(delivery.body, list[_Event], "a list of Event Grid events")
+        if listed
+        else [read(delivery.body, _Event, "an Event Grid event")]
+    )
+    for event in sent:
+        if event.event_type == _HANDSHAKE:
+            return _handshake(event.data)
+    events = Collector(route)
+    for event in sent:
+        collect(event.event_type, event.subject, event.event_time, event.data, events, source_id=event.id)
+    return events.received()
+
+
+def collect(
+    kind: str, subject: str, time: str, data: dict[str, Any], events: Collector, *, source_id: str | None
+) -> None:
+    """One event of a blob, also when it came as a CloudEvent."""
+    if not kind.startswith("Microsoft.Storage.Blob"):
+        events.ignore(f"{subject}: {kind}")
+        return
+    container, key = _place(subject)
+    blob = convert(data, BlobData, f"the data of {kind}")
+    at, sequencer = instant(time, subject), sequencers.azure(blob.sequencer) if blob.sequencer else None
+    if kind == "Microsoft.Storage.BlobCreated":
+        events.upload(
+            bucket=container,
+            key=key,
+            size=blob.content_length,
+            at=at,
+            sequencer=sequencer,
+            etag=blob.e_tag,
+            content_type=blob.content_type,
+            source_id=source_id,
+        )
+    elif kind == "Microsoft.Storage.BlobDeleted":
+        events.delete(bucket=container, key=key, at=at, sequencer=sequencer, source_id=source_id)
+    else:
+        events.ignore(f"{container}/{key}: {kind}")
+
+
+def _place(subject: str) -> tuple[str, str]:
+    _, containers, rest = subject.partition("/containers/")
+    container, blobs, key = rest.partition("/blobs/")
+    if not (containers and blobs and container and key):
+        raise InvalidInput(f"no blob is named by {subject[:120]!r}", "it has no /containers/…/blobs/…")
+    return container, key
+
+
+def _handshake(data: dict[str, Any]) -> Received:
+    code = data.get("validationCode")
+    if not isinstance(code, str) or not code:
+        raise InvalidInput("a handshake of Event Grid without a code", "validationCode is missing")
+    return Received(ignored=("a handshake",), reply=msgspec.json.encode({"validationResponse": code}))

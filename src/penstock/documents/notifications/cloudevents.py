@@ -1,0 +1,120 @@
+"""CloudEvents 1.0 over HTTP, in its structured, binary and batched forms.
+
+An event of a known type is read by the parser of its store: S3's adapter types, Google's and Azure's storage events.
+Other types are ignored by name. A batch with one broken event is refused whole, so that the sender keeps it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from penstock.documents.notifications import azure, gcs, s3
+from penstock.documents.notifications.received import (
+    Collector,
+    Delivery,
+    Received,
+    Router,
+    convert,
+    instant,
+    read,
+)
+from penstock.errors import InvalidInput, Unsupported
+
+__all__ = ["CloudEvent", "parse", "read_events"]
+
+STRUCTURED: Final = "application/cloudevents+json"
+BATCHED: Final = "application/cloudevents-batch+json"
+# The adapter of the CloudEvents project says amazonaws, a widely used source says amazon.
+_S3_TYPES: Final = ("com.amazonaws.s3.", "com.amazon.s3.")
+_GCS_TYPES: Final = "google.cloud.storage.object.v1."
+
+
+class CloudEvent(msgspec.Struct):
+    """The attributes that are read, and the data."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str | None = None
+    time: str | None = None
+    data: Any = None
+    data_base64: str | None = None
+
+
+def parse(delivery: Delivery, route: Router) -> Received:
+    events = Collector(route)
+    for event in read_events(delivery):
+        _collect(event, delivery, events)
+    return events.received()
+
+
+def read_events(delivery: Delivery) -> list[CloudEvent]:
+    """The events of a delivery, whichever form its content type names."""
+    kind = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == BATCHED:
+        found = read(delivery.body, list[CloudEvent], "a batch of CloudEvents")
+    elif kind == STRUCTURED or "ce-specversion" not in delivery.headers:
+        found = [read(delivery.body, CloudEvent, "a CloudEvent")]
+    else:
+        found = [_binary(delivery)]
+    for event in found:
+        _check(event)
+    return found
+
+
+def _binary(delivery: Delivery) -> CloudEvent:
+    """Attributes are headers, percent-encoded; the body is the data."""
+    names = ("specversion", "id", "source", "type", "subject", "time")
+    attributes = {name: unquote(delivery.headers[f"ce-{name}"]) for name in names if f"ce-{name}" in delivery.headers}
+    event = convert(attributes, CloudEvent, "a CloudEvent in binary form")
+    event.data = read(delivery.body, Any, "the data of a CloudEvent") if delivery.body else None
+    return event
+
+
+def _check(event: CloudEvent) -> None:
+    if event.specversion != "1.0":
+        raise Unsupported(f"CloudEvents {event.specversion}", "version 1.0 is understood", "send specversion 1.0")
+    if not (event.id and event.source and event.type):
+        raise InvalidInput("a CloudEvent without id, source or type", "they are required and not empty")
+    if event.data_base64 is not None:
+        try:
+            event.data = read(base64.b64decode(event.data_base64, validate=True), Any, "data_base64")
+        except binascii.Error as error:
+            raise InvalidInput(f"the data of CloudEvent {event.id[:80]!r} is not base64", str(error)) from error
+
+
+def _collect(event: CloudEvent, delivery: Delivery, events: Collector) -> None:
+    data = event.data if isinstance(event.data, dict) else {}
+    time = event.time or delivery.received_at.isoformat()
+    if event.type.lower().startswith(_S3_TYPES):
+        for record in _s3_records(event, data, time):
+            s3.parse_record(convert(record, s3.S3Record, f"the data of {event.type}"), events)
+    elif event.type.startswith(_GCS_TYPES):
+        resource = convert(data, gcs.GcsObject, f"the data of {event.type}")
+        at = instant(time, event.id)
+        gcs.collect(event.type.removeprefix(_GCS_TYPES), resource, at, events, source_id=event.id)
+    elif event.type.startswith("Microsoft.Storage."):
+        azure.collect(event.type, event.subject or "", time, data, events, source_id=event.id)
+    else:
+        events.ignore(f"{event.id}: events of type {event.type}")
+
+
+def _s3_records(event: CloudEvent, data: dict[str, Any], time: str) -> list[Any]:
+    """The adapter passes the record on, or only its `s3` part, or all of the original event."""
+    if "Records" in data:
+        return list(data["Records"])
+    if "s3" in data:
+        return [{"eventName": _event_name(event.type), "eventTime": time, **data}]
+    return [{"eventName": _event_name(event.type), "eventTime": time, "s3": data}]
+
+
+def _event_name(kind: str) -> str:
+    name = kind.rpartition(".s3.")[2]
+    known = {"objectcreated": "ObjectCreated:Put", "objectremoved": "ObjectRemoved:Delete"}
+    return known.get(name.lower(), name)

@@ -1,0 +1,181 @@
+"""What a parser of notifications is given and what it gives back.
+
+A parser is a pure function from one delivery (headers and body) to the uploads and deletes in it. It refuses what it
+cannot read with `InvalidInput`, whole: a delivery is taken entirely or not at all, so that the sender may send it
+again. What it can read but does not concern the index is `ignored`, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
+from penstock.errors import InvalidInput
+
+__all__ = ["Collector", "Delivery", "Destination", "Parser", "Received", "Router", "instant", "read"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Which tenant, index and model a bucket's objects go to: no store's event says it."""
+
+    tenant_id: str
+    index_id: str
+    model: str
+
+
+# Bucket and key to a destination, or None for objects that are not indexed.
+Router: TypeAlias = Callable[[str, str], Destination | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One HTTP request or one message, with header names in lower case. `received_at_ms` stands in for missing times."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    received_at_ms: int = 0
+
+    @property
+    def received_at(self) -> datetime:
+        return datetime.fromtimestamp(self.received_at_ms / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The events of one delivery, in its order; `reply` is a body the sender waits for (a handshake)."""
+
+    notifications: tuple[Notification, ...] = ()
+    ignored: tuple[str, ...] = ()
+    reply: bytes | None = None
+    confirm_url: str | None = None
+
+
+class Parser(Protocol):
+    def __call__(self, delivery: Delivery, route: Router) -> Received: ...
+
+
+class Collector:
+    """Gathers the events of one delivery and routes them."""
+
+    def __init__(self, route: Router) -> None:
+        self._route = route
+        self._notifications: list[Notification] = []
+        self._ignored: list[str] = []
+
+    def upload(
+        self,
+        *,
+        bucket: str,
+        key: str,
+        size: int,
+        at: datetime,
+        sequencer: str | None,
+        etag: str | None = None,
+        version_id: str | None = None,
+        content_type: str | None = None,
+        source_id: str | None = None,
+    ) -> None:
+        if key.endswith("/") and not size:
+            self.ignore(f"{bucket}/{key}: a marker of a folder")
+            return
+        destination = self._destination(bucket, key)
+        if destination:
+            self._notifications.append(
+                UploadNotification(
+                    tenant_id=destination.tenant_id,
+                    index_id=destination.index_id,
+                    model=destination.model,
+                    bucket=bucket,
+                    key=key,
+                    size_bytes=size,
+                    etag=(etag or "").strip('"') or None,
+                    version_id=_version(version_id),
+                    content_type=content_type or None,
+                    source_id=source_id,
+                    created_at=at,
+                    sequencer=sequencer,
+                )
+            )
+
+    def delete(
+        self,
+        *,
+        bucket: str,
+        key: str,
+        at: datetime,
+        sequencer: str | None,
+        version_id: str | None = None,
+        source_id: str | None = None,
+    ) -> None:
+        """`version_id` only when one version was removed: a delete marker hides the object whatever its version."""
+        destination = self._destination(bucket, key)
+        if destination:
+            self._notifications.append(
+                DeleteNotification(
+                    tenant_id=destination.tenant_id,
+                    index_id=destination.index_id,
+                    model=destination.model,
+                    bucket=bucket,
+                    key=key,
+                    version_id=_version(version_id),
+                    source_id=source_id,
+                    created_at=at,
+                    sequencer=sequencer,
+                )
+            )
+
+    def ignore(self, reason: str) -> None:
+        self._ignored.append(reason)
+
+    def received(self) -> Received:
+        return Received(tuple(self._notifications), tuple(self._ignored))
+
+    def _destination(self, bucket: str, key: str) -> Destination | None:
+        if not bucket or not key:
+            raise InvalidInput("an event names no object", f"bucket {bucket!r}, key {key!r}")
+        destination = self._route(bucket, key)
+        if destination is None:
+            self.ignore(f"{bucket}/{key}: not indexed")
+        return destination
+
+
+def read(data: bytes | str | msgspec.Raw, kind: type[_T], what: str) -> _T:
+    """Decode a store's own shape, or refuse it naming the member that is wrong."""
+    try:
+        return msgspec.json.decode(data, type=kind, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"not {what}: {bytes_of(data)[:80]!r}", str(error)) from error
+
+
+def convert(value: Any, kind: type[_T], what: str) -> _T:
+    """Like `read`, for what is already decoded."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"not {what}", str(error)) from error
+
+
+def instant(text: str, what: str) -> datetime:
+    """A time of RFC 3339 with its zone; several stores leave the zone out and mean UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput(f"{what} has no time: {text[:40]!r}", str(error)) from error
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def bytes_of(data: bytes | str | msgspec.Raw) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)
+
+
+def _version(version_id: str | None) -> str | None:
+    """S3 writes `null` for objects from before versioning was switched on."""
+    return None if version_id in ("", "null") else version_id

@@ -1,0 +1,111 @@
+"""AWS S3 events: `Records[]`, from SQS, SNS or a webhook; also the test event that S3 sends when it is set up.
+
+Keys are form-encoded. Only the major part of `eventVersion` is checked: minor ones add members. MinIO and Ceph send
+the same records with differences; `Dialect` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from penstock.documents import sequencers
+from penstock.documents.notifications.received import Collector, Delivery, Received, Router, instant, read
+from penstock.errors import InvalidInput, Unsupported
+
+__all__ = ["AWS", "Dialect", "S3Record", "parse", "parse_record"]
+
+_MAJOR: Final = "2"
+
+
+class _Bucket(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct, rename="camel"):
+    key: str
+    # Ceph writes it as text.
+    size: int = 0
+    e_tag: str | None = None
+    version_id: str | None = None
+    sequencer: str | None = None
+    content_type: str | None = None
+
+
+class _Entity(msgspec.Struct):
+    bucket: _Bucket
+    object: _Object
+
+
+class S3Record(msgspec.Struct, rename="camel"):
+    event_name: str
+    event_time: str
+    s3: _Entity
+    event_version: str = "2.0"
+
+
+class _Body(msgspec.Struct):
+    records: list[S3Record] | None = msgspec.field(name="Records", default=None)
+    event: str | None = msgspec.field(name="Event", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a store does differently with the records of S3."""
+
+    name: str
+    key: Callable[[str], str]
+    sequencer: Callable[[str], str]
+    # Events whose object may not be there yet.
+    unready: frozenset[str] = frozenset()
+
+
+AWS: Final = Dialect("AWS S3", unquote_plus, sequencers.s3)
+
+
+def parse(delivery: Delivery, route: Router, dialect: Dialect = AWS) -> Received:
+    body = read(delivery.body, _Body, f"an event of {dialect.name}")
+    if body.records is None and body.event is None:
+        raise InvalidInput(f"not an event of {dialect.name}: {delivery.body[:80]!r}", "it has no Records")
+    events = Collector(route)
+    if body.event == "s3:TestEvent":
+        events.ignore("a test event")
+    for record in body.records or ():
+        parse_record(record, events, dialect)
+    return events.received()
+
+
+def parse_record(record: S3Record, events: Collector, dialect: Dialect = AWS) -> None:
+    if record.event_version.partition(".")[0] != _MAJOR:
+        raise Unsupported(
+            f"version {record.event_version} of an event of {dialect.name}",
+            f"version {_MAJOR}.x is understood",
+            "send version 2 events",
+        )
+    name, entity = record.event_name.removeprefix("s3:"), record.s3.object
+    bucket, key = record.s3.bucket.name, dialect.key(entity.key)
+    at = instant(record.event_time, f"{bucket}/{key}")
+    sequencer = dialect.sequencer(entity.sequencer) if entity.sequencer else None
+    if name in dialect.unready:
+        events.ignore(f"{bucket}/{key}: {name}, the object is not complete")
+    elif name.startswith("ObjectCreated:"):
+        events.upload(
+            bucket=bucket,
+            key=key,
+            size=entity.size,
+            at=at,
+            sequencer=sequencer,
+            etag=entity.e_tag,
+            version_id=entity.version_id,
+            content_type=entity.content_type,
+        )
+    elif name.startswith(("ObjectRemoved:", "LifecycleExpiration:", "ObjectLifecycle:Expiration:")):
+        # A delete marker has a version of its own; what it hides is the object.
+        version = None if name.endswith("MarkerCreated") else entity.version_id
+        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=version)
+    else:
+        events.ignore(f"{bucket}/{key}: {name}")

@@ -1,0 +1,103 @@
+"""Which version of an object is current: one small state machine an object, fed with its events in any order.
+
+The state holds the order of the last event accepted, the current document and whether the object is gone. An event is
+accepted only when it is newer; the same event again is a duplicate, an older one is stale. A tombstone keeps its order,
+so that a create that was overtaken by its delete stays dropped. A, B, A on a bucket without versions ends on A: the
+documents of both As are one, and only their order tells them apart. A delete of one version that is not the current
+one changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
+from penstock.documents.identity import doc_id_of
+from penstock.documents.sequencers import is_newer, same_event
+
+__all__ = ["Decision", "ObjectState", "Verdict", "apply"]
+
+
+class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept for one objectKey; serialisable, and never forgotten while the object's events may still come."""
+
+    at: datetime
+    sequencer: str | None = None
+    doc_id: str | None = None
+    version_id: str | None = None
+    tombstone: bool = False
+    # Counts accepted events: two stays of the same document on one object are two revisions.
+    revision: int = 1
+
+
+class Verdict(StrEnum):
+    INDEX = "index"  # a new current version: read, chunk and embed it
+    REMOVE = "remove"  # the object is gone: take its chunks away
+    DUPLICATE = "duplicate"  # the event that made the current state, again
+    STALE = "stale"  # something newer was accepted before
+    ELSEWHERE = "elsewhere"  # a version that is not current was removed
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event means. `superseded` is the document whose chunks go once the new ones are searchable."""
+
+    verdict: Verdict
+    state: ObjectState | None
+    superseded: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        return self.verdict in (Verdict.INDEX, Verdict.REMOVE)
+
+
+def apply(state: ObjectState | None, event: Notification) -> Decision:
+    """The decision on one event of an object in `state`; None is an object never heard of."""
+    if state is not None:
+        refused = _refusal(state, event)
+        if refused:
+            return Decision(verdict=refused, state=state)
+    if isinstance(event, DeleteNotification):
+        return _removed(state, event)
+    return _indexed(state, event)
+
+
+def _refusal(state: ObjectState, event: Notification) -> Verdict | None:
+    if is_newer(event.sequencer, event.created_at, state.sequencer, state.at):
+        return None
+    same = same_event(event.sequencer, event.created_at, state.sequencer, state.at)
+    return Verdict.DUPLICATE if same and _same_effect(state, event) else Verdict.STALE
+
+
+def _same_effect(state: ObjectState, event: Notification) -> bool:
+    if isinstance(event, DeleteNotification):
+        return state.tombstone
+    return state.doc_id == doc_id_of(event)
+
+
+def _indexed(state: ObjectState | None, upload: UploadNotification) -> Decision:
+    document = doc_id_of(upload)
+    before = state.doc_id if state else None
+    after = ObjectState(
+        at=upload.created_at,
+        sequencer=upload.sequencer,
+        doc_id=document,
+        version_id=upload.version_id,
+        revision=state.revision + 1 if state else 1,
+    )
+    return Decision(verdict=Verdict.INDEX, state=after, superseded=before if before != document else None)
+
+
+def _removed(state: ObjectState | None, delete: DeleteNotification) -> Decision:
+    # Of a version never heard of nothing is known: a tombstone here could bury the version that is current.
+    if delete.version_id and (state is None or delete.version_id != state.version_id):
+        return Decision(verdict=Verdict.ELSEWHERE, state=state)
+    after = ObjectState(
+        at=delete.created_at,
+        sequencer=delete.sequencer,
+        tombstone=True,
+        revision=state.revision + 1 if state else 1,
+    )
+    return Decision(verdict=Verdict.REMOVE, state=after, superseded=state.doc_id if state else None)

@@ -1,0 +1,264 @@
+"""Each store's shape, as the store sends it, becomes the same upload or delete."""
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.documents.contracts import DeleteNotification, UploadNotification, decode_notification, encode
+from penstock.documents.notifications import PARSERS, Delivery, Destination, parser_of
+from penstock.errors import InvalidInput, Unsupported
+
+AT = "2025-08-28T12:00:00.000Z"
+RECEIVED_MS = 1_756_382_400_000
+
+
+def route(bucket, key):
+    return None if bucket == "private" else Destination("acme", "handbook", "m")
+
+
+def received(source, body, **headers):
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return parser_of(source)(Delivery(raw, names, RECEIVED_MS), route)
+
+
+def s3_record(name="ObjectCreated:Put", key="a+b%2Fc%21.txt", bucket="docs", **fields):
+    thing = {"key": key, "size": 12, "eTag": "e1", "sequencer": "0055AED6DCD90281E5", **fields}
+    return {
+        "eventVersion": "2.1",
+        "eventName": name,
+        "eventTime": AT,
+        "s3": {"bucket": {"name": bucket}, "object": thing},
+    }
+
+
+def eventbridge_event(kind="Object Created", **detail):
+    thing = {"key": "a b/c!.txt", "size": 12, "etag": "e1", "sequencer": "0055AED6DCD90281E5"}
+    body = {"detail-type": kind, "time": "2025-08-28T12:00:00Z", "id": "ev1"}
+    return {**body, "detail": {"bucket": {"name": "docs"}, "object": thing, **detail}}
+
+
+def minio_event(name="s3:ObjectCreated:Put"):
+    record = s3_record(name, sequencer="17D5A6B1C2D3E4F5", contentType="text/plain", versionId="v1")
+    return {"EventName": name, "Key": "docs/a b/c!.txt", "Records": [record]}
+
+
+def ceph_event(name="ObjectCreated:Put"):
+    return {"Records": [s3_record(name, key="a b/c!.txt", size="12", sequencer="F7E6D75DC742D108")]}
+
+
+def azure_event(kind="Microsoft.Storage.BlobCreated"):
+    data = {"eTag": '"e1"', "contentType": "text/plain", "contentLength": 12, "sequencer": "000000000000044200000"}
+    place = "/blobServices/default/containers/docs/blobs/a b/c!.txt"
+    return {"id": "ev1", "eventType": kind, "subject": place, "eventTime": AT, "data": data}
+
+
+def gcs_push(kind="OBJECT_FINALIZE", **more):
+    told = {"eventType": kind, "bucketId": "docs", "objectId": "a b/c!.txt", "objectGeneration": "17", "eventTime": AT}
+    thing = {"size": "12", "etag": "e1", "contentType": "text/plain"}
+    return {"message": {"attributes": {**told, **more}, "data": base64.b64encode(json.dumps(thing).encode()).decode()}}
+
+
+def seaweed_webhook(old=None, new=None, **more):
+    return {"key": "/buckets/docs/a b/c!.txt", "message_data": {"old_entry": old, "new_entry": new, **more}}
+
+
+SEAWEED_ENTRY = {
+    "name": "c!.txt",
+    "attributes": {"file_size": 12, "mtime": 1_756_382_400, "md5": base64.b64encode(bytes.fromhex("e1" * 16)).decode()},
+}
+CLOUD_EVENT = {
+    "specversion": "1.0",
+    "id": "ev1",
+    "source": "s",
+    "type": "com.amazonaws.s3.ObjectCreated:Put",
+    "time": AT,
+}
+
+CREATED = {
+    "s3": {"Records": [s3_record()]},
+    "eventbridge": eventbridge_event(),
+    "minio": minio_event(),
+    "ceph": ceph_event(),
+    "azure": [azure_event()],
+    "gcs": gcs_push(),
+    "seaweedfs": seaweed_webhook(new=SEAWEED_ENTRY),
+    "cloudevents": {**CLOUD_EVENT, "data": s3_record()},
+}
+DELETED = {
+    "s3": {"Records": [s3_record("ObjectRemoved:Delete")]},
+    "eventbridge": eventbridge_event("Object Deleted"),
+    "minio": minio_event("s3:ObjectRemoved:DeleteMarkerCreated"),
+    "ceph": ceph_event("ObjectRemoved:Delete"),
+    "azure": [azure_event("Microsoft.Storage.BlobDeleted")],
+    "gcs": gcs_push("OBJECT_DELETE"),
+    "seaweedfs": seaweed_webhook(old=SEAWEED_ENTRY),
+    "cloudevents": {
+        **CLOUD_EVENT,
+        "type": "com.amazonaws.s3.ObjectRemoved:Delete",
+        "data": s3_record("ObjectRemoved:Delete"),
+    },
+}
+
+
+def test_every_source_is_tried_here():
+    assert set(CREATED) == set(DELETED) == set(PARSERS)
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+def test_a_created_object_becomes_the_same_upload_from_every_store(source):
+    (upload,) = received(source, CREATED[source]).notifications
+    assert isinstance(upload, UploadNotification)
+    assert (upload.tenant_id, upload.index_id, upload.model) == ("acme", "handbook", "m")
+    assert (upload.bucket, upload.key, upload.size_bytes) == ("docs", "a b/c!.txt", 12)
+    assert upload.etag in ("e1", "e1" * 16)
+    assert upload.created_at == datetime(2025, 8, 28, 12, tzinfo=UTC)
+    assert upload.sequencer
+    assert decode_notification(encode(upload)) == upload
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+def test_a_removed_object_becomes_a_delete_that_acts_on_the_object(source):
+    (delete,) = received(source, DELETED[source]).notifications
+    assert isinstance(delete, DeleteNotification)
+    assert (delete.bucket, delete.key, delete.version_id) == ("docs", "a b/c!.txt", None)
+    assert delete.sequencer
+    assert decode_notification(encode(delete)) == delete
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"null", b"[1]", b'"text"', b"{}", b"\xff\xfe", b'{"Records": [{}]}', b"[[[["]
+)
+def test_what_a_store_never_sends_is_refused_and_nothing_of_it_is_taken(source, body):
+    with pytest.raises(InvalidInput):
+        received(source, body)
+
+
+def test_one_broken_record_refuses_the_whole_delivery():
+    with pytest.raises(InvalidInput):
+        received("s3", {"Records": [s3_record(), {"eventName": "ObjectCreated:Put"}]})
+
+
+def test_keys_of_s3_are_form_encoded_and_those_of_ceph_and_eventbridge_are_not():
+    assert received("s3", {"Records": [s3_record(key="100%25+a%2Bb")]}).notifications[0].key == "100% a+b"
+    assert (
+        received("ceph", {"Records": [s3_record(key="100%25+a", sequencer="F7E6D75DC742D108")]}).notifications[0].key
+        == "100%25+a"
+    )
+
+
+def test_the_test_event_of_s3_is_taken_and_ignored():
+    assert received("s3", {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "docs"}).ignored == (
+        "a test event",
+    )
+
+
+def test_a_minor_version_is_welcome_and_a_major_one_is_not():
+    assert received("s3", {"Records": [{**s3_record(), "eventVersion": "2.9"}]}).notifications
+    with pytest.raises(Unsupported, match=r"3\.0"):
+        received("s3", {"Records": [{**s3_record(), "eventVersion": "3.0"}]})
+
+
+def test_a_delete_marker_acts_on_the_object_and_a_deleted_version_on_that_version():
+    marker = s3_record("ObjectRemoved:DeleteMarkerCreated", versionId="v9")
+    version = s3_record("ObjectRemoved:Delete", versionId="v3")
+    found = received("s3", {"Records": [marker, version]}).notifications
+    assert [delete.version_id for delete in found] == [None, "v3"]
+
+
+def test_a_null_version_is_no_version():
+    assert received("s3", {"Records": [s3_record(versionId="null")]}).notifications[0].version_id is None
+
+
+def test_an_upload_begun_in_ceph_is_not_an_object_yet():
+    assert not received("ceph", ceph_event("ObjectCreated:Post")).notifications
+    assert received("ceph", ceph_event("ObjectCreated:CompleteMultipartUpload")).notifications
+
+
+def test_events_that_change_no_content_and_objects_of_other_buckets_are_ignored_with_a_reason():
+    body = {
+        "Records": [s3_record("ObjectTagging:Put"), s3_record(bucket="private"), s3_record(key="folder%2F", size=0)]
+    }
+    ignored = received("s3", body).ignored
+    assert [reason.rpartition(": ")[2] for reason in ignored] == [
+        "ObjectTagging:Put",
+        "not indexed",
+        "a marker of a folder",
+    ]
+
+
+def test_several_records_keep_their_order():
+    keys = [
+        upload.key for upload in received("s3", {"Records": [s3_record(key=f"k{n}") for n in range(5)]}).notifications
+    ]
+    assert keys == [f"k{n}" for n in range(5)]
+
+
+def test_an_overwritten_generation_is_not_a_delete():
+    assert not received("gcs", gcs_push("OBJECT_DELETE", overwrittenByGeneration="18")).notifications
+
+
+def test_event_grid_is_answered_when_it_asks_for_a_handshake():
+    ask = {**azure_event("Microsoft.EventGrid.SubscriptionValidationEvent"), "data": {"validationCode": "c0de"}}
+    assert received("azure", [ask]).reply == b'{"validationResponse":"c0de"}'
+
+
+def test_a_rename_in_seaweedfs_is_a_delete_and_an_upload():
+    body = seaweed_webhook(old=SEAWEED_ENTRY, new={**SEAWEED_ENTRY, "name": "d.txt"}, new_parent_path="/buckets/docs/z")
+    delete, upload = received("seaweedfs", body).notifications
+    assert (delete.key, upload.key) == ("a b/c!.txt", "z/d.txt")
+
+
+@pytest.mark.parametrize("path", ["/buckets/docs", "/etc/seaweed.conf"])
+def test_paths_that_are_no_objects_are_ignored(path):
+    entry = {**SEAWEED_ENTRY, "is_directory": path == "/buckets/docs"}
+    assert received("seaweedfs", {"key": path, "message": {"new_entry": entry}}).ignored == (f"{path}: no object",)
+
+
+def test_a_cloud_event_in_binary_form_carries_its_attributes_in_headers():
+    headers = {f"ce_{name}": value for name, value in CLOUD_EVENT.items()} | {"content_type": "application/json"}
+    assert received("cloudevents", s3_record(), **headers).notifications == received("s3", CREATED["s3"]).notifications
+
+
+def test_a_batch_of_cloud_events_gives_all_of_them():
+    batch = [{**CLOUD_EVENT, "data": s3_record(key=f"k{n}")} for n in range(3)]
+    found = received("cloudevents", batch, content_type="application/cloudevents-batch+json; charset=utf-8")
+    assert [upload.key for upload in found.notifications] == ["k0", "k1", "k2"]
+
+
+def test_the_data_of_a_cloud_event_may_be_base64():
+    data = base64.b64encode(json.dumps(s3_record()).encode()).decode()
+    assert received("cloudevents", {**CLOUD_EVENT, "data_base64": data}).notifications
+    with pytest.raises(InvalidInput, match="base64"):
+        received("cloudevents", {**CLOUD_EVENT, "data_base64": "***"})
+
+
+@pytest.mark.parametrize("shape", [{"Records": [s3_record()]}, s3_record(), s3_record()["s3"]])
+def test_the_adapter_of_s3_may_pass_all_a_record_or_only_its_core(shape):
+    (upload,) = received("cloudevents", {**CLOUD_EVENT, "data": shape}).notifications
+    assert upload.key == "a b/c!.txt"
+
+
+def test_storage_events_of_google_and_azure_come_as_cloud_events_too():
+    resource = {"bucket": "docs", "name": "k", "generation": "7", "size": "3", "etag": "e"}
+    google = {**CLOUD_EVENT, "type": "google.cloud.storage.object.v1.finalized", "data": resource}
+    assert received("cloudevents", google).notifications[0].key == "k"
+    blob = azure_event()
+    azure = {**CLOUD_EVENT, "type": blob["eventType"], "subject": blob["subject"], "data": blob["data"]}
+    assert received("cloudevents", azure).notifications[0].key == "a b/c!.txt"
+
+
+def test_an_event_of_another_type_is_ignored_by_name_and_of_another_version_refused():
+    assert "com.example.lunch" in received("cloudevents", {**CLOUD_EVENT, "type": "com.example.lunch"}).ignored[0]
+    with pytest.raises(Unsupported, match=r"0\.3"):
+        received("cloudevents", {**CLOUD_EVENT, "specversion": "0.3"})
+    with pytest.raises(InvalidInput):
+        received("cloudevents", {**CLOUD_EVENT, "id": ""})
+
+
+def test_a_source_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(InvalidInput, match="eventbridge"):
+        parser_of("ftp")

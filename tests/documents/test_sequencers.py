@@ -1,0 +1,66 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.documents import sequencers
+from penstock.errors import InvalidInput
+
+NOW = datetime(2025, 8, 28, tzinfo=UTC)
+HEX = st.text("0123456789ABCDEFabcdef", min_size=1, max_size=18)
+
+
+@given(HEX, HEX)
+def test_s3_orders_as_if_the_shorter_were_padded_with_zeros(left, right):
+    width = max(len(left), len(right))
+    padded = left.lower().ljust(width, "0"), right.lower().ljust(width, "0")
+    made = sequencers.s3(left), sequencers.s3(right)
+    assert (made[0] < made[1]) == (padded[0] < padded[1])
+    assert (made[0] == made[1]) == (padded[0] == padded[1])
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**63))
+def test_minio_orders_by_nanoseconds_whatever_their_length(left, right):
+    assert (sequencers.minio(f"{left:X}") < sequencers.minio(f"{right:X}")) == (left < right)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 999_999_999), st.integers(0, 2**32 - 1), st.integers(0, 999_999_999))
+def test_ceph_orders_by_seconds_and_nanoseconds_that_are_packed_lowest_byte_first(s1, n1, s2, n2):
+    def packed(seconds: int, nanoseconds: int) -> str:
+        return (seconds.to_bytes(4, "little") + nanoseconds.to_bytes(4, "little")).hex().upper()
+
+    assert (sequencers.ceph(packed(s1, n1)) < sequencers.ceph(packed(s2, n2))) == ((s1, n1) < (s2, n2))
+
+
+def test_a_generation_is_deleted_after_it_was_made_and_before_the_next_is():
+    order = [
+        sequencers.gcs("9", deleted=False),
+        sequencers.gcs("9", deleted=True),
+        sequencers.gcs("10", deleted=False),
+    ]
+    assert order == sorted(order)
+
+
+def test_within_a_family_the_sequencer_decides_and_not_the_time():
+    later = NOW + timedelta(hours=1)
+    assert sequencers.is_newer("s3:02", NOW, "s3:01", later)
+    assert not sequencers.is_newer("s3:01", later, "s3:01", NOW)
+
+
+def test_between_families_and_without_a_sequencer_the_time_decides():
+    later = NOW + timedelta(milliseconds=1)
+    assert sequencers.is_newer("ns:1", later, "s3:ff", NOW)
+    assert sequencers.is_newer(None, later, "s3:ff", NOW)
+    assert not sequencers.is_newer(None, NOW, None, NOW)
+
+
+@pytest.mark.parametrize("raw", ["", "xyz", "0x1", "-1", " 1"])
+def test_what_is_not_hexadecimal_is_refused(raw):
+    for make in (sequencers.s3, sequencers.minio, sequencers.ceph):
+        with pytest.raises(InvalidInput):
+            make(raw)
+
+
+def test_a_time_becomes_nanoseconds_without_loss():
+    assert sequencers.nanoseconds_of(datetime(2025, 8, 28, 1, 2, 3, 456789, tzinfo=UTC)) % 1_000_000_000 == 456_789_000
