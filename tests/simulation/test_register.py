@@ -1,0 +1,361 @@
+"""The register under every fault a store may have: eight writers, crashes, zombies, take-overs.
+
+Each update appends a name of its own to a list, so the list tells what was applied, how often and in
+which order; a witness below the faults keeps every body that ever landed. A second set of tests breaks
+the world in known ways and demands that the same checks notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.errors import Fenced, OutcomeUnknown, PenstockError, Unavailable
+from penstock.objects import (
+    MemoryStore,
+    ObjectMeta,
+    ObjectStore,
+    Register,
+    RegisterPolicy,
+    Stamped,
+    StampedFormat,
+    Token,
+)
+from penstock.objects.port import Body
+from penstock.testing import (
+    CarelessStore,
+    FaultPlan,
+    FaultyStore,
+    Latency,
+    SeededEntropy,
+    Simulation,
+    StutteringStore,
+    WitnessStore,
+    simulate,
+)
+from penstock.testing.hostile_stores import PassingStore
+
+WRITERS = 8
+UPDATES = 2
+KEY = "register"
+POLICY = RegisterPolicy(deadline_seconds=20.0, attempt_seconds=4.0)
+PLAN = FaultPlan(
+    throttled=0.02,
+    error_before=0.02,
+    request_lost=0.02,
+    error_after=0.05,
+    reply_lost=0.02,
+    zombie=0.03,
+    crash_before=0.003,
+    crash_after=0.004,
+    latency=Latency(0.005, 0.05, slow_chance=0.02, slow_seconds_max=6.0),
+    timeout_seconds=3.0,
+    zombie_seconds_max=15.0,
+)
+
+Names = tuple[str, ...]
+
+
+class NamesCodec:
+    def empty(self) -> Names:
+        return ()
+
+    def encode(self, payload: Names) -> bytes:
+        return "\n".join(payload).encode()
+
+    def decode(self, data: bytes) -> Names:
+        return tuple(data.decode().split("\n")) if data else ()
+
+
+@dataclass
+class Journal:
+    """What the writers were told, written outside of all processes so that a crash loses nothing of it."""
+
+    confirmed: list[str] = field(default_factory=list)
+    denied: dict[str, PenstockError] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    fence_of: dict[str, int] = field(default_factory=dict)
+    fences: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class World:
+    """One trial's surroundings; the last two fields are what the mutants replace."""
+
+    simulation: Simulation
+    entropy: SeededEntropy
+    witness: WitnessStore
+    faulty: FaultyStore
+    journal: Journal
+    seen_as: Callable[[ObjectStore], ObjectStore]
+    format: Callable[[], StampedFormat[Names]]
+
+    def register(self, name: str) -> Register[Stamped[Names]]:
+        clock, entropy = self.simulation.clock, self.entropy.fork(name)
+        return Register(
+            self.seen_as(self.faulty), KEY, self.format(), name=name, policy=POLICY, clock=clock, entropy=entropy
+        )
+
+
+def build(
+    simulation: Simulation,
+    plan: FaultPlan = PLAN,
+    *,
+    beneath: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    seen_as: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    format: Callable[[], StampedFormat[Names]] = lambda: StampedFormat(NamesCodec()),
+) -> World:
+    entropy = simulation.entropy
+    witness = WitnessStore(MemoryStore(clock=simulation.clock))
+    faulty = FaultyStore(beneath(witness), plan, entropy=entropy.fork("faults"), clock=simulation.clock)
+    return World(simulation, entropy.fork("writers"), witness, faulty, Journal(), seen_as, format)
+
+
+# The workload ------------------------------------------------------------------------------------
+
+
+async def writer(world: World, name: str) -> None:
+    """A process that appends its names, alone or in pairs; some hold a fence, and take it back when they lose it."""
+    register, entropy = world.register(name), world.entropy.fork(f"{name} moves")
+    fenced = entropy.chance(0.4)
+    for number in range(UPDATES):
+        await world.simulation.clock.sleep(entropy.uniform(0.0, 0.3))
+        if fenced and (register.fence is None or entropy.chance(0.1)) and not await take_fence(world, register):
+            continue
+        names = [f"{name}.{number}{letter}" for letter in ("ab" if entropy.chance(0.2) else "a")]
+        patience = entropy.uniform(0.0, 3.0) if entropy.chance(0.1) else None
+        proofs = [entropy.chance(0.3) for _ in names]
+        if not all(await asyncio.gather(*map(partial(append, world, register, patience), names, proofs))):
+            # Fenced: give up, or come back as the next holder.
+            if entropy.chance(0.5):
+                return
+            await take_fence(world, register)
+
+
+async def take_fence(world: World, register: Register[Stamped[Names]]) -> bool:
+    try:
+        world.journal.fences.append(await register.acquire_fence())
+    except PenstockError:
+        return False
+    return True
+
+
+async def append(
+    world: World, register: Register[Stamped[Names]], patience: float | None, name: str, own_proof: bool
+) -> bool:
+    """False once the register is fenced. The list itself can serve as the proof of a commit."""
+    journal = world.journal
+    confirmed_before = len(journal.confirmed)
+    journal.begun.append(name)
+    if register.fence is not None:
+        journal.fence_of[name] = register.fence
+    try:
+        async with asyncio.timeout(patience):
+            value = await register.update(
+                lambda value: value.map(lambda names: (*names, name)),
+                landed=(lambda value: name in value.payload) if own_proof else None,
+            )
+    except OutcomeUnknown:
+        journal.unknown.append(name)
+    except PenstockError as error:
+        journal.denied[name] = error
+        return not isinstance(error, Fenced)
+    except TimeoutError:
+        # The caller's own patience: the update may have landed, or still land.
+        pass
+    else:
+        assert name in value.payload, "an update missed itself"
+        assert set(journal.confirmed[:confirmed_before]) <= set(value.payload), "an update missed an older one"
+        journal.confirmed.append(name)
+    return True
+
+
+async def reader(world: World) -> None:
+    """Reads never miss what was confirmed before they began."""
+    register, entropy = world.register("reader"), world.entropy.fork("reader moves")
+    for _ in range(3):
+        await world.simulation.clock.sleep(entropy.uniform(0.0, 2.0))
+        confirmed_before = len(world.journal.confirmed)
+        try:
+            value = await register.read()
+        except Unavailable:
+            continue
+        assert set(world.journal.confirmed[:confirmed_before]) <= set(value.payload), "a read missed an update"
+
+
+async def run_writers(world: World) -> None:
+    """Start all; kill one now and then, and start its successor under another name."""
+    simulation, entropy = world.simulation, world.entropy.fork("killer")
+    processes = [simulation.start(f"w{number}", writer(world, f"w{number}")) for number in range(WRITERS)]
+    onlooker = simulation.start("reader", reader(world))
+    for number in range(entropy.below(3)):
+        await simulation.clock.sleep(entropy.uniform(0.0, 2.0))
+        entropy.choice(processes).crash()
+        processes.append(simulation.start(f"x{number}", writer(world, f"x{number}")))
+    for process in (*processes, onlooker):
+        await process.join()
+
+
+# The checks --------------------------------------------------------------------------------------
+
+
+async def check(world: World) -> None:
+    """Once every zombie has landed and the faults are healed."""
+    await world.faulty.settle()
+    world.faulty.faults = FaultPlan.none()
+    final = (await world.register("auditor").read()).payload
+    journal, form = world.journal, StampedFormat(NamesCodec())
+    bodies = [form.decode(body) for body in world.witness.history(KEY) if body is not None]
+
+    doubled = [name for name, times in Counter(final).items() if times > 1]
+    assert not doubled, f"doubled: {doubled}"
+    lost = [name for name in journal.confirmed if name not in final]
+    assert not lost, f"confirmed and lost: {lost}"
+    risen = [name for name in journal.denied if any(name in body.payload for body in bodies)]
+    assert not risen, f"denied and applied: {risen}"
+    strange = set(final) - set(journal.begun)
+    assert not strange, f"never asked for: {strange}"
+    check_history(bodies, journal)
+
+
+def check_history(bodies: list[Stamped[Names]], journal: Journal) -> None:
+    """Each body extends the one before it, and whoever holds a fence writes under that fence alone."""
+    assert len(set(journal.fences)) == len(journal.fences), f"a fence was given twice: {journal.fences}"
+    previous: Stamped[Names] = Stamped(())
+    for body in bodies:
+        size = len(previous.payload)
+        assert body.payload[:size] == previous.payload, "a write dropped an older one"
+        assert body.fence >= previous.fence, "a fence went back"
+        for name in body.payload[size:]:
+            held = journal.fence_of.get(name, body.fence)
+            assert held == body.fence, f"{name} held fence {held} and was written under fence {body.fence}"
+        previous = body
+
+
+async def trial(simulation: Simulation, build: Callable[[Simulation], World] = build) -> tuple[int, int, float]:
+    world = build(simulation)
+    await run_writers(world)
+    await check(world)
+    return simulation.fingerprint
+
+
+@pytest.mark.simulation(seeds=2000)
+def test_no_update_is_lost_or_doubled_and_no_fenced_writer_commits(seed: int) -> object:
+    return simulate(trial, seed, stall_seconds_max=0.05)
+
+
+class MuteFormat(StampedFormat[Names]):
+    """Can never tell whether an attempt landed, as a full table of stamps cannot."""
+
+    def landed(self, value: Stamped[Names], token: Token) -> bool | None:
+        return None
+
+
+@pytest.mark.simulation(seeds=200)
+def test_a_body_that_can_no_longer_tell_leaves_outcomes_unknown_and_never_wrong(seed: int) -> object:
+    async def main(simulation: Simulation) -> object:
+        return await trial(simulation, partial(build, format=lambda: MuteFormat(NamesCodec())))
+
+    return simulate(main, seed, stall_seconds_max=0.05)
+
+
+@pytest.mark.simulation(seeds=100)
+def test_in_fair_weather_every_update_is_confirmed_or_fenced(seed: int) -> object:
+    async def main(simulation: Simulation) -> object:
+        world = build(simulation, FaultPlan(latency=Latency(0.005, 0.05)))
+        await asyncio.gather(*(writer(world, f"w{number}") for number in range(WRITERS)))
+        await check(world)
+        assert not world.journal.unknown
+        assert all(isinstance(error, Fenced) for error in world.journal.denied.values())
+        return simulation.fingerprint
+
+    return simulate(main, seed)
+
+
+# What the checks are worth ------------------------------------------------------------------------
+
+
+class ForgetfulStore(PassingStore):
+    """Takes a lost answer for a failure: a register above it repeats blindly what may have landed."""
+
+    async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
+        try:
+            return await super().put_if(key, data, version=version)
+        except OutcomeUnknown as error:
+            raise Unavailable(error.what, "so it surely did not land") from error
+
+
+class HopefulStore(PassingStore):
+    """Takes a lost answer for a success: a register above it confirms what may never land."""
+
+    async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
+        try:
+            return await super().put_if(key, data, version=version)
+        except OutcomeUnknown:
+            return ObjectMeta(key, len(data), "surely", 0)
+
+
+class CredulousFormat(StampedFormat[Names]):
+    """Finds its proof in any body."""
+
+    def landed(self, value: Stamped[Names], token: Token) -> bool | None:
+        return True
+
+
+class BlindFormat(StampedFormat[Names]):
+    """Finds its proof in none."""
+
+    def landed(self, value: Stamped[Names], token: Token) -> bool | None:
+        return False
+
+
+class StubbornFormat(StampedFormat[Names]):
+    """Takes the fence it once wrote for the fence of every later body."""
+
+    mine: int | None = None
+
+    def fence(self, value: Stamped[Names]) -> int:
+        return value.fence if self.mine is None else self.mine
+
+    def with_fence(self, value: Stamped[Names], fence: int) -> Stamped[Names]:
+        self.mine = fence = max(fence, value.fence + 1)
+        return super().with_fence(value, fence)
+
+
+def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
+    async def main(simulation: Simulation) -> object:
+        return await trial(simulation, world)
+
+    for seed in range(100):
+        try:
+            simulate(main, seed, stall_seconds_max=0.05)
+        except AssertionError as error:
+            if violation in str(error):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("sin", "violation"),
+    [
+        pytest.param({"seen_as": ForgetfulStore}, "doubled", id="retries blindly, and doubles"),
+        pytest.param({"seen_as": ForgetfulStore}, "denied and applied", id="retries blindly, and denies"),
+        pytest.param({"seen_as": HopefulStore}, "confirmed and lost", id="hopes for the best"),
+        pytest.param({"seen_as": StutteringStore}, "doubled", id="false conflicts"),
+        pytest.param({"beneath": CarelessStore}, "an update missed an older one", id="ignored conditions"),
+        pytest.param(
+            {"format": lambda: CredulousFormat(NamesCodec())}, "an update missed itself", id="proofs of nothing"
+        ),
+        pytest.param({"format": lambda: BlindFormat(NamesCodec())}, "doubled", id="proofs unseen"),
+        pytest.param({"format": lambda: StubbornFormat(NamesCodec())}, "was written under fence", id="fences unseen"),
+    ],
+)
+def test_the_simulation_notices_each_sin_it_is_there_for(sin: dict[str, Any], violation: str) -> None:
+    assert _notices(partial(build, **sin), violation)
