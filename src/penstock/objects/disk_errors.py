@@ -11,7 +11,7 @@ __all__ = ["explain"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_CLASH: Final = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST})
+_CLASH: Final = frozenset({errno.ENOTDIR, errno.EISDIR})
 
 
 def explain(what: str, error: OSError) -> PenstockError:
