@@ -33,6 +33,9 @@ _CACHE_ID: Final = 0
 # A directory may get a log file every few milliseconds. Those no manifest needs go after a minute instead
 # of five, so that their number stays in the tens of thousands; a follower reads a new one within its poll.
 _DIRECTORY_LOG_COLLECTION: Final = {"interval": "60s", "min_age": "60s", "dry_run": False}
+# A look into a directory costs nothing, and a writer that fills the first level waits for it: at five
+# seconds, the default meant for buckets that bill every look, a busy writer stalls for as long.
+_DIRECTORY_COMPACTION_POLL: Final = "500ms"
 # Only followers that pin a checkpoint use it; ours follow the newest manifest and write nothing.
 _CHECKPOINT_LIFETIME_MS: Final = 600_000
 _FOLLOWER_MEMTABLE_BYTES_MAX: Final = 64 << 20
@@ -103,6 +106,8 @@ def _settings(location: Location, tuning: Tuning) -> uniffi.Settings:
     settings.set("object_store_max_retries", json.dumps(tuning.retries_max))
     if location.scheme == "file":
         settings.set("garbage_collector_options.wal_options", json.dumps(_DIRECTORY_LOG_COLLECTION))
+        settings.set("compactor_options.poll_interval", json.dumps(_DIRECTORY_COMPACTION_POLL))
+        settings.set("compactor_options.worker.compactions_poll_interval", json.dumps(_DIRECTORY_COMPACTION_POLL))
     return settings
 
 
