@@ -68,7 +68,7 @@ class Draft(Generic[T]):
     refused: tuple[tuple[Caller[T], Exception], ...]
 
     def expose(self, exposed: bool) -> None:
-        for caller in (*self.writers, *self.idle):
+        for caller in self.writers:
             caller.exposed = exposed
 
     def deliver(self, value: T) -> None:

@@ -16,6 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import google_crc32c
 
 from penstock.errors import Corrupt, InvalidInput, Unsupported
+from penstock.ids import is_ulid
 from penstock.objects.format import Token
 
 __all__ = ["BytesCodec", "Codec", "Stamped", "StampedFormat"]
@@ -24,14 +25,14 @@ P = TypeVar("P")
 
 MAGIC: Final = b"PNRG"
 VERSION: Final = 1
-# Writers that can commit between a lost answer and the re-read before the proof is gone. A stamp has
-# 35 bytes, so a full table has 4.4 KB: one packet more or less, far below the cost of a request.
+# Writers that may commit between a lost answer and the re-read before the proof is gone. A full table
+# has 4.3 KB, which costs nothing beside a request.
 STAMPS_MAX: Final = 128
-# The u64 of the wire; a fence that has been raised so often has met a bug, not a user.
+# The u64 of the wire; a fence raised that often has met a bug, not a user.
 FENCE_MAX: Final = (1 << 64) - 1
 
-_HEAD: Final = struct.Struct("<4sHHQQ")  # magic, version, stamp count, fence, seq
-_NUMBER: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("<4sHHQQ")  # magic, version, count of stamps, fence, seq
+_STAMP: Final = struct.Struct("<26sQ")  # writer (a ULID), number of its last attempt
 _CRC: Final = struct.Struct("<I")
 
 
@@ -42,7 +43,7 @@ class Stamped(Generic[P]):
     payload: P
     fence: int = 0
     seq: int = 0
-    stamps: tuple[Token, ...] = ()  # the newest last
+    stamps: bytes = b""  # the table as it lies on the wire, the newest last: only ever searched and spliced
 
     def map(self, change: Callable[[P], P]) -> Stamped[P]:
         """This with the payload changed; this very object if the change returns the very payload."""
@@ -83,18 +84,16 @@ class StampedFormat(Generic[P]):
         return Stamped(self._codec.empty())
 
     def encode(self, value: Stamped[P]) -> bytes:
-        head = _HEAD.pack(MAGIC, VERSION, len(value.stamps), value.fence, value.seq)
-        body = b"".join((head, *map(_packed, value.stamps), self._codec.encode(value.payload)))
+        head = _HEAD.pack(MAGIC, VERSION, len(value.stamps) // _STAMP.size, value.fence, value.seq)
+        body = b"".join((head, value.stamps, self._codec.encode(value.payload)))
         return body + _CRC.pack(google_crc32c.value(body))
 
     def decode(self, body: bytes) -> Stamped[P]:
         count, fence, seq = _head(body)
-        stamps: list[Token] = []
-        offset = _HEAD.size
-        for _ in range(count):
-            stamp, offset = _unpacked(body, offset)
-            stamps.append(stamp)
-        return Stamped(self._codec.decode(body[offset : -_CRC.size]), fence, seq, tuple(stamps))
+        end = _HEAD.size + count * _STAMP.size
+        if end > len(body) - _CRC.size:
+            raise Corrupt("a register body with a torn table", f"{count} stamps do not fit its {len(body)} bytes")
+        return Stamped(self._codec.decode(body[end : -_CRC.size]), fence, seq, body[_HEAD.size : end])
 
     def fence(self, value: Stamped[P]) -> int:
         return value.fence
@@ -108,15 +107,20 @@ class StampedFormat(Generic[P]):
         return fence + 1
 
     def stamp(self, value: Stamped[P], token: Token) -> Stamped[P]:
-        others = tuple(stamp for stamp in value.stamps if stamp.writer != token.writer)
-        return replace(value, seq=value.seq + 1, stamps=(*others, token)[-STAMPS_MAX:])
+        table, name = value.stamps, _name(token.writer)
+        at = _place(table, name)
+        others = table if at is None else table[:at] + table[at + _STAMP.size :]
+        newest = _STAMP.pack(name, token.number)
+        return replace(value, seq=value.seq + 1, stamps=(others + newest)[-STAMPS_MAX * _STAMP.size :])
 
     def landed(self, value: Stamped[P], token: Token) -> bool | None:
-        for stamp in value.stamps:
-            if stamp.writer == token.writer:
-                # A number above ours would mean that this attempt was settled long ago.
-                return stamp.number == token.number if stamp.number <= token.number else None
-        return None if len(value.stamps) >= STAMPS_MAX else False
+        at = _place(value.stamps, _name(token.writer))
+        if at is None:
+            # A table with room has never forgotten anybody.
+            return None if len(value.stamps) >= STAMPS_MAX * _STAMP.size else False
+        _, number = _STAMP.unpack_from(value.stamps, at)
+        # A number above ours would mean that this attempt was settled long ago.
+        return None if number > token.number else bool(number == token.number)
 
 
 def _head(body: bytes) -> tuple[int, int, int]:
@@ -135,17 +139,15 @@ def _head(body: bytes) -> tuple[int, int, int]:
     return count, fence, seq
 
 
-def _packed(stamp: Token) -> bytes:
-    writer = stamp.writer.encode()
-    if len(writer) > 255:
-        raise InvalidInput(f"writer name of {len(writer)} bytes", "the limit is 255")
-    return bytes((len(writer),)) + writer + _NUMBER.pack(stamp.number)
+def _name(writer: str) -> bytes:
+    if not is_ulid(writer):
+        raise InvalidInput(f"writer {writer!r} cannot be stamped", "a writer is named by a ULID")
+    return writer.encode()
 
 
-def _unpacked(body: bytes, offset: int) -> tuple[Token, int]:
-    start = offset + 1
-    end = start + body[offset]  # at the worst a byte of the checksum, which the next line refuses
-    if end + _NUMBER.size > len(body) - _CRC.size:
-        raise Corrupt("a register body with a torn table", f"the stamp at byte {offset} runs past the end")
-    (number,) = _NUMBER.unpack_from(body, end)
-    return Token(body[start:end].decode(), number), end + _NUMBER.size
+def _place(table: bytes, name: bytes) -> int | None:
+    """Where the writer's stamp begins. A match that straddles two stamps is none."""
+    at = table.find(name)
+    while at > 0 and at % _STAMP.size:
+        at = table.find(name, at + 1)
+    return None if at < 0 else at
