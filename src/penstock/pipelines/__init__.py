@@ -1,6 +1,6 @@
-"""Everything on Spark, and the only room that imports pyspark.
+"""Everything on Spark, and the only room that imports pyspark: sessions, sources, and the Java they need.
 
-What stands here today is the ground Spark needs: a Java runtime that the user never has to install.
+Only the Java finder is imported with the package: `penstock doctor` must work where Spark does not.
 """
 
 from penstock.pipelines.java import JavaRuntime, find_java

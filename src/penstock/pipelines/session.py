@@ -1,17 +1,22 @@
 """Opens a Spark session with the settings that the pipelines were measured on.
 
 The same settings serve `local[*]`, a standalone cluster and `spark-submit`; a caller's own settings
-win over ours. Java is the caller's concern: see `penstock.pipelines.java`.
+win over ours. Spark starts its processes from environment variables, so whoever owns the environment
+prepares it first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["SESSION_SETTINGS", "open_session"]
+from penstock.pipelines.java import JavaRuntime, find_java
+
+__all__ = ["SESSION_SETTINGS", "open_session", "prepare_environment"]
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
@@ -36,6 +41,15 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+
+
+def prepare_environment(environment: MutableMapping[str, str], shim_directory: Path) -> JavaRuntime:
+    """Point Spark at a Java that works and at this very Python, unless the caller has chosen others."""
+    java = find_java(environment, shim_directory)
+    environment["JAVA_HOME"] = str(java.home)
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        environment.setdefault(variable, sys.executable)
+    return java
 
 
 def open_session(
