@@ -10,6 +10,7 @@ from penstock.buffer.handle import WriteHandle
 from penstock.buffer.lag import Lag
 from penstock.buffer.manifest import Descriptor, Manifest, MetadataRange
 from penstock.buffer.producer import Producer
+from penstock.buffer.sync import SyncConsumer, SyncProducer
 from penstock.buffer.watermark import Watermark
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "Records",
+    "SyncConsumer",
+    "SyncProducer",
     "Watermark",
     "WriteHandle",
     "decode_batch",

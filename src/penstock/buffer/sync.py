@@ -1,0 +1,163 @@
+"""The queue for callers that have no event loop: scripts, notebooks, plain threads.
+
+Each door opens its own store and runs it on a loop in a thread of its own, so calls simply block until
+they are done. One door may be used by several threads; it promises what the async class behind it
+promises, and nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from penstock.buffer.config import ConsumerConfig, ProducerConfig
+from penstock.buffer.consumer import Consumer
+from penstock.buffer.fetch import ConsumedBatch
+from penstock.buffer.handle import WriteHandle
+from penstock.buffer.lag import Lag
+from penstock.buffer.manifest import Descriptor
+from penstock.buffer.producer import Producer
+from penstock.errors import Closed
+from penstock.objects import Body, ObjectStore, StoreSpec
+from penstock.observability import SILENT, Observer
+
+__all__ = ["SyncConsumer", "SyncProducer", "SyncWriteHandle"]
+
+T = TypeVar("T")
+Role = TypeVar("Role", Producer, Consumer)
+Self = TypeVar("Self", bound="_Door[Any]")
+
+
+class _Door(Generic[Role]):
+    """A producer or consumer on a loop of its own."""
+
+    def __init__(
+        self, store: str | StoreSpec, observer: Observer, make: Callable[[ObjectStore], Coroutine[Any, Any, Role]]
+    ) -> None:
+        spec = StoreSpec(store) if isinstance(store, str) else store
+        self._thread = _LoopThread()
+        try:
+            self._store: ObjectStore = self._thread.run(spec.open(probe=True, observer=observer))
+            self._role: Role = self._thread.run(make(self._store))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def close(self) -> None:
+        """Close the role, its store and its thread; raises what closing the role raises. Idempotent."""
+        if self._thread.closed:
+            return
+        try:
+            self._thread.run(self._role.close())
+        finally:
+            self._thread.run(self._store.close())
+            self._thread.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncWriteHandle:
+    """One accepted input."""
+
+    def __init__(self, thread: _LoopThread, handle: WriteHandle) -> None:
+        self._thread = thread
+        self._handle = handle
+
+    def durable(self) -> int:
+        """Block until it is durable; the batch's sequence in the queue."""
+        return self._thread.run(self._handle.durable())
+
+
+class SyncProducer(_Door[Producer]):
+    """`Producer`, blocking."""
+
+    def __init__(
+        self, store: str | StoreSpec, config: ProducerConfig | None = None, *, observer: Observer = SILENT
+    ) -> None:
+        async def make(opened: ObjectStore) -> Producer:
+            return Producer(opened, config, observer=observer)
+
+        super().__init__(store, observer, make)
+
+    def produce(self, records: Sequence[Body], metadata: Body = b"") -> SyncWriteHandle:
+        return SyncWriteHandle(self._thread, self._thread.run(self._role.produce(records, metadata)))
+
+    def flush(self) -> None:
+        self._thread.run(self._role.flush())
+
+
+class SyncConsumer(_Door[Consumer]):
+    """`Consumer`, blocking. It has taken the fence once it is made."""
+
+    def __init__(
+        self,
+        store: str | StoreSpec,
+        config: ConsumerConfig | None = None,
+        last_acked: int | None = None,
+        *,
+        observer: Observer = SILENT,
+    ) -> None:
+        async def make(opened: ObjectStore) -> Consumer:
+            consumer = Consumer(opened, config, last_acked, observer=observer)
+            await consumer.start()
+            return consumer
+
+        super().__init__(store, observer, make)
+
+    def next_batch(self) -> ConsumedBatch | None:
+        return self._thread.run(self._role.next_batch())
+
+    def next_descriptors(self, max: int) -> list[Descriptor]:
+        return self._thread.run(self._role.next_descriptors(max))
+
+    def fetch(self, descriptor: Descriptor) -> ConsumedBatch:
+        return self._thread.run(self._role.fetch(descriptor))
+
+    def ack(self, sequence: int) -> None:
+        self._thread.run(self._role.ack(sequence))
+
+    def ack_through(self, sequence: int) -> None:
+        self._thread.run(self._role.ack_through(sequence))
+
+    def flush(self) -> None:
+        self._thread.run(self._role.flush())
+
+    def lag(self) -> Lag:
+        return self._thread.run(self._role.lag())
+
+
+class _LoopThread:
+    """An event loop in a thread. `run` may be called from any other thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-buffer", daemon=True)
+        self._thread.start()
+        self.closed = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self.closed:
+            work.close()
+            raise Closed("the queue's door is closed", "close() was called", "make a new one")
+        waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return waiting.result()
+        except BaseException:
+            # An interrupt of the waiting thread, such as Ctrl-C, ends the call as well. Else this does nothing.
+            waiting.cancel()
+            raise
+
+    def close(self) -> None:
+        self.closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
