@@ -96,7 +96,7 @@ class ServiceOptions:
     """What all three services take."""
 
     endpoint: str | None = None
-    # None: allowed when the endpoint is written with http.
+    # None: allowed when the endpoint, here or in the environment, is written with http.
     allow_http: bool | None = None
     request_seconds_max: float = REQUEST_SECONDS_MAX
     connect_seconds_max: float = CONNECT_SECONDS_MAX
@@ -104,14 +104,13 @@ class ServiceOptions:
     ordered_listing: bool | None = None
 
     def _client(self) -> ClientConfig:
-        is_plain = (self.endpoint or "").startswith("http://")
-        config: ClientConfig = {
+        # Without an endpoint here it is the service's own, with TLS, or one the environment spells out.
+        asks_for_http = self.endpoint is None or self.endpoint.startswith("http://")
+        return {
             "timeout": timedelta(seconds=self.request_seconds_max),
             "connect_timeout": timedelta(seconds=self.connect_seconds_max),
+            "allow_http": asks_for_http if self.allow_http is None else self.allow_http,
         }
-        if self.allow_http is not None or is_plain:
-            config["allow_http"] = is_plain if self.allow_http is None else self.allow_http
-        return config
 
 
 @dataclass(frozen=True, kw_only=True)
