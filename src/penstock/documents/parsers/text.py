@@ -1,0 +1,59 @@
+"""Plain text and Markdown.
+
+Text in UTF-8 passes as it is, bad bytes included: the chunker replaces and counts those. UTF-16 with its mark is turned
+into UTF-8. Markdown loses its markup and keeps its words, code and tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.documents.parsers.formats import Format, ParsedDocument
+
+__all__ = ["parse_markdown", "parse_text"]
+
+_BLOCKS: Final = frozenset({"paragraph", "heading", "block_text", "table_cell"})
+
+
+def parse_text(data: bytes) -> ParsedDocument:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = data.decode("utf-16", "replace")
+        warnings = ("bytes that are no UTF-16 were replaced",) if "\ufffd" in text else ()
+        return ParsedDocument(text.encode("utf-8", "replace"), Format.TEXT, warnings=warnings)
+    return ParsedDocument(data.removeprefix(b"\xef\xbb\xbf"), Format.TEXT)
+
+
+def parse_markdown(data: bytes) -> ParsedDocument:
+    import mistune
+
+    source = parse_text(data).text.decode("utf-8", "replace")
+    tree: Any = mistune.create_markdown(renderer="ast", plugins=["table", "strikethrough"])(source)
+    title = next((_words(node) for node in tree if node["type"] == "heading"), None)
+    text = "\n\n".join(block for node in tree if (block := _block(node)))
+    return ParsedDocument(text.encode("utf-8", "replace"), Format.MARKDOWN, title)
+
+
+def _block(node: dict[str, Any]) -> str:
+    """The text of one block and of those inside it."""
+    kind = node["type"]
+    if kind == "block_code":
+        return str(node["raw"]).strip("\n")
+    if kind in _BLOCKS:
+        return _words(node)
+    if kind in ("table_head", "table_row"):
+        return " | ".join(_words(cell) for cell in node["children"])
+    children = [block for child in node.get("children", ()) if (block := _block(child))]
+    if kind == "list_item":
+        return "- " + "\n".join(children)
+    return ("\n" if kind in ("list", "table", "table_body") else "\n\n").join(children)
+
+
+def _words(node: dict[str, Any]) -> str:
+    """The words of a line, in order; a line break inside it stays one."""
+    if node["type"] in ("softbreak", "linebreak"):
+        return "\n"
+    if node["type"] in ("inline_html", "block_html"):
+        return ""
+    if "raw" in node:
+        return str(node["raw"])
+    return "".join(_words(child) for child in node.get("children", ()))

@@ -1,0 +1,246 @@
+import hashlib
+import io
+import os
+import signal
+import struct
+import zipfile
+
+import docx
+import pytest
+
+from penstock.documents.chunker import Chunker
+from penstock.documents.parsers import Format, ParserLimits, Sandbox, sniff
+from penstock.errors import AtCapacity, InvalidInput, Unsupported
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox() as opened:
+        yield opened
+
+
+def pdf(*objects: bytes, trailer: bytes = b"") -> bytes:
+    out, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    size = len(objects) + 1
+    end = b"trailer <</Size %d /Root 1 0 R %s>>\nstartxref\n%d\n%%%%EOF" % (size, trailer, len(out))
+    return out + b"xref\n0 %d\n0000000000 65535 f \n" % size + table + end
+
+
+def pdf_of(text: bytes, trailer: bytes = b"", *more: bytes) -> bytes:
+    drawn = b"BT /F1 12 Tf 72 720 Td (%s) Tj ET" % text
+    return pdf(
+        b"<</Type /Catalog /Pages 2 0 R>>",
+        b"<</Type /Pages /Kids [3 0 R] /Count 1>>",
+        b"<</Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources <</Font <</F1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
+        b"<</Type /Font /Subtype /Type1 /BaseFont /Helvetica>>",
+        *more,
+        trailer=trailer,
+    )
+
+
+def encrypted_pdf(password: bytes) -> bytes:
+    """The oldest encryption of PDF, by hand: 40-bit RC4."""
+    padding = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE6453697A")
+    user, identity, allowed = (password + padding)[:32], b"0123456789abcdef", -4
+    owner = rc4(hashlib.md5(user).digest()[:5], user)
+    key = hashlib.md5(user + owner + struct.pack("<i", allowed) + identity).digest()[:5]
+    lock = b"<</Filter /Standard /V 1 /R 2 /O <%s> /U <%s> /P %d>>"
+    entry = lock % (owner.hex().encode(), rc4(key, padding).hex().encode(), allowed)
+    found = identity.hex().encode()
+    return pdf_of(b"hidden", b"/Encrypt 6 0 R /ID [<%s> <%s>]" % (found, found), entry)
+
+
+def rc4(key: bytes, data: bytes) -> bytes:
+    box, j = list(range(256)), 0
+    for i in range(256):
+        j = (j + box[i] + key[i % len(key)]) % 256
+        box[i], box[j] = box[j], box[i]
+    out, i, j = bytearray(), 0, 0
+    for byte in data:
+        i = (i + 1) % 256
+        j = (j + box[i]) % 256
+        box[i], box[j] = box[j], box[i]
+        out.append(byte ^ box[(box[i] + box[j]) % 256])
+    return bytes(out)
+
+
+def word(*paragraphs: str) -> bytes:
+    document = docx.Document()
+    document.add_heading("A title", 1)
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    table = document.add_table(rows=1, cols=2)
+    table.rows[0].cells[0].text, table.rows[0].cells[1].text = "left", "right"
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def bomb(size: int) -> bytes:
+    """A Word document whose text is one letter, very often."""
+    out = io.BytesIO()
+    source = zipfile.ZipFile(io.BytesIO(word("x")))
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for entry in source.infolist():
+            data = source.read(entry)
+            if entry.filename == "word/document.xml":
+                data = data.replace(b">x<", b">" + b"x" * size + b"<")
+            made.writestr(entry.filename, data)
+    return out.getvalue()
+
+
+PAGE = b"""<!DOCTYPE html><html><head><title>Cats</title><style>p {}</style></head><body><nav>Menu</nav><article>
+<h1>Cats</h1><p>The cat sleeps beside the old window and dreams of fish. %s</p><p>Tomorrow we go to the market.</p>
+</article><script>alert('no')</script><footer>Imprint</footer></body></html>""" % (b"It purrs. " * 60)
+MARKDOWN = "# Cats\n\nThe *cat* sleeps [here](http://x).\n\n- one\n- two\n\n```\ncode()\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+
+
+def test_a_page_gives_its_words_and_not_its_menus_scripts_or_styles(sandbox):
+    parsed = sandbox.parse(PAGE)
+    text = parsed.text.decode()
+    assert (parsed.format, parsed.title) == (Format.HTML, "Cats")
+    assert "dreams of fish" in text
+    assert "alert" not in text
+    assert "p {}" not in text
+    assert "Menu" not in text
+
+
+def test_a_page_without_an_article_gives_all_of_its_text(sandbox):
+    rows = b"".join(b"<tr><td>name %d</td><td>value %d</td></tr>" % (n, n) for n in range(50))
+    text = sandbox.parse(b"<html><body><table>" + rows + b"</table></body></html>").text.decode()
+    assert "name 49" in text
+    assert "value 0" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "word"),
+    [
+        ('<html><meta charset="iso-8859-1"><body><p>caf\xe9</p></body></html>'.encode("latin-1"), "café"),
+        ('<html><meta charset="shift_jis"><body><p>猫です</p></body></html>'.encode("shift_jis"), "猫です"),
+        ("<html><body><p>naïve</p></body></html>".encode("cp1252"), "naïve"),
+        ("<html><body><p>猫</p></body></html>".encode("utf-16"), "猫"),
+    ],
+)
+def test_a_page_is_read_in_the_encoding_it_declares(sandbox, page, word):
+    assert word in sandbox.parse(page, name="page.html").text.decode()
+
+
+def test_markdown_gives_its_words_code_and_tables_without_markup(sandbox):
+    parsed = sandbox.parse(MARKDOWN.encode(), name="readme.md")
+    assert (parsed.format, parsed.title) == (Format.MARKDOWN, "Cats")
+    assert parsed.text.decode() == "Cats\n\nThe cat sleeps here.\n\n- one\n- two\n\ncode()\n\na | b\n1 | 2"
+
+
+def test_a_pdf_gives_the_text_of_its_pages(sandbox):
+    parsed = sandbox.parse(pdf_of(b"Cats dream of fish"))
+    assert (parsed.format, parsed.text) == (Format.PDF, b"Cats dream of fish")
+
+
+def test_a_pdf_of_pictures_says_that_it_has_no_text(sandbox):
+    parsed = sandbox.parse(pdf_of(b""))
+    assert parsed.text == b""
+    assert "pictures" in parsed.warnings[0]
+
+
+def test_a_word_document_gives_its_paragraphs_and_tables_in_order(sandbox):
+    parsed = sandbox.parse(word("First, naïve.", "Second."))
+    assert parsed.format is Format.DOCX
+    assert parsed.text.decode() == "A title\n\nFirst, naïve.\n\nSecond.\n\nleft | right"
+
+
+def test_plain_text_passes_as_it_is_without_a_process():
+    sandbox = Sandbox()
+    data = "Just words, naïve ones: \xe9".encode() + b"\xff\xfe bad"
+    assert sandbox.parse(data).text == data
+    assert sandbox._process is None
+
+
+def test_text_in_utf_16_becomes_utf_8(sandbox):
+    assert sandbox.parse("猫 and dog".encode("utf-16")).text.decode() == "猫 and dog"
+
+
+def test_an_empty_file_is_an_empty_text(sandbox):
+    parsed = sandbox.parse(b"")
+    assert (parsed.format, parsed.text) == (Format.TEXT, b"")
+    assert Chunker().chunk(parsed.text) == []
+
+
+def test_an_encrypted_pdf_is_refused_with_its_reason(sandbox):
+    with pytest.raises(Unsupported, match="encrypted"):
+        sandbox.parse(encrypted_pdf(b"secret"))
+
+
+def test_a_page_200000_deep_is_refused_at_once_and_the_next_one_is_parsed(sandbox):
+    for closed in (True, False):
+        deep = b"<html><body>" + b"<div>" * 200_000 + b"x" + b"</div>" * 200_000 * closed
+        with pytest.raises(AtCapacity, match="nested"):
+            sandbox.parse(deep)
+    assert sandbox.parse(PAGE).text
+
+
+def test_many_paragraphs_that_are_never_closed_are_not_deep(sandbox):
+    assert sandbox.parse(b"<html><body>" + b"<p>words <li>more" * 5000).text
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked():
+    with Sandbox(ParserLimits(archive_bytes=10 << 20)) as sandbox, pytest.raises(AtCapacity, match="zip bomb"):
+        sandbox.parse(bomb(20 << 20))
+
+
+def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_one_is_parsed():
+    with Sandbox(ParserLimits(memory_bytes=400 << 20)) as sandbox:
+        with pytest.raises((AtCapacity, InvalidInput)):
+            sandbox.parse(bomb(100 << 20))
+        assert sandbox.parse(word("still here")).text
+
+
+def test_a_document_that_needs_too_much_processor_time_is_refused_and_the_next_one_is_parsed():
+    slow = b"# t\n\n" + b"*a **a " * 400_000
+    with Sandbox(ParserLimits(cpu_seconds=1)) as sandbox:
+        with pytest.raises(AtCapacity, match="processor time"):
+            sandbox.parse(slow, name="slow.md")
+        assert sandbox.parse(b"# quick", name="quick.md").text == b"quick"
+
+
+def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_parsed():
+    slow = b"# t\n\n" + b"*a **a " * 400_000
+    with Sandbox(ParserLimits(wall_seconds=0.5)) as sandbox, pytest.raises(AtCapacity, match="too long"):
+        sandbox.parse(slow, name="slow.md")
+
+
+def test_a_parser_that_dies_is_an_outcome_of_its_document(sandbox):
+    sandbox.parse(b"# start", name="a.md")
+    os.kill(sandbox._process._process.pid, signal.SIGSEGV)
+    with pytest.raises(InvalidInput, match="broke its parser"):
+        sandbox.parse(b"# next", name="b.md")
+    assert sandbox.parse(b"# after", name="c.md").text == b"after"
+
+
+def test_a_document_over_the_size_limit_is_refused_by_name():
+    with pytest.raises(AtCapacity, match=r"large\.txt"):
+        Sandbox(ParserLimits(document_bytes=10)).parse(b"x" * 11, name="large.txt")
+
+
+@pytest.mark.parametrize("data", [pdf_of(b"x")[:60], b"%PDF-1.4 nothing more", b"PK\x03\x04 broken", word("x")[:2000]])
+def test_a_broken_document_is_refused_as_broken(sandbox, data):
+    with pytest.raises(InvalidInput):
+        sandbox.parse(data)
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n", b"\x1f\x8b\x08", b"\xd0\xcf\x11\xe0\xa1", b"a\0b", b"\x7fELF"])
+def test_what_is_no_document_is_refused_by_what_it_is(sandbox, data):
+    with pytest.raises(Unsupported):
+        sandbox.parse(data, name="innocent.txt", content_type="text/plain")
+
+
+def test_content_decides_over_name_and_declared_type():
+    assert sniff(pdf_of(b"x"), name="page.html", content_type="text/html") is Format.PDF
+    assert sniff(PAGE, name="page.txt", content_type="text/plain") is Format.HTML
+    assert sniff(b"plain words", content_type="text/markdown; charset=utf-8") is Format.MARKDOWN
+    assert sniff(b"plain words", name="notes.MD") is Format.MARKDOWN
+    assert sniff(b"plain words") is Format.TEXT
