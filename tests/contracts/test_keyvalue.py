@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import Closed, Fenced, InvalidInput
+from penstock.errors import Closed, Fenced, InvalidInput, NotFound, PermissionDenied, Unavailable
 from penstock.keyvalue import (
     Entry,
     KeyValue,
@@ -25,6 +25,7 @@ from penstock.keyvalue import (
     open_keyvalue,
     prefix_end,
 )
+from penstock.testing.servers import AzureServer, S3Server
 
 # How long a follower on a real server may take before the test gives up; it is asked to poll every 20 ms.
 FOLLOWER_BOUND_SECONDS = 10.0
@@ -62,22 +63,20 @@ class SlateMedium:
         return await open_follower(self.url, self.path, poll_interval_ms=20, **self.access)
 
 
-@pytest.fixture(params=["memory", "directory", pytest.param("seaweedfs", marks=pytest.mark.integration)])
+def remote(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.integration)
+
+
+@pytest.fixture(params=["memory", "directory", remote("seaweedfs"), remote("azurite")])
 def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Medium:
     if request.param == "memory":
         return MemoryMedium()
     if request.param == "directory":
         return SlateMedium(tmp_path.as_uri(), "store")
-    server = request.getfixturevalue("s3_server")
-    return SlateMedium("s3://penstock/keyvalue", f"{tmp_path.parent.name}/{tmp_path.name}", server.options)
-
-
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory):
-    from penstock.testing.servers import seaweedfs
-
-    with seaweedfs(tmp_path_factory.mktemp("s")) as server:
-        yield server
+    path = f"{tmp_path.parent.name}/{tmp_path.name}"
+    if request.param == "seaweedfs":
+        return SlateMedium("s3://penstock/keyvalue", path, request.getfixturevalue("s3_server").options)
+    return SlateMedium("az://penstock/keyvalue", path, request.getfixturevalue("azure_server").options)
 
 
 Scenario = Callable[[KeyValue], Awaitable[Any]]
@@ -464,3 +463,30 @@ def test_any_history_reads_like_a_sorted_map(
         assert await gather(store.scan_prefix(prefix)) == await gather(store.scan(prefix, below))
 
     with_store(medium, scenario)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("opening", [open_keyvalue, open_follower])
+def test_a_bucket_that_does_not_exist_is_named(s3_server: S3Server, opening: Any) -> None:
+    with pytest.raises(NotFound, match="s3://no-such-bucket/store"):
+        asyncio.run(opening("s3://no-such-bucket", "store", **s3_server.options))
+
+
+@pytest.mark.integration
+def test_a_container_that_does_not_exist_is_named(azure_server: AzureServer) -> None:
+    with pytest.raises(NotFound, match="az://no-such-container/store"):
+        asyncio.run(open_keyvalue("az://no-such-container", "store", **azure_server.options))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("opening", [open_keyvalue, open_follower])
+def test_a_wrong_secret_is_a_refusal_and_not_an_outage(s3_server: S3Server, opening: Any) -> None:
+    options = {**s3_server.options, "secret_access_key": "wrong"}
+    with pytest.raises(PermissionDenied, match="s3://penstock/store"):
+        asyncio.run(opening("s3://penstock", "store", **options))
+
+
+def test_a_server_that_is_not_there_is_told_soon_after_opening() -> None:
+    options = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b", "region": "r"}
+    with pytest.raises(Unavailable, match="s3://penstock/store"):
+        asyncio.run(open_keyvalue("s3://penstock", "store", **options))

@@ -13,7 +13,7 @@ from slatedb import uniffi
 from penstock.clock import Clock
 from penstock.keyvalue import shim
 from penstock.keyvalue.directory import DurableDirectory, check_readable
-from penstock.keyvalue.faults import translating
+from penstock.keyvalue.faults import is_no_store, translating
 from penstock.keyvalue.location import Location
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
 from penstock.observability import Observer, names
@@ -51,6 +51,10 @@ class Tuning:
     unflushed_bytes_max: int = 0
 
 
+# One look and one repeat: three tenths of a second when the answer is no, five seconds when there is none.
+_GLANCE: Final = Tuning(interval_ms=60_000, cache_bytes_max=1 << 20, retries_max=1)
+
+
 async def open_writer(
     location: Location, entries: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
 ) -> SlateKeyValue:
@@ -61,10 +65,12 @@ async def open_writer(
         directory = await asyncio.to_thread(DurableDirectory, location.folder)
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
+    else:
+        await _check_reachable(location, entries)
     with translating(str(location)):
         builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
         builder.with_settings(_settings(location, tuning))
-        builder.with_db_cache(_cache(tuning), _CACHE_ID)
+        builder.with_db_cache(_cache(tuning.cache_bytes_max), _CACHE_ID)
         raw = await builder.build()
     return SlateKeyValue(raw, str(location), directory=directory, clock=clock, observer=observer)
 
@@ -74,20 +80,38 @@ async def open_reader(location: Location, entries: dict[str, str], tuning: Tunin
     tell(shim.install(), observer)
     if location.scheme == "file":
         await asyncio.to_thread(check_readable, Path(location.place))
+    else:
+        await _check_reachable(location, entries)
     with translating(str(location)):
-        builder = uniffi.DbReaderBuilder(location.path, _object_store(location, entries))
-        builder.with_options(
-            uniffi.ReaderOptions(
-                manifest_poll_interval_ms=max(1, round(tuning.interval_ms)),
-                checkpoint_lifetime_ms=_CHECKPOINT_LIFETIME_MS,
-                max_memtable_bytes=_FOLLOWER_MEMTABLE_BYTES_MAX,
-                skip_wal_replay=False,
-                object_store_max_retries=tuning.retries_max,
-            )
+        return SlateFollower(await _reader(location, entries, tuning, skip_log=False), str(location))
+
+
+async def _check_reachable(location: Location, entries: dict[str, str]) -> None:
+    """Look at the store once, so that a wrong bucket, key or endpoint is told before patience begins."""
+    with translating(str(location)):
+        try:
+            raw = await _reader(location, entries, _GLANCE, skip_log=True)
+        except uniffi.Error.Data as error:
+            if not is_no_store(error):
+                raise
+        else:
+            await raw.shutdown()
+
+
+async def _reader(location: Location, entries: dict[str, str], tuning: Tuning, *, skip_log: bool) -> uniffi.DbReader:
+    builder = uniffi.DbReaderBuilder(location.path, _object_store(location, entries))
+    builder.with_options(
+        uniffi.ReaderOptions(
+            manifest_poll_interval_ms=max(1, round(tuning.interval_ms)),
+            checkpoint_lifetime_ms=_CHECKPOINT_LIFETIME_MS,
+            max_memtable_bytes=_FOLLOWER_MEMTABLE_BYTES_MAX,
+            skip_wal_replay=skip_log,
+            object_store_max_retries=tuning.retries_max,
         )
-        builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())
-        builder.with_db_cache(_cache(tuning), _CACHE_ID)
-        return SlateFollower(await builder.build(), str(location))
+    )
+    builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())
+    builder.with_db_cache(_cache(tuning.cache_bytes_max), _CACHE_ID)
+    return await builder.build()
 
 
 def _object_store(location: Location, entries: dict[str, str]) -> uniffi.ObjectStore:
@@ -111,10 +135,8 @@ def _settings(location: Location, tuning: Tuning) -> uniffi.Settings:
     return settings
 
 
-def _cache(tuning: Tuning) -> uniffi.DbCache:
-    return uniffi.DbCache.new_foyer_cache(
-        uniffi.FoyerCacheOptions(max_capacity=tuning.cache_bytes_max, shards=_CACHE_SHARDS)
-    )
+def _cache(bytes_max: int) -> uniffi.DbCache:
+    return uniffi.DbCache.new_foyer_cache(uniffi.FoyerCacheOptions(max_capacity=bytes_max, shards=_CACHE_SHARDS))
 
 
 def tell(verdict: shim.Shim, observer: Observer) -> None:

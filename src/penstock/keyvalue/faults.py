@@ -26,7 +26,7 @@ from penstock.errors import (
     Unavailable,
 )
 
-__all__ = ["translated", "translating"]
+__all__ = ["is_no_store", "translated", "translating"]
 
 # SlateDB reports every fault of the object store as one kind, with the store's own answer as text.
 _ABSENT: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
@@ -54,8 +54,13 @@ def translated(error: Exception, place: str, *, writing: bool = False) -> Pensto
     if isinstance(error, uniffi.Error.Invalid):
         return _torn(place, why) if _mentions(why, _TORN) else InvalidInput(f"{place} refused the call", why)
     if isinstance(error, uniffi.Error.Data):
-        return _no_store(place) if _NO_STORE in why else _torn(place, why)
+        return _no_store(place) if is_no_store(error) else _torn(place, why)
     return _of_the_medium(place, why) or (_unknown(place, why) if writing else _away(place, why))
+
+
+def is_no_store(error: Exception) -> bool:
+    """Whether SlateDB found the place, and nothing there yet."""
+    return _NO_STORE in str(error)
 
 
 def _ended(reason: uniffi.CloseReason, place: str, why: str, *, writing: bool) -> PenstockError:

@@ -28,9 +28,9 @@ _FLUSH_INTERVAL_MS: Final = {"memory": 1.0, "file": 5.0, "s3": 100.0, "az": 100.
 _UNFLUSHED_BYTES_MAX: Final = 256 << 20
 # Blocks kept in memory for point reads.
 _CACHE_BYTES_MAX: Final = 128 << 20
-# How often SlateDB sends a failed request again, on top of the client's own ten tries: four seconds
-# when the answer is no, twenty when nobody listens, which spans the restart of a server.
-_RETRIES_MAX: Final = 6
+# How often SlateDB sends a failed request again, a second apart, on top of the client's own ten tries.
+# A server that restarts is waited for; a disk that is full is reported after four seconds.
+_RETRIES_MAX: Final = {"memory": 1, "file": 6, "s3": 20, "az": 20, "gs": 20}
 # How long ago a follower may have looked at the store.
 _POLL_INTERVAL_MS: Final = 1000.0
 
@@ -45,7 +45,7 @@ async def open_keyvalue(
     flush_interval_ms: float | None = None,
     unflushed_bytes_max: int = _UNFLUSHED_BYTES_MAX,
     cache_bytes_max: int = _CACHE_BYTES_MAX,
-    retries_max: int = _RETRIES_MAX,
+    retries_max: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,
     **options: Any,
@@ -54,14 +54,15 @@ async def open_keyvalue(
     location = locate(store_url, path)
     entries = client_entries(location, options)
     interval_ms = _FLUSH_INTERVAL_MS[location.scheme] if flush_interval_ms is None else flush_interval_ms
+    retries = _RETRIES_MAX[location.scheme] if retries_max is None else retries_max
     _check_bounds(flush_interval_ms=interval_ms, unflushed_bytes_max=unflushed_bytes_max)
-    _check_bounds(cache_bytes_max=cache_bytes_max, retries_max=retries_max)
+    _check_bounds(cache_bytes_max=cache_bytes_max, retries_max=retries)
     if location.scheme == "memory":
         return MemoryKeyValue(_volume(location), location.path, flush_interval_ms=interval_ms)
     # The binding takes a third of a second to load: only those who need it pay.
     from penstock.keyvalue.engine import Tuning, open_writer
 
-    tuning = Tuning(interval_ms, cache_bytes_max, retries_max, unflushed_bytes_max)
+    tuning = Tuning(interval_ms, cache_bytes_max, retries, unflushed_bytes_max)
     return await open_writer(location, entries, tuning, clock, observer)
 
 
@@ -71,7 +72,7 @@ async def open_follower(
     *,
     poll_interval_ms: float = _POLL_INTERVAL_MS,
     cache_bytes_max: int = _CACHE_BYTES_MAX,
-    retries_max: int = _RETRIES_MAX,
+    retries_max: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,
     **options: Any,
@@ -83,7 +84,8 @@ async def open_follower(
     """
     location = locate(store_url, path)
     entries = client_entries(location, options)
-    _check_bounds(poll_interval_ms=poll_interval_ms, cache_bytes_max=cache_bytes_max, retries_max=retries_max)
+    retries = _RETRIES_MAX[location.scheme] if retries_max is None else retries_max
+    _check_bounds(poll_interval_ms=poll_interval_ms, cache_bytes_max=cache_bytes_max, retries_max=retries)
     if location.scheme == "memory":
         volume = _volume(location)
         if volume.newest_writer(location.path) is None:
@@ -91,7 +93,7 @@ async def open_follower(
         return MemoryFollower(volume, location.path, poll_interval_ms=poll_interval_ms, clock=clock)
     from penstock.keyvalue.engine import Tuning, open_reader
 
-    return await open_reader(location, entries, Tuning(poll_interval_ms, cache_bytes_max, retries_max), observer)
+    return await open_reader(location, entries, Tuning(poll_interval_ms, cache_bytes_max, retries), observer)
 
 
 def _volume(location: Location) -> MemoryVolume:

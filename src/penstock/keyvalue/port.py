@@ -117,6 +117,7 @@ class KeyValue(Reader, Protocol):
 
     The first may not notice at once: a write it still accepts then raises `Fenced` from `durable()`,
     and so does every later call. Nothing a fenced writer wrote after the second one opened is ever seen.
+    `close` flushes, and raises only when a write is lost by it that nobody was told of.
     """
 
     async def write(self, batch: WriteBatch) -> WriteHandle:

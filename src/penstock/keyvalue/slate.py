@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from slatedb import uniffi
@@ -162,12 +162,14 @@ class SlateKeyValue(_SlateReader):
 
     async def _shut_down(self) -> None:
         try:
-            with self._writing():
+            # Flushed by itself first: a shutdown that is fenced halfway may call itself clean.
+            if not self._fenced and self._raw.status().durable_seq < self._last_sequence:
+                with self._writing():
+                    await self._raw.flush()
+        finally:
+            # No write hangs on this any more, and to be fenced is no news to one who stops.
+            with suppress(Fenced, Closed), translating(self.place):
                 await self._raw.shutdown_with_options(_CLOSE)
-        except Fenced:
-            # To be fenced is no news to one who stops; writes that are lost by it are.
-            if self._raw.status().durable_seq < self._last_sequence:
-                raise
         await self._persist()
 
     async def _persist(self) -> None:
