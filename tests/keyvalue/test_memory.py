@@ -8,22 +8,7 @@ import pytest
 
 from penstock.errors import Closed, Fenced, OutcomeUnknown, Unavailable
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume, WriteBatch
-
-
-class StepClock:
-    """Time that moves when told."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("a follower in memory never sleeps")
+from penstock.testing import ManualClock, Simulation, simulate
 
 
 async def settle() -> None:
@@ -138,13 +123,13 @@ def test_paths_of_one_volume_are_separate_stores() -> None:
 
 def test_a_follower_looks_again_only_when_its_view_is_old() -> None:
     async def scenario() -> None:
-        volume, clock = MemoryVolume(), StepClock()
+        volume, clock = MemoryVolume(), ManualClock()
         store = MemoryKeyValue(volume)
         follower = MemoryFollower(volume, poll_interval_ms=100, clock=clock)
         await (await store.write(WriteBatch().put(b"key", b"value"))).durable()
-        clock.seconds = 0.099
+        clock.advance(0.0625)
         assert await follower.get(b"key") is None
-        clock.seconds = 0.1
+        clock.advance(0.0625)
         assert await follower.get(b"key") == b"value"
 
     asyncio.run(scenario())
@@ -168,3 +153,54 @@ def test_a_store_used_from_one_loop_after_another_still_becomes_durable() -> Non
     store = MemoryKeyValue()
     handle = asyncio.run(store.write(WriteBatch().put(b"key", b"value")))
     asyncio.run(handle.durable())
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("seed", range(100))
+def test_a_process_that_crashes_at_any_step_leaves_what_was_durable_and_no_gap(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume, durable = MemoryVolume(), list[int]()
+
+        async def write() -> None:
+            store = MemoryKeyValue(volume, flush_interval_ms=5)
+            for number in range(1, 100):
+                handle = await store.write(WriteBatch().put(b"%03d" % number, b"x").put(b"newest", b"%d" % number))
+                if number % 3 == 0:
+                    await handle.durable()
+                    durable.append(number)
+                await simulation.clock.sleep(0.001)
+
+        writer = simulation.start("writer", write())
+        await simulation.clock.sleep(simulation.entropy.uniform(0, 0.2))
+        simulation.crash(writer)
+        store = MemoryKeyValue(volume)
+        newest = int(await store.get(b"newest") or 0)
+        assert newest >= max(durable, default=0)
+        present = [key async for block in store.scan(b"0", b"9") for key, _ in block]
+        assert present == [b"%03d" % number for number in range(1, newest + 1)]
+
+    simulate(main, seed)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("seed", range(100))
+def test_of_writers_that_take_over_from_each_other_each_keeps_what_it_was_told_is_durable(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume, told = MemoryVolume(), list[bytes]()
+
+        async def take_over(name: int) -> None:
+            await simulation.clock.sleep(simulation.entropy.uniform(0, 0.05))
+            store = MemoryKeyValue(volume, flush_interval_ms=2)
+            try:
+                for number in range(20):
+                    key = b"%d/%d" % (name, number)
+                    await (await store.write(WriteBatch().put(key, b"x"))).durable()
+                    told.append(key)
+            except Fenced:
+                return
+
+        await asyncio.gather(*(take_over(name) for name in range(5)))
+        survivor = MemoryKeyValue(volume)
+        assert await survivor.get_many(told) == [b"x"] * len(told)
+
+    simulate(main, seed)
