@@ -17,12 +17,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import httpx
 
@@ -33,6 +34,9 @@ AZURITE_VERSION: Final = "3.35.0"
 START_SECONDS_MAX: Final = 90.0
 # npm fetches 190 MB once.
 INSTALL_SECONDS_MAX: Final = 600.0
+STARTS_MAX: Final = 3
+
+S = TypeVar("S")
 
 
 class ServerMissing(Exception):
@@ -114,20 +118,22 @@ def seaweedfs(folder: Path, bucket: str = "penstock") -> Iterator[S3Server]:
     user = {"accessKey": S3Server.access_key_id, "secretKey": S3Server.secret_access_key}
     identity = {"name": "penstock", "credentials": [user], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    port, *others = _free_ports(9)
-    names = ["master", "volume", "filer"]
-    plain = [f"-{name}.port={number}" for name, number in zip(names, others, strict=False)]
-    grpc = [f"-{name}.port.grpc={number}" for name, number in zip([*names, "s3"], others[3:], strict=False)]
-    command = [
-        *(binary, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
-        *("-s3", f"-s3.port={port}", f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
-        # A missing bucket must be an error, as on other stores.
-        "-s3.autoCreateBucket=false",
-        *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
-    ]
-    with _running(command, folder / "server.log") as process:
-        server = S3Server(f"http://127.0.0.1:{port}", process)
-        _wait(process, lambda: server.create_bucket(bucket), folder / "server.log")
+
+    def launch() -> _Launch[S3Server]:
+        port, *others = _free_ports(8)
+        roles = ["master", "volume", "filer"]
+        plain = [f"-{role}.port={number}" for role, number in zip(roles, others[:3], strict=True)]
+        grpc = [f"-{role}.port.grpc={number}" for role, number in zip([*roles, "s3"], others[3:], strict=True)]
+        command = [
+            *(binary, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+            *("-s3", f"-s3.port={port}", f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+            # A missing bucket must be an error, as on other stores.
+            "-s3.autoCreateBucket=false",
+            *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
+        ]
+        return _Launch(command, lambda process: S3Server(f"http://127.0.0.1:{port}", process))
+
+    with _started(launch, lambda server: server.create_bucket(bucket), folder / "server.log") as server:
         yield server
 
 
@@ -136,15 +142,18 @@ def azurite(folder: Path, container: str = "penstock") -> Iterator[AzureServer]:
     """Azurite with `container` ready, keeping its data in `folder`."""
     script = _installed_azurite()
     folder.mkdir(parents=True, exist_ok=True)
-    (port,) = _free_ports(1)
-    command = [
-        *("node", str(script), "--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
-        *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
-    ]
     accounts = {"AZURITE_ACCOUNTS": f"{AzureServer.account_name}:{AzureServer.account_key}"}
-    with _running(command, folder / "server.log", accounts) as process:
-        server = AzureServer(f"http://127.0.0.1:{port}/{AzureServer.account_name}", process)
-        _wait(process, lambda: server.create_container(container), folder / "server.log")
+
+    def launch() -> _Launch[AzureServer]:
+        (port,) = _free_ports(1)
+        command = [
+            *("node", str(script), "--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
+            *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
+        ]
+        endpoint = f"http://127.0.0.1:{port}/{AzureServer.account_name}"
+        return _Launch(command, lambda process: AzureServer(endpoint, process), accounts)
+
+    with _started(launch, lambda server: server.create_container(container), folder / "server.log") as server:
         yield server
 
 
@@ -156,20 +165,54 @@ def _installed_azurite() -> Path:
         return script
     if not shutil.which("node") or not shutil.which("npm"):
         raise ServerMissing("Azurite needs node and npm on PATH")
-    cache.mkdir(parents=True, exist_ok=True)
-    command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(cache), f"azurite@{AZURITE_VERSION}"]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_SECONDS_MAX)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise ServerMissing(f"npm could not fetch Azurite: {(error.stderr or b'').decode()[-300:]}") from error
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its place and then moved there whole: two test runs may fetch it at once.
+    with tempfile.TemporaryDirectory(dir=cache.parent) as fresh:
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", fresh, f"azurite@{AZURITE_VERSION}"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_SECONDS_MAX)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise ServerMissing(f"npm could not fetch Azurite: {(error.stderr or b'').decode()[-300:]}") from error
+        cache.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):
+            (Path(fresh) / "node_modules").rename(cache / "node_modules")
     return script
 
 
+@dataclass(frozen=True)
+class _Launch(Generic[S]):
+    """One way to start a server, its ports chosen."""
+
+    command: list[str]
+    server: Callable[[subprocess.Popen[bytes]], S]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
 @contextlib.contextmanager
-def _running(command: list[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[Any]:
+def _started(launch: Callable[[], _Launch[S]], attempt: Callable[[S], object], log: Path) -> Iterator[S]:
+    """A server that answers. One that does not come up is tried again on other ports: another may have taken its own."""
+    with contextlib.ExitStack() as stack:
+        for starts_left in reversed(range(STARTS_MAX)):
+            plan = launch()
+            process = stack.enter_context(_running(plan, log))
+            server = plan.server(process)
+            if _answers(process, lambda: attempt(server)):  # noqa: B023 called before the next turn
+                yield server
+                return
+            if not starts_left:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
+
+
+@contextlib.contextmanager
+def _running(plan: _Launch[S], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
+            plan.command,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **plan.environment},
         )
     try:
         yield process
@@ -179,19 +222,15 @@ def _running(command: list[str], log: Path, environment: dict[str, str] | None =
         process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], attempt: Callable[[], object], log: Path) -> None:
+def _answers(process: subprocess.Popen[bytes], attempt: Callable[[], object]) -> bool:
     """Repeat a real write until it succeeds: an open port is not yet a working store."""
     end = time.monotonic() + START_SECONDS_MAX
-    while True:
-        try:
+    while process.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(Exception):
             attempt()
-        except Exception as error:
-            if process.poll() is not None or time.monotonic() > end:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise ServerMissing(f"{process.args!r} did not come up: {error}\n{tail}") from error
-            time.sleep(0.2)
-        else:
-            return
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def _free_ports(count: int) -> list[int]:
