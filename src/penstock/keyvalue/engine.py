@@ -11,6 +11,7 @@ from typing import Final
 from slatedb import uniffi
 
 from penstock.clock import Clock
+from penstock.errors import Unavailable
 from penstock.keyvalue import shim
 from penstock.keyvalue.directory import DurableDirectory, check_readable
 from penstock.keyvalue.faults import is_no_store, translating
@@ -65,11 +66,12 @@ async def open_writer(
         directory = await asyncio.to_thread(DurableDirectory, location.folder)
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
+            await _collect_garbage(location, entries, directory)
     else:
         await _check_reachable(location, entries)
     with translating(str(location)):
         builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
-        builder.with_settings(_settings(location, tuning))
+        builder.with_settings(_settings(tuning, directory))
         builder.with_db_cache(_cache(tuning.cache_bytes_max), _CACHE_ID)
         raw = await builder.build()
     return SlateKeyValue(raw, str(location), directory=directory, clock=clock, observer=observer)
@@ -98,6 +100,23 @@ async def _check_reachable(location: Location, entries: dict[str, str]) -> None:
             await raw.shutdown()
 
 
+async def _collect_garbage(location: Location, entries: dict[str, str], directory: DurableDirectory) -> None:
+    """Remove what no manifest needs, at the one moment when the manifest is known to be on the disk.
+
+    Without order, the removal of a log file may reach the disk before the manifest that made it needless.
+    """
+    try:
+        await asyncio.to_thread(directory.sync)
+    except OSError as error:
+        raise Unavailable(f"the directory of {location} cannot be synced", error.strerror or "") from error
+    with translating(str(location)):
+        try:
+            await uniffi.AdminBuilder(location.path, _object_store(location, entries)).build().run_gc_once(None)
+        except uniffi.Error.Data as error:
+            if not is_no_store(error):
+                raise
+
+
 async def _reader(location: Location, entries: dict[str, str], tuning: Tuning, *, skip_log: bool) -> uniffi.DbReader:
     builder = uniffi.DbReaderBuilder(location.path, _object_store(location, entries))
     builder.with_options(
@@ -122,16 +141,23 @@ def _object_store(location: Location, entries: dict[str, str]) -> uniffi.ObjectS
     return builder.build()
 
 
-def _settings(location: Location, tuning: Tuning) -> uniffi.Settings:
+def _settings(tuning: Tuning, directory: DurableDirectory | None) -> uniffi.Settings:
+    values: dict[str, object] = {
+        "flush_interval": f"{max(1, round(tuning.interval_ms))}ms",
+        "l0_sst_size_bytes": min(_TABLE_BYTES_MAX, tuning.unflushed_bytes_max // 4),
+        "max_unflushed_bytes": tuning.unflushed_bytes_max,
+        "object_store_max_retries": tuning.retries_max,
+    }
+    if directory is not None:
+        values["compactor_options.poll_interval"] = _DIRECTORY_COMPACTION_POLL
+        values["compactor_options.worker.compactions_poll_interval"] = _DIRECTORY_COMPACTION_POLL
+        if directory.ordered:
+            values["garbage_collector_options.wal_options"] = _DIRECTORY_LOG_COLLECTION
+        else:
+            values["garbage_collector_options"] = None
     settings = uniffi.Settings.default()
-    settings.set("flush_interval", json.dumps(f"{max(1, round(tuning.interval_ms * 1000))}us"))
-    settings.set("l0_sst_size_bytes", json.dumps(min(_TABLE_BYTES_MAX, tuning.unflushed_bytes_max // 4)))
-    settings.set("max_unflushed_bytes", json.dumps(tuning.unflushed_bytes_max))
-    settings.set("object_store_max_retries", json.dumps(tuning.retries_max))
-    if location.scheme == "file":
-        settings.set("garbage_collector_options.wal_options", json.dumps(_DIRECTORY_LOG_COLLECTION))
-        settings.set("compactor_options.poll_interval", json.dumps(_DIRECTORY_COMPACTION_POLL))
-        settings.set("compactor_options.worker.compactions_poll_interval", json.dumps(_DIRECTORY_COMPACTION_POLL))
+    for name, value in values.items():
+        settings.set(name, json.dumps(value))
     return settings
 
 
