@@ -14,6 +14,7 @@ import pytest
 
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import (
+    Closed,
     Conflict,
     InvalidInput,
     NotFound,
@@ -192,7 +193,7 @@ def test_the_directory_itself_may_be_a_link(tmp_path: Path) -> None:
 
 INCREMENT = """
 import asyncio, sys
-from penstock.errors import Conflict
+from penstock.errors import Closed, Conflict
 from penstock.objects import open_store
 
 async def main():
@@ -242,6 +243,49 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
             await store.put("object", b"after")
 
     on_directory(tmp_path, promise)
+
+
+def test_many_may_open_a_new_directory_at_once(tmp_path: Path) -> None:
+    async def promise() -> None:
+        for number in range(20):
+            url = f"file://{tmp_path}/{number}/deep/er"
+            stores = await asyncio.gather(*(open_store(url) for _ in range(8)))
+            await asyncio.gather(*(store.put(f"folder/{at}", b"") for at, store in enumerate(stores)))
+            assert len([meta async for page in stores[0].list("folder/") for meta in page]) == 8
+            await asyncio.gather(*(store.close() for store in stores))
+
+    asyncio.run(promise())
+
+
+def test_a_call_after_close_is_refused(tmp_path: Path) -> None:
+    async def promise(store: DirectoryStore) -> None:
+        await store.put("object", b"")
+        await store.close()
+        with pytest.raises(Closed):
+            await store.put("object", b"")
+
+    on_directory(tmp_path, promise)
+
+
+def test_a_cancelled_write_is_whole_or_absent_and_disturbs_nobody(tmp_path: Path) -> None:
+    async def promise(store: DirectoryStore) -> None:
+        writes = [asyncio.create_task(store.put(f"object/{number}", b"x" * 100_000)) for number in range(40)]
+        await writes[0]
+        for write in writes[1::2]:
+            write.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        # The threads may still be at it: closing waits for them.
+        await store.close()
+
+    on_directory(tmp_path, promise)
+
+    async def reopened(store: DirectoryStore) -> None:
+        found = await listed(store)
+        assert {f"object/{number}" for number in range(0, 40, 2)} <= set(found)
+        assert {(await store.get(key)).meta.size for key in found} == {100_000}
+        assert [*(tmp_path / ".penstock/temporary").iterdir()] == []
+
+    on_directory(tmp_path, reopened)
 
 
 # Versions -----------------------------------------------------------------------------------------

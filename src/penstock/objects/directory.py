@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import InvalidInput, Unavailable
+from penstock.errors import Closed, InvalidInput, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
@@ -53,10 +53,16 @@ class Threads:
     def __init__(self, count: int = THREADS_MAX) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="penstock-directory")
 
+        self._closed = False
+
     def __call__(self, work: Callable[..., T], /, *args: Any) -> Awaitable[T]:
+        if self._closed:
+            raise Closed("the directory store was closed", "a call came after close()", "open it again")
         return asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
     def close(self) -> None:
+        """Take no more work, and wait for what is under way."""
+        self._closed = True
         self._pool.shutdown()
 
 

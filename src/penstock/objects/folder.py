@@ -37,8 +37,8 @@ _NS_PER_MS: Final = 1_000_000
 _TEMPORARY_AGE_MS_MAX: Final = 3_600_000
 # Folders known to be durable: some hundred bytes each, a megabyte in all.
 _KNOWN_FOLDERS_MAX: Final = 10_000
-# An odd number of nanoseconds: a file system that rounds it cannot tell quick writes apart.
-_STAMP_TRIAL_NS: Final = 1_700_000_000_123_456_789
+# Nanoseconds below the millisecond that no coarser stamp can hold: rounded, quick writes could not be told apart.
+_STAMP_TRIAL_NS: Final = 123_457
 
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -186,14 +186,19 @@ class Folder:
         self._durable.add(path)
 
     def _make_root(self) -> None:
-        absent = []
+        """The directory and all above it, each of a durable name as far as this user may see to that."""
         path = self._root
-        while not self._is_there(path):
-            absent.append(path)
+        above = [path]
+        while path != "/":
             path = posixpath.dirname(path)
-        for path in reversed(absent):
-            self._disk.make_directory(path)
-            self._disk.sync_directory(posixpath.dirname(path))
+            above.append(path)
+        for folder in reversed(above[:-1]):
+            if self._is_there(folder):
+                # Perhaps made a moment ago by a process that has yet to sync it; usually not ours to sync.
+                with suppress(OSError):
+                    self._disk.sync_directory(posixpath.dirname(folder))
+            else:
+                self._make_folder(folder)
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -276,10 +281,11 @@ class Folder:
 
     def _try_stamps(self) -> None:
         path = f"{self._hidden}/temporary/{ulid(self._clock.now_ms(), self._entropy)}"
-        self._disk.create(path, b"", _STAMP_TRIAL_NS)
+        stamp = self._clock.now_ms() * _NS_PER_MS + _STAMP_TRIAL_NS
+        self._disk.create(path, b"", stamp)
         kept = self._disk.stat(path).modified_ns
         self._disk.unlink(path)
-        if kept != _STAMP_TRIAL_NS:
+        if kept != stamp:
             raise Unsupported(
                 f"{self._url} cannot be a store",
                 "its file system rounds time stamps, so quick writes could not be told apart",
