@@ -18,7 +18,16 @@ from penstock.objects import (
     StampedFormat,
 )
 from penstock.observability import names
-from penstock.testing import FaultPlan, FaultyStore, Latency, RecordingObserver, Simulation, WitnessStore, simulate
+from penstock.testing import (
+    FaultPlan,
+    FaultyStore,
+    Latency,
+    RecordingObserver,
+    SeededEntropy,
+    Simulation,
+    WitnessStore,
+    simulate,
+)
 
 KEY = "key"
 GET_SECONDS, PUT_SECONDS = 0.5, 1.0
@@ -37,7 +46,9 @@ class World:
         self.slow = FaultyStore(self.witness, plan, entropy=simulation.entropy.fork("store"), clock=self.clock)
         self.observer = RecordingObserver()
 
-    def register(self, name: str = "one", waiting_max: int = 100) -> Register[Stamped[bytes]]:
+    def register(
+        self, name: str = "one", waiting_max: int = 100, entropy: SeededEntropy | None = None
+    ) -> Register[Stamped[bytes]]:
         return Register(
             self.slow,
             KEY,
@@ -45,7 +56,7 @@ class World:
             name=name,
             policy=RegisterPolicy(waiting_max=waiting_max),
             clock=self.clock,
-            entropy=self.simulation.entropy.fork(name),
+            entropy=entropy or self.simulation.entropy.fork(name),
             observer=self.observer,
         )
 
@@ -200,6 +211,18 @@ async def test_a_change_cancelled_before_it_was_sent_is_never_applied(world: Wor
 
 
 @simulated
+async def test_a_change_cancelled_while_another_is_written_is_never_applied(world: World) -> None:
+    register = world.register()
+    one = asyncio.create_task(register.update(appends(b"a")))
+    await world.clock.sleep(GET_SECONDS + 0.1)
+    two, three = (asyncio.create_task(register.update(appends(text))) for text in (b"b", b"c"))
+    await world.clock.sleep(0.1)
+    two.cancel()
+    await asyncio.gather(one, three)
+    assert await world.payload() == b"ac"
+
+
+@simulated
 async def test_a_register_whose_callers_all_left_is_not_stuck(world: World) -> None:
     register = world.register()
     tasks = [asyncio.create_task(register.update(appends(b"a"))) for _ in range(3)]
@@ -208,6 +231,29 @@ async def test_a_register_whose_callers_all_left_is_not_stuck(world: World) -> N
         task.cancel()
     # The write under way may land before or after; the next change comes through either way, once.
     assert (await register.update(appends(b"b"))).payload in (b"aaab", b"b")
+
+
+class LongestPause(SeededEntropy):
+    """Draws the upper end of every window."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
+
+
+@simulated
+async def test_a_register_that_met_others_lets_them_pass_until_they_are_gone(world: World) -> None:
+    """After a conflict it pauses and reads before it writes; undisturbed, it is soon back to writing at once."""
+    register = world.register(entropy=LongestPause(1))
+    await register.update(appends(b"a"))
+    await world.register("other").update(appends(b"b"))
+    await register.update(appends(b"c"))
+    took = []
+    for _ in range(6):
+        began = world.clock.monotonic()
+        await register.update(appends(b"d"))
+        took.append(world.clock.monotonic() - began)
+    assert took[0] > 2 * (GET_SECONDS + PUT_SECONDS)
+    assert took[-1] == pytest.approx(PUT_SECONDS)
 
 
 @simulated

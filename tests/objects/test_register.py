@@ -16,6 +16,7 @@ from penstock.errors import DeadlineExceeded, Fenced, InvalidInput, OutcomeUnkno
 from penstock.objects import (
     BytesCodec,
     MemoryStore,
+    Object,
     ObjectMeta,
     ObjectStore,
     Register,
@@ -304,15 +305,32 @@ async def test_a_stale_holder_comes_back_by_taking_the_fence_again(world: World)
         await two.read()
 
 
+class LaggingStore(PassingStore):
+    """Answers a read with what it saw, but only once `release` is set."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.release = asyncio.Event()
+        self.release.set()
+
+    async def get(self, key: str) -> Object:
+        seen = await super().get(key)
+        await self.release.wait()
+        return seen
+
+
 @simulated
 async def test_a_read_begun_before_the_own_take_over_is_no_reason_to_stop(world: World) -> None:
-    """Its old value may come last, and must neither fence the reader nor the next update."""
-    register = world.register()
+    """Its old value comes last, and must neither fence the reader nor the next update."""
+    store = LaggingStore(world.witness)
+    register = world.register(store)
     await register.update(appends(b"a"))
-    taking = asyncio.create_task(register.acquire_fence())
-    await world.clock.sleep(0.5 * CALL_SECONDS)
-    assert (await register.read()).payload == b"a"
-    await taking
+    store.release.clear()
+    reading = asyncio.create_task(register.read())
+    await world.clock.sleep(1.0)
+    assert await register.acquire_fence() == 1
+    store.release.set()
+    assert (await reading).fence == 0
     assert (await register.update(appends(b"b"))).payload == b"ab"
 
 

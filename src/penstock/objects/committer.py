@@ -166,11 +166,9 @@ class Committer(Generic[T]):
 
     def _gather(self) -> None:
         """Take in everybody who waits by now, and let go of those who left. A fence is taken alone."""
-        self._group = [caller for caller in self._group if caller.waits]
         while self._waiting and not (self._group and (self._group[0].takes_fence or self._waiting[0].takes_fence)):
-            caller = self._waiting.popleft()
-            if caller.waits:
-                self._group.append(caller)
+            self._group.append(self._waiting.popleft())
+        self._group = [caller for caller in self._group if caller.waits]
         self._check_wanted()
 
     def _check_wanted(self) -> None:
