@@ -1,11 +1,14 @@
 import random
 import unicodedata
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.documents.chunker import START, Chunker, ChunkingConfig, Progress
+from penstock.documents.contracts import UploadNotification
+from penstock.documents.identity import doc_id_of
 from penstock.documents.sources import BlockSource, MemorySource
 from penstock.documents.tokens import token_counter
 from penstock.errors import InvalidInput
@@ -177,6 +180,21 @@ GOLDEN: dict[str, tuple[int, list[int]]] = {
     "cl100k": (364, [438, 2178, 5142, 8167, 10698, 13483, 15723, 18873, 21834, 24370]),
     "estimate": (362, [438, 2178, 5172, 8374, 10698, 13555, 15875, 19007, 21879]),
 }
+
+
+def test_a_chunk_becomes_the_envelope_of_its_document():
+    when = datetime(2025, 8, 28, tzinfo=UTC)
+    upload = UploadNotification(
+        tenant_id="t", index_id="i", bucket="b", key="k", size_bytes=9, model="m", source_id="s", created_at=when
+    )
+    data = b"words and more words. " * 60
+    chunks = CHUNKERS["cl100k"].chunk(data)
+    envelopes = [chunk.envelope(upload) for chunk in chunks]
+    assert len({envelope.chunk_id for envelope in envelopes}) == len(chunks) > 2
+    last = envelopes[-1]
+    assert last.chunk_id == f"{doc_id_of(upload)}:{last.byte_range[0]}-{len(data)}"
+    assert last.text.encode() == data[slice(*last.byte_range)]
+    assert (last.seq, last.metadata.source_id) == (len(chunks) - 1, "s")
 
 
 def test_the_fingerprint_changes_with_everything_that_changes_chunks():

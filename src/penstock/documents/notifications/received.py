@@ -55,7 +55,6 @@ class Received:
     notifications: tuple[Notification, ...] = ()
     ignored: tuple[str, ...] = ()
     reply: bytes | None = None
-    confirm_url: str | None = None
 
 
 class Parser(Protocol):

@@ -1,0 +1,207 @@
+"""From a batch to its vectors: cached ones for nothing, the others paced, repeated, split and paid for.
+
+"Later" is repeated with growing pauses and jitter, and never sooner than the provider asked. "Refused" splits the texts
+in halves until the one text that is not accepted stands alone; it becomes a dead letter, and all others get their
+vectors. A text over the model's limit is a dead letter without being sent: nothing is ever cut off. Each request's
+idempotency key holds the digest of the texts in it, so that one key always means one content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents.contracts import BatchRequest
+from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
+from penstock.documents.embedding.pace import Pace
+from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors, checked
+from penstock.documents.identity import content_key
+from penstock.documents.tokens import EstimatedTokens, TokenCounter
+from penstock.errors import Unavailable
+from penstock.ids import SYSTEM_ENTROPY, Entropy
+
+__all__ = ["DeadLetter", "Dispatcher", "Embedded", "RetryPolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Eight tries with pauses of up to half a second, one, two … thirty: about two minutes in all."""
+
+    attempts_max: int = 8
+    pause_seconds: float = 0.5
+    pause_seconds_max: float = 30.0
+    # A provider that asks for more is down for us: the batch is given back to the queue.
+    asked_seconds_max: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A chunk that the model does not take, and why."""
+
+    doc_id: str
+    chunk_id: str
+    seq: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Embedded:
+    """What became of a batch: a vector or a dead letter for every chunk, and what it cost."""
+
+    batch_id: str
+    vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    requests: int = 0
+    retries: int = 0
+    cached: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    key: str
+    text: str
+    tokens: int
+
+
+# Half of a half …: a request has at most a few thousand texts, and a split ends at one.
+_PLACE_SEPARATOR: Final = "#"
+
+
+class Dispatcher:
+    """Embeds batches with one provider. Batches may run at the same time; they share the pace and the cache."""
+
+    def __init__(
+        self,
+        provider: EmbeddingProvider,
+        *,
+        cache: EmbeddingCache | None = None,
+        pace: Pace | None = None,
+        retry: RetryPolicy | None = None,
+        counter: TokenCounter | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+    ) -> None:
+        self._provider = provider
+        self._profile = provider.profile
+        self._cache = cache or MemoryCache()
+        self._pace = pace or Pace(clock=clock)
+        self._retry = retry or RetryPolicy()
+        self._counter = counter or EstimatedTokens()
+        self._clock = clock
+        self._entropy = entropy
+
+    async def embed(self, request: BatchRequest) -> Embedded:
+        """Vectors for every chunk that has one; `Unavailable` when the provider stays away, with nothing lost."""
+        result = Embedded(request.batch_id)
+        keys = [content_key(item.text, request.model) for item in request.inputs]
+        known = await self._cache.get(list(dict.fromkeys(keys)))
+        result.cached = sum(key in known for key in keys)
+        refused: dict[str, str] = {}
+        wanted = {key: item.text for key, item in zip(keys, request.inputs, strict=True) if key not in known}
+        place = request.batch_id.rpartition(":")[0]
+        for part in self._parts(wanted, refused):
+            known |= await self._embed(part, place, result, refused)
+        for key, item in zip(keys, request.inputs, strict=True):
+            if key in known:
+                result.vectors[item.chunk_id] = known[key]
+            else:
+                result.dead_letters.append(DeadLetter(item.doc_id, item.chunk_id, item.seq, refused[key]))
+        return result
+
+    def _parts(self, wanted: dict[str, str], refused: dict[str, str]) -> list[list[_Text]]:
+        """Requests within the model's limits, in order; texts that fit in none are refused here."""
+        profile = self._profile
+        parts: list[list[_Text]] = [[]]
+        tokens = size = 0
+        for key, text in wanted.items():
+            entry = _Text(key, text, self._counter.count(text))
+            if fault := self._fault(entry):
+                refused[key] = fault
+                continue
+            length = len(text.encode("utf-8", "surrogatepass"))
+            full = (
+                len(parts[-1]) >= profile.items_per_request
+                or tokens + entry.tokens > profile.tokens_per_request
+                or (profile.bytes_per_request is not None and size + length > profile.bytes_per_request)
+            )
+            if full and parts[-1]:
+                parts.append([])
+                tokens = size = 0
+            parts[-1].append(entry)
+            tokens, size = tokens + entry.tokens, size + length
+        return [part for part in parts if part]
+
+    def _fault(self, entry: _Text) -> str:
+        if not entry.text.strip():
+            return "it is empty"
+        limit = self._profile.tokens_per_input
+        if entry.tokens > limit:
+            return f"it has {entry.tokens} tokens, over the model's {limit}"
+        return ""
+
+    async def _embed(
+        self, texts: list[_Text], place: str, result: Embedded, refused: dict[str, str]
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """Vectors of `texts`, split around what the provider refuses."""
+        answer = await self._ask(texts, place, result)
+        if isinstance(answer, Vectors):
+            found = {entry.key: row for entry, row in zip(texts, answer.rows, strict=True)}
+            # Kept before the batch is done: what was paid for survives a fault in another half.
+            await self._cache.put(found)
+            return found
+        if len(texts) == 1:
+            refused[texts[0].key] = answer.reason
+            return {}
+        middle = len(texts) // 2
+        left = await self._embed(texts[:middle], place, result, refused)
+        return left | await self._embed(texts[middle:], place, result, refused)
+
+    async def _ask(self, texts: list[_Text], place: str, result: Embedded) -> Vectors | Refused:
+        """One request, repeated while the answer is "later"."""
+        key = f"{place}{_PLACE_SEPARATOR}{_digest(texts)}"
+        tokens = sum(entry.tokens for entry in texts)
+        reason = ""
+        for attempt in range(self._retry.attempts_max):
+            await self._pace.admit(tokens)
+            result.requests += 1
+            answer = await self._provider.embed([entry.text for entry in texts], idempotency_key=key)
+            if isinstance(answer, Vectors):
+                answer = checked(answer, len(texts), self._profile.name)
+                used = answer.tokens if answer.tokens is not None else tokens
+                result.tokens += used
+                result.cost_usd += self._profile.cost_usd(used)
+                return answer
+            if isinstance(answer, Refused):
+                return answer
+            reason = answer.reason
+            if attempt + 1 < self._retry.attempts_max:
+                result.retries += 1
+                await self._pause(answer, attempt)
+        raise Unavailable(
+            f"model {self._profile.name} did not embed batch {result.batch_id}",
+            f"{self._retry.attempts_max} tries, the last: {reason}",
+            "the batch stays in the queue and is tried again",
+        )
+
+    async def _pause(self, answer: Later, attempt: int) -> None:
+        retry, asked = self._retry, answer.after_seconds or 0.0
+        if asked > retry.asked_seconds_max:
+            raise Unavailable(
+                f"model {self._profile.name} asks for a pause of {asked:g} s",
+                f"more than {retry.asked_seconds_max:g} s: {answer.reason}",
+                "the batch stays in the queue and is tried again",
+            )
+        bound = min(retry.pause_seconds_max, retry.pause_seconds * 2**attempt)
+        await self._clock.sleep(asked + self._entropy.uniform(0, bound))
+
+
+def _digest(texts: Sequence[_Text]) -> str:
+    return hashlib.sha256("\n".join(entry.key for entry in texts).encode("ascii")).hexdigest()

@@ -1,0 +1,123 @@
+"""What embedding models accept and cost: the table that sizes chunks and batches.
+
+Limits are the providers' published ones; `headroom` keeps requests below them, because a provider counts tokens with a
+tokenizer of its own. A model that is not listed needs a profile of its own: guessing its limits would mean texts that
+are cut off without a word, which is never allowed. Prices are dollars a million tokens, and go out of date: override
+them with `msgspec.structs.replace`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from penstock.documents.batcher_state import BatcherLimits
+from penstock.documents.chunker import ChunkingConfig
+from penstock.errors import InvalidInput
+
+__all__ = ["EMBEDDED_MODEL", "PROFILES", "ModelProfile", "profile_of"]
+
+EMBEDDED_MODEL: Final = "penstock-static-256"
+# No published limit: a bound of our own, so that no request grows without one.
+_UNPUBLISHED_TOKENS: Final = 100_000
+
+
+class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One model: tokens a request, inputs a request, tokens an input, and its price."""
+
+    name: str
+    tokens_per_request: int
+    items_per_request: int
+    tokens_per_input: int
+    dimensions: int
+    usd_per_million_tokens: float = 0.0
+    headroom: float = 0.9
+    # OpenAI also refuses requests over this many bytes / 4, whatever their tokens.
+    bytes_per_request: int | None = None
+
+    def cost_usd(self, tokens: int) -> float:
+        return tokens * self.usd_per_million_tokens / 1_000_000
+
+    def batcher_limits(self, *, items_max: int = 128, flush_after_ms: int = 500) -> BatcherLimits:
+        """A batcher that never makes a request this model refuses."""
+        tokens = int(self.tokens_per_request * self.headroom)
+        return BatcherLimits(
+            max_tokens_per_batch=tokens,
+            max_items_per_batch=min(items_max, self.items_per_request),
+            max_tokens_per_input=min(tokens, int(self.tokens_per_input * self.headroom)),
+            flush_after_ms=flush_after_ms,
+        )
+
+    def chunking(self, wanted: ChunkingConfig | None = None) -> ChunkingConfig:
+        """`wanted`, made smaller in proportion when the model takes less at once."""
+        wanted = wanted or ChunkingConfig()
+        limit = min(int(self.tokens_per_input * self.headroom), int(self.tokens_per_request * self.headroom))
+        if wanted.max_tokens <= limit:
+            return wanted
+        scale = limit / wanted.max_tokens
+        return ChunkingConfig(
+            target_tokens=int(wanted.target_tokens * scale),
+            max_tokens=limit,
+            overlap_tokens=int(wanted.overlap_tokens * scale),
+            counter=wanted.counter,
+            cell_bytes=wanted.cell_bytes,
+        )
+
+
+def _openai(name: str, dimensions: int, price: float) -> ModelProfile:
+    return ModelProfile(
+        name=name,
+        tokens_per_request=300_000,
+        items_per_request=2048,
+        tokens_per_input=8192,
+        dimensions=dimensions,
+        usd_per_million_tokens=price,
+        bytes_per_request=1_200_000,
+    )
+
+
+def _model(
+    name: str, tokens_per_request: int, items: int, tokens_per_input: int, dimensions: int, price: float = 0.0
+) -> ModelProfile:
+    return ModelProfile(
+        name=name,
+        tokens_per_request=tokens_per_request,
+        items_per_request=items,
+        tokens_per_input=tokens_per_input,
+        dimensions=dimensions,
+        usd_per_million_tokens=price,
+    )
+
+
+PROFILES: Final = {
+    profile.name: profile
+    for profile in (
+        # Any length is taken: the embedded model averages, and cuts nothing off.
+        _model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256),
+        _openai("text-embedding-3-small", 1536, 0.02),
+        _openai("text-embedding-3-large", 3072, 0.13),
+        _model("embed-english-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),
+        _model("embed-multilingual-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),
+        _model("embed-v4.0", 128_000, 96, 128_000, 1536, 0.12),
+        _model("voyage-3.5", 320_000, 128, 32_000, 1024, 0.06),
+        _model("voyage-3.5-lite", 1_000_000, 128, 32_000, 1024, 0.02),
+        _model("text-embedding-005", 20_000, 250, 2048, 768, 0.10),
+        _model("gemini-embedding-001", 20_000, 1, 2048, 3072, 0.15),
+        _model("amazon.titan-embed-text-v2:0", 8192, 1, 8192, 1024, 0.02),
+        _model("mistral-embed", 16_384, 512, 8192, 1024, 0.10),
+        _model("BAAI/bge-small-en-v1.5", 16_384, 32, 512, 384),
+    )
+}
+
+
+def profile_of(model: str) -> ModelProfile:
+    """The profile of a model, by its name or by `provider:model`."""
+    found = PROFILES.get(model) or PROFILES.get(model.partition(":")[2])
+    if found is None:
+        raise InvalidInput(
+            f"no profile of model {model!r}",
+            "its limits are not known, and texts must never be cut off silently",
+            "give a ModelProfile with its limits",
+        )
+    return found

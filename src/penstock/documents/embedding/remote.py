@@ -1,0 +1,127 @@
+"""Any OpenAI-compatible endpoint, over HTTP: OpenAI, Azure, vLLM, TEI, Ollama and many more.
+
+Status codes become answers: 429, 408 and 5xx and a broken connection are "later", with the time the server asked for;
+400, 413 and 422 are "refused"; 401 and 403 raise `PermissionDenied`, 404 raises `NotFound`. A request that timed out
+may have been counted by the provider; it changes nothing there, so it is safe to ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import httpx
+import msgspec
+import numpy as np
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents.embedding.profiles import ModelProfile
+from penstock.documents.embedding.provider import Answer, Later, Refused, Vectors, checked
+from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
+
+__all__ = ["OpenAiProvider"]
+
+REQUEST_SECONDS_MAX: Final = 60.0
+_LATER: Final = frozenset({408, 409, 425, 429})
+_REFUSED: Final = frozenset({400, 413, 422})
+_REASON_CHARACTERS_MAX: Final = 300
+
+
+class _Row(msgspec.Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Usage(msgspec.Struct):
+    total_tokens: int | None = None
+
+
+class _Body(msgspec.Struct):
+    data: list[_Row]
+    usage: _Usage | None = None
+
+
+class OpenAiProvider:
+    """`POST {url}/embeddings`. One instance serves any number of requests at once; close it at the end."""
+
+    def __init__(
+        self,
+        url: str,
+        profile: ModelProfile,
+        *,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        model: str | None = None,
+        timeout: float = REQUEST_SECONDS_MAX,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(f"no address of an embedding endpoint: {url[:120]!r}", "it must begin with http(s)://")
+        sent = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/"), headers={**sent, **(headers or {})}, timeout=timeout, transport=transport
+        )
+        self._profile = profile
+        self._model = model or profile.name.partition(":")[2] or profile.name
+        self._clock = clock
+
+    @property
+    def profile(self) -> ModelProfile:
+        return self._profile
+
+    async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
+        body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        try:
+            response = await self._client.post(
+                "/embeddings",
+                content=msgspec.json.encode(body),
+                headers={"content-type": "application/json", "idempotency-key": idempotency_key},
+            )
+        except httpx.TransportError as error:
+            return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
+        if response.status_code == httpx.codes.OK:
+            return self._vectors(response.content, len(texts))
+        return self._failure(response)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def _vectors(self, content: bytes, count: int) -> Vectors:
+        try:
+            body = msgspec.json.decode(content, type=_Body)
+        except msgspec.DecodeError as error:
+            raise Corrupt(f"model {self._profile.name} answered what is no embedding", str(error)) from error
+        # The order of the rows is not promised: each says which text it belongs to.
+        body.data.sort(key=lambda row: row.index)
+        if [row.index for row in body.data] != list(range(count)) or len({len(row.embedding) for row in body.data}) > 1:
+            raise Corrupt(f"model {self._profile.name} answered {len(body.data)} rows for {count} texts")
+        rows = np.array([row.embedding for row in body.data], dtype=np.float32)
+        return checked(Vectors(rows, body.usage.total_tokens if body.usage else None), count, self._profile.name)
+
+    def _failure(self, response: httpx.Response) -> Answer:
+        status, reason = response.status_code, f"{response.status_code}: {response.text[:_REASON_CHARACTERS_MAX]}"
+        if status in _LATER or status >= 500:
+            return Later(reason, self._retry_after(response.headers.get("retry-after")))
+        if status in _REFUSED:
+            return Refused(reason)
+        what = f"the embedding endpoint refuses model {self._profile.name}"
+        if status in (401, 403):
+            raise PermissionDenied(what, reason, "check its key")
+        if status == 404:
+            raise NotFound(what, reason, "check its address and the model's name")
+        raise InvalidInput(what, reason)
+
+    def _retry_after(self, value: str | None) -> float | None:
+        """Seconds, or a date."""
+        if not value:
+            return None
+        try:
+            return max(0.0, float(value))
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - self._clock.now_ms() / 1000)
+        except (ValueError, TypeError):
+            return None

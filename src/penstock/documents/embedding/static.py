@@ -1,0 +1,87 @@
+"""The embedded model: static word vectors that need no network, no accelerator and no download.
+
+A text's vector is the mean of the vectors of its word pieces, of length one. The vectors were distilled from
+all-MiniLM-L6-v2 (Apache-2.0) as `distillation` shows, and ship with this package; `NOTICE` beside them says so. It
+knows words, not their order: good enough to search a handbook, not a match for a hosted model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.documents.embedding.profiles import EMBEDDED_MODEL, ModelProfile, profile_of
+from penstock.documents.embedding.provider import Answer, Vectors
+from penstock.errors import Unsupported
+
+__all__ = ["StaticProvider"]
+
+_FILE: Final = "static-256.npz"
+_UNKNOWN: Final = "[UNK]"
+# Longer words are cut by no vocabulary; the tokenizer calls them unknown.
+_WORD_CHARACTERS_MAX: Final = 100
+
+
+class StaticProvider:
+    """Embeds in this process, deterministically: equal texts give equal vectors on every machine."""
+
+    def __init__(self) -> None:
+        self._model = _model()
+
+    @property
+    def profile(self) -> ModelProfile:
+        return profile_of(EMBEDDED_MODEL)
+
+    async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
+        return self.embed_now(texts)
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """The same without a loop: for executors and for queries."""
+        rows = np.zeros((len(texts), self.profile.dimensions), dtype=np.float32)
+        tokens = 0
+        for row, ids in zip(rows, self._model.tokenizer.encode_batch(list(texts)), strict=True):
+            tokens += len(ids)
+            if ids:
+                row[:] = self._model.mean(np.array(ids))
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        np.divide(rows, norms, out=rows, where=norms > 0)
+        return Vectors(rows, tokens)
+
+    async def close(self) -> None:
+        """Nothing is held that another provider does not share."""
+
+
+class _Model:
+    def __init__(self) -> None:
+        with resources.files(__package__).joinpath("model", _FILE).open("rb") as file, np.load(file) as stored:
+            vectors: npt.NDArray[np.int8] = stored["vectors"]
+            self._vectors = vectors.astype(np.float32) * stored["scales"][:, None]
+            words = stored["vocabulary"].tobytes().decode("utf-8").split("\n")
+        unknown = words.index(_UNKNOWN)
+        self.tokenizer = _splintr().WordPieceTokenizer(words, unknown, _WORD_CHARACTERS_MAX, True)
+
+    def mean(self, ids: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        # Counted first: a long text repeats its words, and each row is fetched once.
+        pieces, counts = np.unique(ids, return_counts=True)
+        total: npt.NDArray[np.float32] = counts.astype(np.float32) @ self._vectors[pieces]
+        return total / np.float32(len(ids))
+
+
+@cache
+def _model() -> _Model:
+    return _Model()
+
+
+def _splintr() -> Any:
+    try:
+        import splintr
+    except ImportError as error:
+        raise Unsupported(
+            "the embedded model is not available", "splintr-rs is not installed", "install penstock[documents]"
+        ) from error
+    return splintr

@@ -1,0 +1,171 @@
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+import pytest
+
+from penstock.documents.contracts import BatchInput, BatchRequest
+from penstock.documents.embedding import Dispatcher, MemoryCache, RetryPolicy, profile_of
+from penstock.documents.embedding.provider import Later, Refused, Vectors
+from penstock.errors import Corrupt, PermissionDenied, Unavailable
+from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
+
+PROFILE = msgspec.structs.replace(
+    profile_of("text-embedding-3-small"), name="m", items_per_request=4, tokens_per_input=50, tokens_per_request=100
+)
+
+
+def batch(*texts, number=0):
+    doc = "ab" * 32
+    inputs = tuple(BatchInput(doc_id=doc, chunk_id=f"c{n}", seq=n, text=text) for n, text in enumerate(texts))
+    return BatchRequest(
+        batch_id=f"t:i:m:{number}:1000",
+        tenant_id="t",
+        index_id="i",
+        model="m",
+        inputs=inputs,
+        tokens_total=len(texts),
+        created_at=datetime(2025, 1, 1, tzinfo=UTC),
+    )
+
+
+class ScriptedProvider:
+    """Answers from a script, then with vectors; texts with "poison" are refused. Remembers everything it was sent."""
+
+    profile = PROFILE
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.sent: list[tuple[str, ...]] = []
+        self.contents: dict[str, set[tuple[str, ...]]] = {}
+
+    async def embed(self, texts, *, idempotency_key):
+        self.sent.append(tuple(texts))
+        self.contents.setdefault(idempotency_key, set()).add(tuple(texts))
+        answer = self.script.pop(0) if self.script else None
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer
+        if any("poison" in text for text in texts):
+            return Refused("400: not accepted")
+        return Vectors(np.array([[float(len(text)), 1.0] for text in texts], dtype=np.float32), 10 * len(texts))
+
+    async def close(self):
+        pass
+
+
+def embed(provider, *requests, **more):
+    loop = SimulatedLoop(7)
+    clock = SimulatedClock()
+
+    async def main():
+        dispatcher = Dispatcher(provider, clock=clock, entropy=SeededEntropy(3), **more)
+        started = clock.monotonic()
+        return [await dispatcher.embed(request) for request in requests], clock.monotonic() - started
+
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_every_chunk_gets_its_own_vector_and_the_batch_its_cost():
+    (result,), _ = embed(ScriptedProvider(), batch("a", "bb", "ccc"))
+    assert {name: row[0] for name, row in result.vectors.items()} == {"c0": 1, "c1": 2, "c2": 3}
+    assert (result.requests, result.tokens, result.cost_usd) == (1, 30, pytest.approx(30 * 0.02 / 1e6))
+
+
+def test_a_text_that_was_embedded_is_never_paid_for_again():
+    provider = ScriptedProvider()
+    (first, second), _ = embed(provider, batch("a", "b"), batch("b", "c", number=1))
+    assert provider.sent == [("a", "b"), ("c",)]
+    assert (first.cached, second.cached, second.tokens) == (0, 1, 10)
+    assert second.vectors.keys() == {"c0", "c1"}
+
+
+def test_the_same_text_twice_in_a_batch_is_sent_once():
+    provider = ScriptedProvider()
+    (result,), _ = embed(provider, batch("a", "a"))
+    assert provider.sent == [("a",)]
+    assert result.vectors.keys() == {"c0", "c1"}
+
+
+def test_a_poisonous_text_is_found_by_halving_and_the_others_get_their_vectors():
+    provider = ScriptedProvider()
+    (result,), _ = embed(provider, batch("a", "b", "poison", "d"))
+    assert result.vectors.keys() == {"c0", "c1", "c3"}
+    (letter,) = result.dead_letters
+    assert (letter.chunk_id, letter.reason) == ("c2", "400: not accepted")
+
+
+def test_a_batch_of_nothing_but_poison_is_nothing_but_dead_letters():
+    (result,), _ = embed(ScriptedProvider(), batch("poison", "poison 2"))
+    assert [letter.chunk_id for letter in result.dead_letters] == ["c0", "c1"]
+
+
+def test_one_key_always_means_one_content_through_halving_repeats_and_replays():
+    provider, cache = ScriptedProvider(Later("500"), None, Later("503")), MemoryCache()
+    request = batch("a", "b", "poison", "d")
+    embed(provider, request, cache=cache)
+    embed(provider, request, cache=cache)  # a replay finds some of it cached, and sends less
+    assert all(len(contents) == 1 for contents in provider.contents.values())
+
+
+def test_later_is_repeated_and_never_sooner_than_asked():
+    provider = ScriptedProvider(Later("429", 20.0), Later("503"))
+    (result,), seconds = embed(provider, batch("a"))
+    assert result.vectors.keys() == {"c0"}
+    assert (result.requests, result.retries) == (3, 2)
+    assert 20 <= seconds <= 22
+
+
+def test_pauses_grow_and_end_in_an_error_that_says_the_last_reason():
+    provider = ScriptedProvider(*[Later(f"try {n}") for n in range(8)])
+    with pytest.raises(Unavailable, match="try 7"):
+        embed(provider, batch("a"))
+    assert len(provider.sent) == 8
+
+
+def test_a_pause_too_long_to_wait_for_gives_the_batch_back():
+    with pytest.raises(Unavailable, match="pause of 3600"):
+        embed(ScriptedProvider(Later("429", 3600.0)), batch("a"))
+
+
+def test_what_was_paid_for_survives_a_fault_later_in_the_batch():
+    cache = MemoryCache()
+    texts = [f"text {n}" for n in range(6)]  # two requests of at most four
+    failing = ScriptedProvider(None, *[Later("503")] * 2)
+    with pytest.raises(Unavailable):
+        embed(failing, batch(*texts), cache=cache, retry=RetryPolicy(attempts_max=2))
+    healthy = ScriptedProvider()
+    (result,), _ = embed(healthy, batch(*texts), cache=cache)
+    assert healthy.sent == [("text 4", "text 5")]
+    assert len(result.vectors) == 6
+
+
+def test_a_text_over_the_models_limit_is_never_sent_and_never_cut():
+    provider = ScriptedProvider()
+    (result,), _ = embed(provider, batch("short", "word " * 200, " "))
+    assert provider.sent == [("short",)]
+    assert [letter.chunk_id for letter in result.dead_letters] == ["c1", "c2"]
+    assert "over the model's 50" in result.dead_letters[0].reason
+
+
+def test_requests_stay_within_the_models_items_and_tokens():
+    provider = ScriptedProvider()
+    embed(provider, batch(*[f"{n} " + "word " * 30 for n in range(5)], *"abcdef"))
+    assert [len(sent) for sent in provider.sent] == [2, 2, 4, 3]
+
+
+def test_a_wrong_key_stops_at_once():
+    provider = ScriptedProvider(PermissionDenied("no"))
+    with pytest.raises(PermissionDenied):
+        embed(provider, batch("a"))
+    assert len(provider.sent) == 1
+
+
+@pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.full((2, 2), np.nan), np.zeros(2)])
+def test_an_answer_that_is_no_vector_for_each_text_is_corrupt(rows):
+    with pytest.raises(Corrupt):
+        embed(ScriptedProvider(Vectors(rows.astype(np.float32))), batch("a", "b"))

@@ -1,0 +1,100 @@
+import asyncio
+import json
+from email.utils import formatdate
+
+import httpx
+import pytest
+
+from penstock.documents.embedding import OpenAiProvider, profile_of
+from penstock.documents.embedding.provider import Later, Refused, Vectors
+from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
+from penstock.testing import ManualClock
+
+PROFILE = profile_of("text-embedding-3-small")
+
+
+def ask(answer, texts=("a", "b"), **more):
+    seen = []
+
+    def respond(request):
+        seen.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def main():
+        provider = OpenAiProvider(
+            "http://127.0.0.1:9/v1/", PROFILE, transport=httpx.MockTransport(respond), clock=ManualClock(), **more
+        )
+        try:
+            return await provider.embed(texts, idempotency_key="k:0#d")
+        finally:
+            await provider.close()
+
+    return asyncio.run(main()), seen[0]
+
+
+def rows(*indexes, **more):
+    data = [{"index": index, "embedding": [float(index), 1.0], "object": "embedding"} for index in indexes]
+    return httpx.Response(200, json={"data": data, "usage": {"total_tokens": 7}, **more})
+
+
+def test_texts_become_rows_in_their_order_whatever_order_the_answer_has():
+    answer, request = ask(rows(1, 0), api_key="secret")
+    assert isinstance(answer, Vectors)
+    assert answer.rows.tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    assert answer.tokens == 7
+    assert request.url == "http://127.0.0.1:9/v1/embeddings"
+    assert request.headers["authorization"] == "Bearer secret"
+    assert request.headers["idempotency-key"] == "k:0#d"
+    assert json.loads(request.content) == {"model": PROFILE.name, "input": ["a", "b"], "encoding_format": "float"}
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
+def test_limits_and_faults_of_the_server_mean_later(status):
+    answer, _ = ask(httpx.Response(status, text="busy", headers={"retry-after": "7"}))
+    assert answer == Later(f"{status}: busy", 7.0)
+
+
+def test_a_date_to_retry_after_is_counted_from_our_clock():
+    at = ManualClock().now_ms() / 1000
+    answer, _ = ask(httpx.Response(503, headers={"retry-after": formatdate(at + 30, usegmt=True)}))
+    assert answer.after_seconds == pytest.approx(30)
+
+
+def test_a_header_that_is_neither_is_no_advice():
+    answer, _ = ask(httpx.Response(503, headers={"retry-after": "soon"}))
+    assert answer.after_seconds is None
+
+
+@pytest.mark.parametrize(
+    "error", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("x")]
+)
+def test_a_broken_or_slow_connection_means_later(error):
+    answer, _ = ask(error)
+    assert isinstance(answer, Later)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_content_that_is_not_accepted_means_refused(status):
+    answer, _ = ask(httpx.Response(status, text="too long"))
+    assert answer == Refused(f"{status}: too long")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, PermissionDenied), (403, PermissionDenied), (404, NotFound), (418, InvalidInput)]
+)
+def test_what_no_repeat_and_no_split_can_heal_is_raised(status, kind):
+    with pytest.raises(kind, match=str(status)):
+        ask(httpx.Response(status))
+
+
+@pytest.mark.parametrize("answer", [rows(0), rows(0, 0), rows(0, 2), rows(0, 1, 2), httpx.Response(200, text="<html>")])
+def test_an_answer_that_does_not_fit_the_question_is_corrupt(answer):
+    with pytest.raises(Corrupt):
+        ask(answer)
+
+
+def test_an_address_without_a_scheme_is_refused():
+    with pytest.raises(InvalidInput):
+        OpenAiProvider("localhost:8080", PROFILE)
