@@ -1,0 +1,135 @@
+"""Full-text ranking: Okapi BM25 over the visible texts of a collection, exact at every moment.
+
+Counts are those of rows that a search can find, dead and hidden ones excluded; a filter narrows what is
+returned and not what is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.vector.arrays import Array, Counts, Ids
+from penstock.vector.blocks import BlockReader, Damage
+from penstock.vector.content import ColumnBlock
+from penstock.vector.fusion import Ranking
+from penstock.vector.idset import IdSet
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.lookup import find_column
+from penstock.vector.state import LENGTHS, CollectionState
+from penstock.vector.terms import TermBlock, count_words
+
+__all__ = ["rank_texts"]
+
+_TERMS: Final = Shelf(Family.TERMS)
+# The usual constants: how fast repeats of a word stop counting, and how much long texts are held back.
+_SATURATION: Final = 1.2
+_LENGTH_SHARE: Final = 0.75
+
+
+async def rank_texts(
+    blocks: BlockReader,
+    state: CollectionState,
+    texts: Sequence[str],
+    count: int,
+    selected: IdSet | None,
+    damage: Damage,
+) -> list[Ranking]:
+    """The best rows for each query text."""
+    vocabulary = count_words(pa.array(texts, pa.string()))
+    words = np.unique(vocabulary.hashes)
+    found = await _postings(blocks, state, words, damage)
+    lengths = _Lengths(blocks, state, damage)
+    rankings = []
+    for place in range(len(texts)):
+        mine = vocabulary.texts == place
+        asked = dict(zip(vocabulary.hashes[mine].tolist(), vocabulary.counts[mine].tolist(), strict=True))
+        rankings.append(await _rank(state, asked, found, lengths, count, selected))
+    return rankings
+
+
+async def _postings(
+    blocks: BlockReader, state: CollectionState, words: Array, damage: Damage
+) -> dict[int, tuple[Ids, Counts]]:
+    """Visible rows of each word."""
+    directory = state.directory(_TERMS)
+    if not len(directory):
+        return {}
+    lows = directory.lows[directory.locate(words)].tolist()
+    stored = await blocks.contents(state, _TERMS, sorted(set(lows)), TermBlock, damage)
+    found = {}
+    for word, low in zip(words.tolist(), lows, strict=True):
+        if low in stored:
+            ids, counts = stored[low].find(word)
+            shown = state.visible.contains(ids)
+            found[word] = (ids[shown], counts[shown])
+    return found
+
+
+async def _rank(
+    state: CollectionState,
+    asked: dict[int, int],
+    found: dict[int, tuple[Ids, Counts]],
+    lengths: _Lengths,
+    count: int,
+    selected: IdSet | None,
+) -> Ranking:
+    parts = [(ids, counts, len(ids), asked[word]) for word, (ids, counts) in found.items() if word in asked]
+    if not any(len(ids) for ids, *_ in parts):
+        return Ranking.none()
+    rows, inverse = np.unique(np.concatenate([ids for ids, *_ in parts]), return_inverse=True)
+    average = max(state.head.words / max(state.head.texts, 1), 1.0)
+    norms = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * (await lengths.of(rows)) / average)
+    total = np.zeros(len(rows), np.float64)
+    start = 0
+    for ids, counts, holding, repeats in parts:
+        places = inverse[start : start + len(ids)]
+        start += len(ids)
+        rarity = np.log1p((state.head.texts - holding + 0.5) / (holding + 0.5))
+        total[places] += repeats * rarity * counts * (_SATURATION + 1) / (counts + norms[places])
+    if selected is not None:
+        kept = selected.contains(rows)
+        rows, total = rows[kept], total[kept]
+    best = _best(total, count)
+    return Ranking(rows[best], total[best].astype(np.float32))
+
+
+def _best(scores: Array, count: int) -> Array:
+    """Places of the highest scores, of equals the first."""
+    if len(scores) > count:
+        # Everything that ties with the last place is looked at, so that equals are chosen by age.
+        edge = np.partition(scores, len(scores) - count)[len(scores) - count]
+        near = np.flatnonzero(scores >= edge)
+    else:
+        near = np.arange(len(scores))
+    chosen: Array = near[np.argsort(-scores[near], kind="stable")][:count]
+    return chosen
+
+
+class _Lengths:
+    """Words of texts by row, read once for all queries of a search."""
+
+    def __init__(self, blocks: BlockReader, state: CollectionState, damage: Damage) -> None:
+        self._blocks = blocks
+        self._state = state
+        self._damage = damage
+        self._table: Array | None = None
+
+    async def of(self, rows: Ids) -> Array:
+        # A few rows are looked up; many are cheaper from a table of all.
+        directory = self._state.directory(LENGTHS)
+        if self._table is None and len(rows) * 4 < self._state.head.next_id:
+            column = await find_column(self._blocks, self._state, LENGTHS, rows, pa.uint32(), self._damage)
+            found: Array = column.fill_null(0).to_numpy()
+            return found
+        if self._table is None:
+            lows = directory.lows.tolist()
+            stored = await self._blocks.contents(self._state, LENGTHS, lows, ColumnBlock, self._damage)
+            self._table = np.zeros(self._state.head.next_id, np.uint32)
+            for content in stored.values():
+                self._table[content.ids] = content.values.to_numpy()
+        lengths: Array = self._table[rows]
+        return lengths

@@ -1,0 +1,99 @@
+"""How many lists to probe for a wished recall, measured on the collection itself.
+
+Some of its own rows are asked for as if they were queries, and the lists of their true neighbours are noted.
+A sample of the rows stands for all: in a tenth of the rows the nearest one is about the tenth nearest of all.
+Where the sample is thinner than that the estimate errs towards more probes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import faiss
+import numpy as np
+
+from penstock.vector.arrays import Floats, Indices
+from penstock.vector.blocks import BlockReader, Damage
+from penstock.vector.clusters import Centroids, nearest
+from penstock.vector.content import VectorBlock
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.metric import Metric
+from penstock.vector.state import CollectionState
+
+__all__ = ["Calibration", "calibrate", "sample_rows"]
+
+# Rows and queries of a measurement: a tenth of a second, and an error of about one percent of recall.
+_SAMPLE_ROWS: Final = 8192
+_QUERIES: Final = 256
+# The neighbours that recall is about.
+_NEIGHBOURS: Final = 10
+# Measured again when the collection has grown or shrunk by this factor.
+_STALE_FACTOR: Final = 1.25
+# Aim a little higher than asked: a sample is not the truth.
+_MARGIN: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Recall by number of probes, and the size of the collection it was measured on."""
+
+    recall: Floats
+    rows: int
+    lists: int
+
+    def probes(self, target: float) -> int:
+        """The fewest probes that reach `target`, or all."""
+        if target >= 1:
+            return self.lists
+        enough = np.flatnonzero(self.recall >= min(target + _MARGIN, 1.0))
+        return int(enough[0]) + 1 if len(enough) else self.lists
+
+    def fits(self, state: CollectionState) -> bool:
+        def alike(before: int, now: int) -> bool:
+            return max(before, now) <= _STALE_FACTOR * min(before, now)
+
+        return alike(self.rows, max(1, state.head.rows)) and alike(self.lists, max(1, len(state.centroids)))
+
+
+async def sample_rows(blocks: BlockReader, state: CollectionState, damage: Damage) -> Floats:
+    """Vectors of some visible rows, prepared, from buckets spread over the collection."""
+    shelf = Shelf(Family.VECTORS)
+    directory = state.directory(shelf)
+    per_bucket = max(1, int(directory.rows.mean())) if len(directory) else 1
+    count = min(len(directory), -(-_SAMPLE_ROWS // per_bucket))
+    lows = directory.lows[np.linspace(0, len(directory), count, endpoint=False).astype(np.int64)].tolist()
+    stored = await blocks.contents(state, shelf, lows, VectorBlock, damage)
+    if not stored:
+        return np.empty((0, state.dimensions), np.float32)
+    merged = VectorBlock.merge(list(stored.values()))
+    return state.metric.prepare(merged.vectors[state.visible.contains(merged.ids)][:_SAMPLE_ROWS])
+
+
+def calibrate(metric: Metric, centroids: Centroids, rows: int, sample: Floats) -> Calibration:
+    """Measure recall by probes on a sample of `rows` rows."""
+    lists = max(1, len(centroids))
+    if len(sample) < 2:
+        return Calibration(np.ones(lists, np.float32), max(1, rows), lists)
+    places = np.linspace(0, len(sample), min(_QUERIES, len(sample)), endpoint=False).astype(np.int64)
+    neighbours = max(1, min(round(_NEIGHBOURS * len(sample) / max(rows, 1)), len(sample) - 1, _NEIGHBOURS))
+    queries = np.ascontiguousarray(sample[places])
+    true = _neighbours(metric, queries, sample, places, neighbours)
+    labels = nearest(sample, centroids.vectors)
+    _, order = centroids.probe(metric, queries, len(centroids))
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(len(centroids))[None, :], 1)
+    needed = np.take_along_axis(rank, labels[true], 1)
+    counts = np.bincount(needed.reshape(-1), minlength=lists)
+    return Calibration((np.cumsum(counts) / needed.size).astype(np.float32), max(1, rows), lists)
+
+
+def _neighbours(metric: Metric, queries: Floats, sample: Floats, own: Indices, count: int) -> Indices:
+    """Places of the nearest other rows of each query."""
+    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
+    _, found = faiss.knn(queries, sample, min(count + 1, len(sample)), metric=kind)
+    others = found != own[:, None]
+    # A query that is not among its own neighbours (an equal row is) has one too many: the last goes.
+    others[others.all(axis=1), -1] = False
+    rows: Indices = found[others].reshape(len(queries), -1)
+    return rows

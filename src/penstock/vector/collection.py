@@ -1,0 +1,270 @@
+"""A collection as callers use it: rows in and out by external id, searches, and versions of documents.
+
+Reads answer from one snapshot. Writes are accepted in order and reach the store whole; the handle that a write
+returns tells when it is visible and when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from penstock.coordinator import WriteHandle
+from penstock.errors import InvalidInput
+from penstock.vector.arrays import compute
+from penstock.vector.attributes import AttributeType, attribute_type
+from penstock.vector.blocks import BlockReader
+from penstock.vector.documents import Mark
+from penstock.vector.filter import Filter
+from penstock.vector.fusion import Fusion
+from penstock.vector.identity import ABSENT, identities_of
+from penstock.vector.keys import CollectionName
+from penstock.vector.lookup import document_blocks, find_rows
+from penstock.vector.operations import (
+    Change,
+    CollectionSpec,
+    Delete,
+    Discard,
+    Flip,
+    Operation,
+    Remove,
+    Upsert,
+    Version,
+)
+from penstock.vector.rows import check_ids, query_matrix, read_rows
+from penstock.vector.rows_of import COLUMNS, read_columns
+from penstock.vector.search import Searcher, SearchRequest
+from penstock.vector.state import CollectionState
+from penstock.vector.stats import CollectionStats, stats_of
+from penstock.vector.verify import VerifyReport, verify_collection
+
+__all__ = ["Changes", "Collection", "CollectionReader"]
+
+T = TypeVar("T")
+Work = Callable[[BlockReader, CollectionState], Awaitable[T]]
+
+
+class Views(Protocol):
+    """Where a collection reads from."""
+
+    searcher: Searcher
+
+    async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
+        """Do `work` on one moment of a collection."""
+        ...
+
+
+class Writes(Protocol):
+    """Where a collection writes to."""
+
+    async def write(self, change: Change, *, timeout: float | None = None, durable: bool = False) -> WriteHandle: ...
+
+    def known_attributes(self, spec: CollectionSpec) -> dict[str, AttributeType]:
+        """The attributes of a collection, those of accepted writes included; to be added to."""
+        ...
+
+
+class CollectionReader:
+    """Reads of one collection."""
+
+    def __init__(self, views: Views, spec: CollectionSpec) -> None:
+        self._views = views
+        self.spec = spec
+
+    @property
+    def name(self) -> CollectionName:
+        return self.spec.name
+
+    async def search(
+        self,
+        vectors: object = None,
+        k: int = 10,
+        *,
+        filter: Filter | None = None,
+        text: str | Sequence[str] | None = None,
+        probes: int | None = None,
+        recall_target: float | None = None,
+        fusion: Fusion | None = None,
+        columns: Sequence[str] = (),
+        rerank: bool = True,
+    ) -> pa.Table:
+        """The best `k` rows of each query: by vector, by text, or by both joined."""
+        queries = None
+        if vectors is not None:
+            queries = self.spec.metric.prepare(query_matrix(vectors, self.spec.dimensions, self.spec.metric))
+        texts = [text] if isinstance(text, str) else text
+        request = SearchRequest(
+            k, queries, texts, filter, probes, recall_target, fusion or Fusion(), columns, rerank=rerank
+        )
+        return await self._views.read(
+            self.spec, lambda blocks, state: self._views.searcher.search(blocks, state, request)
+        )
+
+    async def get(self, ids: Iterable[str], columns: Sequence[str] = COLUMNS) -> pa.Table:
+        """The visible rows of these ids, in their order; ids that are not there are left out."""
+        names = check_ids(pa.array(list(ids), pa.string()))
+
+        async def read(blocks: BlockReader, state: CollectionState) -> pa.Table:
+            rows = await find_rows(blocks, state, identities_of(names))
+            return pa.table(await read_columns(blocks, state, rows[rows != ABSENT], columns))
+
+        return await self._views.read(self.spec, read)
+
+    async def current_version(self, document: str) -> str | None:
+        """The version of a document that is current, or None."""
+
+        async def read(blocks: BlockReader, state: CollectionState) -> str | None:
+            current = None
+            for block in await document_blocks(blocks, state, [document]):
+                entries = block.of_documents([document])
+                marks = entries.filter(compute.not_equal(entries["mark"], int(Mark.ROW)))
+                for version, mark in zip(marks["version"].to_pylist(), marks["mark"].to_pylist(), strict=True):
+                    current = version if mark == Mark.CURRENT else None
+            return current
+
+        return await self._views.read(self.spec, read)
+
+    async def stats(self) -> CollectionStats:
+        async def read(_: BlockReader, state: CollectionState) -> CollectionStats:
+            return stats_of(state)
+
+        return await self._views.read(self.spec, read)
+
+    async def verify(self) -> VerifyReport:
+        """Read everything, and report whatever does not agree."""
+        return await self._views.read(self.spec, verify_collection)
+
+
+class Collection(CollectionReader):
+    """Reads and writes of one collection."""
+
+    def __init__(self, views: Views, writes: Writes, spec: CollectionSpec) -> None:
+        super().__init__(views, spec)
+        self._writes = writes
+
+    async def upsert(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        document: str | None = None,
+        version: str | None = None,
+        source: str | None = None,
+        position: int | None = None,
+        durable: bool = False,
+        timeout: float | None = None,
+    ) -> WriteHandle:
+        """Write rows; with `document` and `version` they stay hidden until that version is flipped to."""
+        operation = self.upserting(table, document, version)
+        return await self._write(operation, source, position, durable=durable, timeout=timeout)
+
+    async def delete(
+        self,
+        ids: Iterable[str],
+        *,
+        source: str | None = None,
+        position: int | None = None,
+        durable: bool = False,
+        timeout: float | None = None,
+    ) -> WriteHandle:
+        """Remove visible rows; ids that are not there are no error."""
+        operation = self.deleting(ids)
+        return await self._write(operation, source, position, durable=durable, timeout=timeout)
+
+    async def begin_version(self, document: str, version: str, *, durable: bool = False) -> WriteHandle:
+        """Drop what an earlier attempt wrote for this version, unless it is current."""
+        return await self._write(Discard(Version(document, version)), durable=durable)
+
+    async def discard_version(self, document: str, version: str, *, durable: bool = False) -> WriteHandle:
+        """Drop the hidden rows of a version that will not become current."""
+        return await self._write(Discard(Version(document, version)), durable=durable)
+
+    async def flip(
+        self,
+        document: str,
+        version: str,
+        *,
+        source: str | None = None,
+        position: int | None = None,
+        durable: bool = False,
+    ) -> WriteHandle:
+        """Make a version current and remove the rows of the one before, both at once."""
+        return await self._write(Flip(Version(document, version)), source, position, durable=durable)
+
+    async def remove_document(
+        self, document: str, *, source: str | None = None, position: int | None = None, durable: bool = False
+    ) -> WriteHandle:
+        """Remove all versions of a document."""
+        return await self._write(Remove(Version(document, "-").document), source, position, durable=durable)
+
+    def upserting(self, table: pa.Table | pa.RecordBatch, document: str | None, version: str | None) -> Upsert:
+        """The checked operation of an upsert."""
+        if (document is None) != (version is None):
+            raise InvalidInput("document or version is given", "rows of a version need both")
+        known = self._writes.known_attributes(self.spec)
+        rows = read_rows(table, self.spec.dimensions, self.spec.metric, known)
+        for name, values in rows.attributes.items():
+            kind = attribute_type(values.type)
+            assert kind is not None
+            known[name] = kind
+        identities = identities_of(rows.names)
+        if document is None or version is None:
+            return Upsert(rows, identities)
+        return Upsert(rows, identities, Version(document, version), identities_of(rows.names, document, version))
+
+    def deleting(self, ids: Iterable[str]) -> Delete:
+        """The checked operation of a delete."""
+        listed = list(dict.fromkeys(ids))
+        return Delete(identities_of(check_ids(pa.array(listed, pa.string()))))
+
+    async def _write(
+        self,
+        operation: Operation,
+        source: str | None = None,
+        position: int | None = None,
+        *,
+        durable: bool = False,
+        timeout: float | None = None,
+    ) -> WriteHandle:
+        change = Change(((self.spec, operation),), source, position)
+        return await self._writes.write(change, timeout=timeout, durable=durable)
+
+
+class Changes:
+    """Operations on any number of collections that are flushed together, with the position they came from."""
+
+    def __init__(self, source: str | None = None, position: int | None = None) -> None:
+        self._operations: list[tuple[CollectionSpec, Operation]] = []
+        self._source = source
+        self._position = position
+
+    def upsert(
+        self,
+        collection: Collection,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        document: str | None = None,
+        version: str | None = None,
+    ) -> Changes:
+        return self._add(collection, collection.upserting(table, document, version))
+
+    def delete(self, collection: Collection, ids: Iterable[str]) -> Changes:
+        return self._add(collection, collection.deleting(ids))
+
+    def begin_version(self, collection: Collection, document: str, version: str) -> Changes:
+        return self._add(collection, Discard(Version(document, version)))
+
+    def flip(self, collection: Collection, document: str, version: str) -> Changes:
+        return self._add(collection, Flip(Version(document, version)))
+
+    def remove_document(self, collection: Collection, document: str) -> Changes:
+        return self._add(collection, Remove(Version(document, "-").document))
+
+    def change(self) -> Change:
+        """What was gathered."""
+        return Change(tuple(self._operations), self._source, self._position)
+
+    def _add(self, collection: Collection, operation: Operation) -> Changes:
+        self._operations.append((collection.spec, operation))
+        return self

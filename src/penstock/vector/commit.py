@@ -1,0 +1,224 @@
+"""A flush of one collection: operations in, a new state and the writes that make it so out.
+
+New rows are appended everywhere: to their vectors, names, texts and columns, to the dictionary and the words,
+and to the list whose centre is nearest. Nothing that is stored is rewritten but small fragments that fold.
+Lists are kept in shape afterwards, by `upkeep`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.vector.arrays import Bools, Column, Floats, Ids, compute
+from penstock.vector.attributes import attribute_type
+from penstock.vector.blocks import BlockReader
+from penstock.vector.clusters import Centroids, nearest, partition, pieces
+from penstock.vector.codes import encode
+from penstock.vector.config import VectorConfig
+from penstock.vector.content import ColumnBlock, IdBlock, PostingBlock, VectorBlock
+from penstock.vector.documents import DocumentBlock, Mark
+from penstock.vector.draft import Draft, Operations
+from penstock.vector.identity import identity_of_text
+from penstock.vector.idset import IdSet
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.layout import file, stack
+from penstock.vector.ledger import Ledger
+from penstock.vector.lookup import find_column
+from penstock.vector.operations import Operation, Upsert
+from penstock.vector.resolve import settle
+from penstock.vector.state import LENGTHS, AttributeRecord, CollectionState, Head
+from penstock.vector.terms import TermBlock, count_words
+
+__all__ = ["commit", "offload"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Work on fewer rows than this is done before a thread would have started.
+_OFFLOAD_ROWS: Final = 512
+# Ids whose dead or hidden bits share a block, and lists whose centroids do.
+_BITMAP_IDS: Final = 1 << 20
+_CENTROIDS_PER_BLOCK: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """The rows of a flush that live, with their ids."""
+
+    ids: Ids
+    born: Bools
+    upserts: tuple[Upsert, ...]
+
+    def column(self, pick: Callable[[Upsert], Column | None]) -> ColumnBlock | None:
+        """One column of them: rows that have a value, in the order of their ids."""
+        ids, values, start = [], [], 0
+        for upsert in self.upserts:
+            end = start + len(upsert.rows)
+            found = pick(upsert)
+            if found is not None:
+                there = self.born[start:end] & found.is_valid().to_numpy(zero_copy_only=False)
+                ids.append(self.ids[start:end][there])
+                values.append(found.filter(pa.array(there)))
+            start = end
+        return ColumnBlock(np.concatenate(ids), pa.concat_arrays(values)) if ids else None
+
+    def vectors(self) -> Floats:
+        matrix: Floats = np.concatenate([upsert.rows.vectors for upsert in self.upserts])
+        return matrix if self.born.all() else matrix[self.born]
+
+
+async def commit(
+    blocks: BlockReader, state: CollectionState, operations: Sequence[Operation], config: VectorConfig
+) -> tuple[CollectionState, Operations]:
+    """Apply operations to a collection."""
+    ledger = await settle(blocks, state, operations)
+    draft = Draft(state)
+    upserts = tuple(operation for operation in operations if isinstance(operation, Upsert) and len(operation.rows))
+    count = sum(len(upsert.rows) for upsert in upserts)
+    ids = np.arange(state.head.next_id, state.head.next_id + count, dtype=np.int64)
+    arriving = _Arriving(ids, ledger.born, upserts)
+    head = msgspec.structs.replace(state.head, next_id=state.head.next_id + count)
+    centroids = state.centroids
+    if arriving.born.any():
+        head = _add_columns(draft, arriving, head)
+        head, centroids = await offload(count, _add_vectors, draft, arriving, head, config)
+    head = await _add_texts(draft, blocks, arriving, ledger, head)
+    await file(draft, blocks, Shelf(Family.DICTIONARY), ledger.dictionary())
+    await file(draft, blocks, Shelf(Family.DOCUMENTS), _document_log(ledger))
+    head, hidden = _count_rows(ledger, head)
+    put_ids(draft, Family.DELETED, ledger.dead, np.concatenate([ledger.killed, ids[~arriving.born]]))
+    put_ids(
+        draft,
+        Family.HIDDEN,
+        hidden,
+        np.concatenate([hidden.minus(state.hidden, head.next_id), _unhidden(state, hidden)]),
+    )
+    await draft.fold(blocks)
+    return await offload(count, draft.finish, head, centroids, ledger.dead, hidden)
+
+
+async def offload(rows: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do pure work beside the event loop if it is much."""
+    if rows < _OFFLOAD_ROWS:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def _add_columns(draft: Draft, arriving: _Arriving, head: Head) -> Head:
+    names = arriving.column(lambda upsert: upsert.rows.names)
+    assert names is not None
+    stack(draft, Shelf(Family.NAMES), names)
+    records = {record.name: record for record in head.attributes}
+    fresh = sorted({name for upsert in arriving.upserts for name in upsert.rows.attributes})
+    for name in fresh:
+        column = arriving.column(lambda upsert, name=name: upsert.rows.attributes.get(name))  # type: ignore[misc]
+        if column is None or not len(column):
+            continue
+        kind = attribute_type(column.values.type)
+        assert kind is not None
+        record = records.setdefault(name, AttributeRecord(len(records) + 1, name, kind))
+        stack(draft, Shelf(Family.COLUMN, record.number), column)
+    return msgspec.structs.replace(head, attributes=tuple(records.values()))
+
+
+def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorConfig) -> tuple[Head, Centroids]:
+    state = draft.base
+    ids, vectors = arriving.ids[arriving.born], arriving.vectors()
+    stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
+    prepared = state.metric.prepare(vectors)
+    norm_max = max(head.norm_max, float(np.linalg.norm(prepared, axis=1).max()))
+    centroids, next_list = state.centroids, head.next_list
+    if len(centroids):
+        labels = nearest(prepared, centroids.vectors)
+    else:
+        centres, labels = partition(prepared, pieces(len(ids), config.list_rows, config.lists_max))
+        next_list = len(centres)
+        centroids = Centroids(np.arange(next_list), centres)
+        put_centroids(draft, centroids, centroids.lists)
+    append_postings(draft, centroids.lists[labels], PostingBlock(ids, encode(prepared)))
+    return msgspec.structs.replace(head, norm_max=norm_max, next_list=next_list), centroids
+
+
+async def _add_texts(draft: Draft, blocks: BlockReader, arriving: _Arriving, ledger: Ledger, head: Head) -> Head:
+    """Store texts and words, and keep count of those that a search can find."""
+    state = draft.base
+    left = ledger.killed[~state.hidden.contains(ledger.killed)]
+    gone, shown = [await _lengths(blocks, state, ids) for ids in (left, ledger.revealed)]
+    texts = head.texts - len(gone) + len(shown)
+    words = head.words - int(gone.sum()) + int(shown.sum())
+    column = arriving.column(lambda upsert: upsert.rows.texts)
+    if column is not None and len(column):
+        stack(draft, Shelf(Family.TEXTS), column)
+        vocabulary = await offload(len(column), count_words, column.values)
+        stack(draft, LENGTHS, ColumnBlock(column.ids, pa.array(vocabulary.lengths)))
+        rows = TermBlock.of(vocabulary.hashes, column.ids[vocabulary.texts], vocabulary.counts)
+        await file(draft, blocks, Shelf(Family.TERMS), rows)
+        found = ~ledger.hidden.contains(column.ids)
+        texts, words = texts + int(found.sum()), words + int(vocabulary.lengths[found].sum())
+    return msgspec.structs.replace(head, texts=texts, words=words)
+
+
+async def _lengths(blocks: BlockReader, state: CollectionState, ids: Ids) -> Any:
+    """The numbers of words of those rows that have a text."""
+    lengths = await find_column(blocks, state, LENGTHS, ids, pa.uint32())
+    return compute.drop_null(lengths).to_numpy().astype(np.int64)
+
+
+def _document_log(ledger: Ledger) -> DocumentBlock:
+    entries: list[tuple[str, str, int, int]] = []
+    for version, ids in ledger.memberships:
+        living = ids[~ledger.dead.contains(ids)]
+        entries += [(version.document, version.version, int(Mark.ROW), row) for row in living.tolist()]
+    entries += [(version.document, version.version, int(mark), -1) for version, mark in ledger.marks]
+    keys = {entry[0]: identity_of_text(entry[0])[0] for entry in entries}
+    columns = list(zip(*entries, strict=True)) or [(), (), (), ()]
+    return DocumentBlock.of(
+        np.array([keys[document] for document in columns[0]], np.uint64),
+        columns[0],
+        columns[1],
+        np.array(columns[2], np.uint8),
+        np.array(columns[3], np.int64),
+    )
+
+
+def _count_rows(ledger: Ledger, head: Head) -> tuple[Head, IdSet]:
+    hidden = ledger.settled_hidden()
+    hidden_rows = len(hidden)
+    alive = head.next_id - len(ledger.dead)
+    dead = head.dead + len(ledger.killed)
+    return msgspec.structs.replace(head, rows=alive - hidden_rows, hidden=hidden_rows, dead=dead), hidden
+
+
+def _unhidden(state: CollectionState, hidden: IdSet) -> Ids:
+    return state.hidden.minus(hidden, state.head.next_id)
+
+
+def append_postings(draft: Draft, lists: Ids, rows: PostingBlock) -> None:
+    """Add rows to their lists."""
+    order = np.argsort(lists, kind="stable")
+    ordered, rows = lists[order], rows.take(order)
+    bounds = np.flatnonzero(np.diff(ordered, prepend=-1))
+    for first, end in zip(bounds, [*bounds[1:], len(ordered)], strict=True):
+        content = PostingBlock(rows.ids[first:end], rows.codes[first:end])
+        draft.append(Shelf(Family.POSTINGS), int(ordered[first]), content)
+
+
+def put_centroids(draft: Draft, centroids: Centroids, changed: Ids) -> None:
+    """Write the blocks of the centroids that changed."""
+    for low in np.unique(changed // _CENTROIDS_PER_BLOCK * _CENTROIDS_PER_BLOCK).tolist():
+        inside = (centroids.lists >= low) & (centroids.lists < low + _CENTROIDS_PER_BLOCK)
+        content = VectorBlock(centroids.lists[inside], centroids.vectors[inside])
+        draft.replace(Shelf(Family.CENTROIDS), low, content)
+
+
+def put_ids(draft: Draft, family: Family, members: IdSet, changed: Ids) -> None:
+    """Write the blocks of a set whose members changed."""
+    for low in np.unique(changed // _BITMAP_IDS * _BITMAP_IDS).tolist():
+        draft.replace(Shelf(family), low, IdBlock(members.ids(low, low + _BITMAP_IDS)))

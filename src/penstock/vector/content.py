@@ -1,0 +1,231 @@
+"""What blocks hold, decoded: rows of vectors, codes, columns and ids. Layouts: docs/format/vector.md.
+
+Every content knows its internal ids, can be cut to some of its rows, and merges with the contents of other
+fragments of its bucket, oldest first. Decoded arrays are views of the bytes that were read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyroaring
+
+from penstock.errors import Corrupt
+from penstock.vector.arrays import Array, Bools, Bytes, Column, Floats, Ids
+from penstock.vector.block import seal, unseal
+from penstock.vector.idset import IdSet
+
+__all__ = ["ColumnBlock", "Content", "IdBlock", "PostingBlock", "VectorBlock"]
+
+_SHAPE: Final = struct.Struct("<II")
+_COUNT: Final = struct.Struct("<Q")
+
+
+class Content(Protocol):
+    """The decoded content of a bucket, or of one fragment of it."""
+
+    @property
+    def ids(self) -> Ids:
+        """The internal id of every row."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Array) -> Self:
+        """Some of the rows: a mask, or positions."""
+        ...
+
+    def kept(self, dead: IdSet) -> Bools:
+        """Which rows a rewrite without the dead ones keeps."""
+        ...
+
+    def encode(self, kind: int) -> bytes: ...
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> Self: ...
+
+    @classmethod
+    def merge(cls, parts: Sequence[Self]) -> Self:
+        """The content of fragments given oldest first; at least one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class VectorBlock:
+    """Vectors with their ids: u32 rows, u32 dimensions, ids, then four-byte floats row by row."""
+
+    ids: Ids
+    vectors: Floats
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ids.nbytes + self.vectors.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Array) -> VectorBlock:
+        return VectorBlock(self.ids[rows], self.vectors[rows])
+
+    def kept(self, dead: IdSet) -> Bools:
+        return ~dead.contains(self.ids)
+
+    def encode(self, kind: int) -> bytes:
+        return seal(kind, _SHAPE.pack(*self.vectors.shape), self.ids.astype("<i8"), self.vectors.astype("<f4"))
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> VectorBlock:
+        body = unseal(kind, value)
+        rows, width = _shape(body, lambda rows, width: 8 * rows + 4 * rows * width)
+        ids = np.frombuffer(body, "<i8", rows, _SHAPE.size)
+        vectors = np.frombuffer(body, "<f4", rows * width, _SHAPE.size + 8 * rows)
+        return cls(ids, vectors.reshape(rows, width))
+
+    @classmethod
+    def merge(cls, parts: Sequence[VectorBlock]) -> VectorBlock:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.vectors for part in parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class PostingBlock:
+    """A list's rows: u32 rows, u32 bytes a code, ids, then the codes contiguously."""
+
+    ids: Ids
+    codes: Bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ids.nbytes + self.codes.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Array) -> PostingBlock:
+        return PostingBlock(self.ids[rows], self.codes[rows])
+
+    def kept(self, dead: IdSet) -> Bools:
+        return ~dead.contains(self.ids)
+
+    def encode(self, kind: int) -> bytes:
+        return seal(kind, _SHAPE.pack(*self.codes.shape), self.ids.astype("<i8"), self.codes)
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> PostingBlock:
+        body = unseal(kind, value)
+        rows, width = _shape(body, lambda rows, width: 8 * rows + rows * width)
+        ids = np.frombuffer(body, "<i8", rows, _SHAPE.size)
+        codes = np.frombuffer(body, np.uint8, rows * width, _SHAPE.size + 8 * rows)
+        return cls(ids, codes.reshape(rows, width))
+
+    @classmethod
+    def merge(cls, parts: Sequence[PostingBlock]) -> PostingBlock:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.codes for part in parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBlock:
+    """One column's values with their ids, as a compressed Arrow stream of columns `id` and `value`."""
+
+    ids: Ids
+    values: Column
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ids.nbytes + self.values.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Array) -> ColumnBlock:
+        positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return ColumnBlock(self.ids[positions], self.values.take(positions))
+
+    def kept(self, dead: IdSet) -> Bools:
+        return ~dead.contains(self.ids)
+
+    def encode(self, kind: int) -> bytes:
+        batch = pa.record_batch([pa.array(self.ids), self.values], names=["id", "value"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return seal(kind, sink.getvalue().to_pybytes(), compress=True)
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> ColumnBlock:
+        body = unseal(kind, value)
+        try:
+            table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+            return cls(table["id"].combine_chunks().to_numpy(), table["value"].combine_chunks())
+        except (pa.ArrowException, KeyError) as error:
+            raise Corrupt("a column block is no Arrow stream of ids and values", str(error)) from error
+
+    @classmethod
+    def merge(cls, parts: Sequence[ColumnBlock]) -> ColumnBlock:
+        if len(parts) == 1:
+            return parts[0]
+        values = pa.concat_arrays([part.values for part in parts])
+        return cls(np.concatenate([part.ids for part in parts]), values)
+
+
+@dataclass(frozen=True, slots=True)
+class IdBlock:
+    """A set of ids: u64 base, then a Roaring bitmap of their distances from it."""
+
+    ids: Ids
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ids.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Array) -> IdBlock:
+        return IdBlock(self.ids[rows])
+
+    def kept(self, dead: IdSet) -> Bools:
+        return ~dead.contains(self.ids)
+
+    def encode(self, kind: int) -> bytes:
+        base = int(self.ids.min()) if len(self.ids) else 0
+        bitmap = pyroaring.BitMap((self.ids - base).astype(np.uint32))
+        bitmap.run_optimize()
+        return seal(kind, _COUNT.pack(base), bitmap.serialize())
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> IdBlock:
+        body = unseal(kind, value)
+        if len(body) < _COUNT.size:
+            raise Corrupt("an id block is cut short", f"it has {len(body)} bytes")
+        (base,) = _COUNT.unpack_from(body)
+        try:
+            bitmap = pyroaring.BitMap.deserialize(bytes(body[_COUNT.size :]))
+        except ValueError as error:
+            raise Corrupt("an id block holds no Roaring bitmap", str(error)) from error
+        return cls(np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64) + base)
+
+    @classmethod
+    def merge(cls, parts: Sequence[IdBlock]) -> IdBlock:
+        return parts[0] if len(parts) == 1 else cls(np.unique(np.concatenate([part.ids for part in parts])))
+
+
+def _shape(body: memoryview, size: Callable[[int, int], int]) -> tuple[int, int]:
+    if len(body) >= _SHAPE.size:
+        rows, width = _SHAPE.unpack_from(body)
+        if len(body) == _SHAPE.size + size(rows, width):
+            return rows, width
+    raise Corrupt("a block's rows do not fill it", f"it has {len(body)} bytes")

@@ -1,0 +1,208 @@
+"""The coordinator's flush handler: a delta becomes one write batch, data and source positions together.
+
+A change whose position its source has already passed is left out. A second batch may follow, for upkeep, which
+holds no data of its own; if it cannot be made, it is left for later. A flush that is asked for
+again after it landed writes no data twice: its epochs are in the snapshot that it is asked on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.coordinator import Epochs, Flushed
+from penstock.errors import PenstockError
+from penstock.keyvalue import KeyValue, WriteBatch
+from penstock.observability import SILENT, Observer, names
+from penstock.vector.block import Kind, seal
+from penstock.vector.commit import commit
+from penstock.vector.config import VectorConfig
+from penstock.vector.draft import Operations
+from penstock.vector.keys import STORE, CollectionName, collection_key, position_key
+from penstock.vector.operations import CollectionSpec, Compact, Delete, Operation, Upsert, VectorDelta
+from penstock.vector.snapshot import VectorSnapshot
+from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord, encode_record
+from penstock.vector.upkeep import maintain
+
+__all__ = ["VectorFlushHandler"]
+
+
+@dataclass(slots=True)
+class _Upkeep:
+    """The second batch of a flush."""
+
+    batch: WriteBatch = field(default_factory=WriteBatch)
+    states: dict[CollectionName, CollectionState] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """Batches that were made and may have been sent: a repeat sends the very same, and so ends in the same state."""
+
+    epochs: tuple[int, int]
+    base: VectorSnapshot
+    batch: WriteBatch
+    store: StoreRecord
+    positions: Mapping[str, int]
+    states: Mapping[CollectionName, CollectionState]
+    compact: Mapping[CollectionName, Compact]
+    upkeep: _Upkeep | None = None
+
+
+class VectorFlushHandler:
+    """Writes deltas of a vector store."""
+
+    def __init__(
+        self,
+        keyvalue: KeyValue,
+        config: VectorConfig,
+        snapshot: VectorSnapshot,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        self._keyvalue = keyvalue
+        self._config = config
+        self._clock = clock
+        self._observer = observer
+        self._prepared: _Prepared | None = None
+        # Snapshots that were handed out, oldest first; the ones nobody reads any more are closed.
+        self._handed_out: deque[VectorSnapshot] = deque([snapshot])
+        self.published: Callable[[], VectorSnapshot] | None = None
+
+    def empty(self) -> VectorDelta:
+        return VectorDelta()
+
+    async def flush(self, delta: VectorDelta, snapshot: VectorSnapshot, epochs: Epochs) -> Flushed[VectorSnapshot]:
+        await self._retire()
+        if epochs.last <= snapshot.epoch:
+            return await self._vouch(snapshot)
+        prepared = self._prepared
+        if prepared is None or prepared.epochs != (epochs.first, epochs.last) or prepared.base is not snapshot:
+            prepared = self._prepared = await self._prepare(delta, snapshot, epochs)
+        handle = await self._keyvalue.write(prepared.batch)
+        flushed = await self._advance(snapshot, prepared.store, prepared.positions, epochs.last, prepared.states)
+        if prepared.upkeep is None:
+            prepared.upkeep = await self._plan_upkeep(flushed, prepared)
+        if prepared.upkeep.states:
+            handle = await self._keyvalue.write(prepared.upkeep.batch)
+            flushed = await self._advance(
+                flushed, prepared.store, prepared.positions, epochs.last, prepared.upkeep.states
+            )
+        self._prepared = None
+        return Flushed(flushed, handle.durable)
+
+    async def close(self) -> None:
+        """Close every snapshot that was handed out."""
+        while self._handed_out:
+            await self._handed_out.popleft().close()
+
+    # the flush itself -----------------------------------------------------------------------------
+
+    async def _prepare(self, delta: VectorDelta, snapshot: VectorSnapshot, epochs: Epochs) -> _Prepared:
+        batch = WriteBatch()
+        positions = dict(snapshot.positions)
+        work = self._accepted(delta, positions, batch)
+        next_collection = snapshot.store.next_collection
+        states: dict[CollectionName, CollectionState] = {}
+        compact: dict[CollectionName, Compact] = {}
+        for spec, operations in work.items():
+            state = await snapshot.state(spec.name)
+            if state is None:
+                record = CollectionRecord(next_collection, spec.dimensions, spec.metric, self._clock.now_ms())
+                next_collection += 1
+                state = CollectionState.new(spec.name, record)
+                batch.put(collection_key(spec.name), encode_record(Kind.COLLECTION, record))
+            asked = [operation for operation in operations if isinstance(operation, Compact)]
+            if asked:
+                compact[spec.name] = asked[0]
+            rest = [operation for operation in operations if not isinstance(operation, Compact)]
+            states[spec.name], writes = await commit(snapshot.blocks, state, rest, self._config)
+            _fill(batch, writes)
+            self._count(rest)
+        store = msgspec.structs.replace(
+            snapshot.store, next_collection=next_collection, commit=snapshot.store.commit + 1
+        )
+        batch.put(STORE, encode_record(Kind.STORE, store))
+        return _Prepared((epochs.first, epochs.last), snapshot, batch, store, positions, states, compact)
+
+    def _accepted(
+        self, delta: VectorDelta, positions: dict[str, int], batch: WriteBatch
+    ) -> dict[CollectionSpec, list[Operation]]:
+        """The operations of changes that are new, by collection; positions move on."""
+        work: dict[CollectionSpec, list[Operation]] = {}
+        for change in delta.changes:
+            if change.source is not None and change.position is not None:
+                if change.position <= positions.get(change.source, -1):
+                    self._observer.count(names.VECTOR_CHANGES_SKIPPED)
+                    continue
+                positions[change.source] = change.position
+                body = change.position.to_bytes(8, "little")
+                batch.put(position_key(change.source), seal(Kind.POSITION, body))
+            for spec, operation in change.operations:
+                work.setdefault(spec, []).append(operation)
+        return work
+
+    async def _vouch(self, snapshot: VectorSnapshot) -> Flushed[VectorSnapshot]:
+        """The data is there: a write that changes nothing tells when all before it is durable."""
+        batch = WriteBatch().put(STORE, encode_record(Kind.STORE, snapshot.store))
+        handle = await self._keyvalue.write(batch)
+        return Flushed(snapshot, handle.durable)
+
+    # upkeep ---------------------------------------------------------------------------------------
+
+    async def _plan_upkeep(self, snapshot: VectorSnapshot, prepared: _Prepared) -> _Upkeep:
+        upkeep = _Upkeep()
+        for name, state in prepared.states.items():
+            asked = prepared.compact.get(name)
+            try:
+                done = await maintain(snapshot.blocks, state, self._config, compact=asked, observer=self._observer)
+            except PenstockError as error:
+                self._observer.event(names.VECTOR_UPKEEP_FAILED, collection=str(name), why=str(error))
+                continue
+            if done is not None:
+                upkeep.states[name] = done[0]
+                _fill(upkeep.batch, done[1])
+        return upkeep
+
+    # snapshots ------------------------------------------------------------------------------------
+
+    async def _advance(
+        self,
+        snapshot: VectorSnapshot,
+        store: StoreRecord,
+        positions: Mapping[str, int],
+        epoch: int,
+        states: Mapping[CollectionName, CollectionState],
+    ) -> VectorSnapshot:
+        reader = await self._keyvalue.snapshot()
+        advanced = snapshot.advanced(reader, store, positions, epoch, states, self._config.collections_open)
+        self._handed_out.append(advanced)
+        return advanced
+
+    async def _retire(self) -> None:
+        current = self.published() if self.published else None
+        while self._handed_out and current in self._handed_out and self._handed_out[0] is not current:
+            if self._handed_out[0].holders:
+                return
+            await self._handed_out.popleft().close()
+
+    def _count(self, operations: Sequence[Operation]) -> None:
+        written = sum(len(operation.rows) for operation in operations if isinstance(operation, Upsert))
+        deleted = sum(len(operation.identities) for operation in operations if isinstance(operation, Delete))
+        if written:
+            self._observer.count(names.VECTOR_ROWS, written, operation="upsert")
+        if deleted:
+            self._observer.count(names.VECTOR_ROWS, deleted, operation="delete")
+
+
+def _fill(batch: WriteBatch, operations: Operations) -> None:
+    for key, value in operations:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)

@@ -1,0 +1,114 @@
+"""A reader beside the writer, in any process: it sees what is durable, at most a bounded time late.
+
+The store may move on while it reads. Blocks never change, so whatever is found is right; if something is gone, the
+newer state is read and the work begins again, so that an answer is always of one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import NotFound, Unavailable
+from penstock.keyvalue import Reader
+from penstock.observability import SILENT, Observer
+from penstock.vector.blocks import BlockReader, StateMoved
+from penstock.vector.cache import BlockCache
+from penstock.vector.collection import CollectionReader, Work
+from penstock.vector.config import VectorConfig
+from penstock.vector.keys import CollectionName
+from penstock.vector.operations import CollectionSpec
+from penstock.vector.search import Searcher
+from penstock.vector.snapshot import list_collections, read_head, read_positions, read_state, read_store
+from penstock.vector.state import CollectionState
+
+__all__ = ["VectorReader"]
+
+T = TypeVar("T")
+
+# How often a read begins again because the store moved on under it.
+_ATTEMPTS_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A state, and when it was last known to be the newest."""
+
+    state: CollectionState
+    at: float
+
+
+class VectorReader:
+    """Made by `VectorStore.open_reader`."""
+
+    def __init__(
+        self, reader: Reader, config: VectorConfig, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT
+    ) -> None:
+        self._blocks = BlockReader(
+            reader, BlockCache(config.cache_bytes, observer=observer), moving=True, observer=observer
+        )
+        self._config = config
+        self._clock = clock
+        self.searcher = Searcher(config, clock=clock, observer=observer)
+        self._seen: dict[CollectionName, _Seen] = {}
+
+    async def collection(self, tenant: str, index: str, model: str) -> CollectionReader:
+        """A collection that the writer has made durable."""
+        name = CollectionName(tenant, index, model)
+        state = await self._fresh(name)
+        return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric))
+
+    async def collections(self) -> list[CollectionName]:
+        await read_store(self._blocks.reader)
+        return await list_collections(self._blocks.reader)
+
+    async def position(self, source: str) -> int | None:
+        """The last position of a source that is durable."""
+        return (await read_positions(self._blocks.reader)).get(source)
+
+    async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
+        """Do `work` on one moment of a collection that is not older than allowed."""
+        for _ in range(_ATTEMPTS_MAX):
+            state = await self._fresh(spec.name)
+            try:
+                return await work(self._blocks, state)
+            except StateMoved:
+                self._seen.pop(spec.name, None)
+        raise Unavailable(
+            f"{spec.name} could not be read {_ATTEMPTS_MAX} times in a row",
+            "the writer replaced blocks faster than this follower could read them",
+            "read again, or give the follower a larger cache",
+        )
+
+    async def close(self) -> None:
+        await self._blocks.reader.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _fresh(self, name: CollectionName) -> CollectionState:
+        now = self._clock.monotonic()
+        seen = self._seen.get(name)
+        if seen is not None and now - seen.at < self._config.staleness_seconds / 2:
+            return seen.state
+        if seen is not None and await read_head(self._blocks.reader, seen.state.number) == seen.state.head:
+            seen.at = now
+            return seen.state
+        await read_store(self._blocks.reader)
+        state = await read_state(self._blocks, name)
+        if state is None:
+            raise NotFound(f"there is no collection {name}", "nothing durable was written to it", "write to it first")
+        self._seen[name] = _Seen(state, now)
+        self._forget()
+        return state
+
+    def _forget(self) -> None:
+        while len(self._seen) > self._config.collections_open:
+            del self._seen[min(self._seen, key=lambda name: self._seen[name].at)]

@@ -1,0 +1,74 @@
+"""One ranking from two: how near a row's vector is, and how well its text answers.
+
+Reciprocal rank (the default) adds 1 / (60 + rank) over both rankings and needs no scale. A weighted sum brings
+both scores of a query to the range 0 to 1 and mixes them. A row that one ranking lacks gets nothing from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.errors import InvalidInput
+from penstock.vector.arrays import Floats, Ids
+
+__all__ = ["Fusion", "Ranking", "fuse"]
+
+# The constant of the method's authors: it keeps the first place of one ranking from outweighing all of the other.
+_RANK_OFFSET: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How to join two rankings: by rank, or by score with this share for the vectors."""
+
+    vector_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
+            raise InvalidInput(f"vector_weight = {self.vector_weight}", "it is a share, from 0 to 1")
+
+    @classmethod
+    def reciprocal(cls) -> Fusion:
+        return cls()
+
+    @classmethod
+    def weighted(cls, vector_weight: float) -> Fusion:
+        return cls(vector_weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows of one query, best first."""
+
+    ids: Ids
+    scores: Floats
+
+    @classmethod
+    def none(cls) -> Ranking:
+        return cls(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int) -> Ranking:
+    """The best `count` rows of both rankings together; of equals the older row first."""
+    ids = np.union1d(vectors.ids, texts.ids)
+    total = np.zeros(len(ids), np.float64)
+    share = 0.5 if how.vector_weight is None else how.vector_weight
+    for ranking, weight in ((vectors, share), (texts, 1 - share)):
+        places = np.searchsorted(ids, ranking.ids)
+        if how.vector_weight is None:
+            total[places] += 1.0 / (_RANK_OFFSET + 1 + np.arange(len(places)))
+        else:
+            total[places] += weight * _scaled(ranking.scores)
+    best = np.argsort(-total, kind="stable")[:count]
+    return Ranking(ids[best], total[best].astype(np.float32))
+
+
+def _scaled(scores: Floats) -> Floats:
+    """Scores from 0 to 1; all equal ones are all 1."""
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    return (scores - low) / (high - low) if high > low else np.ones_like(scores)

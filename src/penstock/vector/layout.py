@@ -1,0 +1,96 @@
+"""Where arriving rows go: which bucket, and when buckets are cut.
+
+Rows by internal id are stacked: ids only grow, so new rows fill the last bucket and then begin others. Rows by
+hash are filed: each bucket owns a range of hashes, and one that has grown too large is cut into several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
+
+import numpy as np
+
+from penstock.vector.arrays import Array, Words
+from penstock.vector.blocks import BlockReader
+from penstock.vector.content import Content
+from penstock.vector.draft import Draft
+from penstock.vector.keys import Shelf
+
+__all__ = ["BUCKET_BYTES", "HashContent", "file", "stack"]
+
+# What a bucket is meant to hold: few enough bytes to read for a handful of rows, enough to be worth a request.
+BUCKET_BYTES: Final = 128 << 10
+_BUCKET_BYTES_MAX: Final = 2 * BUCKET_BYTES
+
+
+class HashContent(Content, Protocol):
+    """Content that is filed by hash."""
+
+    @property
+    def keys(self) -> Words:
+        """The hash of every row, which decides on its bucket."""
+        ...
+
+
+H = TypeVar("H", bound=HashContent)
+
+
+def stack(draft: Draft, shelf: Shelf, content: Content) -> None:
+    """Add rows, in the order of their ids, behind those of a shelf."""
+    if not len(content):
+        return
+    capacity = max(1, BUCKET_BYTES * len(content) // max(1, content.size_bytes))
+    directory = draft.base.directory(shelf)
+    start = 0
+    if len(directory) and (room := capacity - int(directory.rows[-1])) > 0:
+        start = min(room, len(content))
+        draft.append(shelf, int(directory.lows[-1]), content.take(np.arange(start)))
+    for first in range(start, len(content), capacity):
+        rows = np.arange(first, min(first + capacity, len(content)))
+        draft.append(shelf, int(content.ids[first]), content.take(rows))
+
+
+async def file(draft: Draft, blocks: BlockReader, shelf: Shelf, content: H) -> None:
+    """Add rows to the buckets that own their hashes, and cut those that grow too large."""
+    if not len(content):
+        return
+    directory = draft.base.directory(shelf)
+    lows = directory.lows if len(directory) else np.zeros(1, np.uint64)
+    places = np.searchsorted(lows, content.keys, side="right") - 1
+    for place in np.unique(places).tolist():
+        low = int(lows[place])
+        arriving = content.take(np.flatnonzero(places == place))
+        held = int(directory.bucket(low)["bytes"].sum())
+        # A bucket this far over was cut before and is one hash, a word that nearly every text has: let it grow.
+        if held + arriving.size_bytes <= _BUCKET_BYTES_MAX or held > 4 * _BUCKET_BYTES_MAX:
+            draft.append(shelf, low, arriving)
+            continue
+        kind = type(content)
+        stored = await blocks.contents(draft.base, shelf, [low], kind)
+        recut(draft, shelf, low, kind.merge([*stored.values(), arriving]))
+
+
+def recut(draft: Draft, shelf: Shelf, low: int, content: HashContent) -> None:
+    """Replace a bucket by as many as its content needs, each with room to grow."""
+    keys = np.sort(content.keys)
+    count = min(len(keys), -(-content.size_bytes // BUCKET_BYTES))
+    edges = np.unique(keys[np.linspace(0, len(keys), count, endpoint=False).astype(np.int64)[1:]])
+    lows = [low, *(int(edge) for edge in edges if edge > low)]
+    places = np.searchsorted(np.array(lows, np.uint64), content.keys, side="right") - 1
+    for place, piece in enumerate(lows):
+        draft.replace(shelf, piece, content.take(np.flatnonzero(places == place)))
+
+
+def neighbours(lows: Sequence[int], sizes: Array) -> list[list[int]]:
+    """Runs of adjacent buckets that fit into one together."""
+    runs: list[list[int]] = []
+    filled = _BUCKET_BYTES_MAX
+    for low, size in zip(lows, sizes.tolist(), strict=True):
+        if runs and filled + size <= BUCKET_BYTES:
+            runs[-1].append(low)
+            filled += size
+        else:
+            runs.append([low])
+            filled = size
+    return runs

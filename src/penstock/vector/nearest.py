@@ -1,0 +1,228 @@
+"""The nearest rows of many queries: lists are probed and scanned, and the best candidates ranked exactly.
+
+With all lists probed the answer is exact: candidates are fetched until the codes' own error cannot hide a
+better row. Lists are read into the cache, stacked once and the stack kept while nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.vector.arrays import Array, Floats, Ids
+from penstock.vector.blocks import BlockReader, Damage
+from penstock.vector.codes import uncertainty
+from penstock.vector.config import VectorConfig
+from penstock.vector.content import PostingBlock
+from penstock.vector.directory import Directory
+from penstock.vector.idset import IdSet
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.lookup import find_vectors
+from penstock.vector.scan import NONE, Candidates, PostingList, Stack
+from penstock.vector.state import CollectionState
+
+__all__ = ["NearestRows"]
+
+_POSTINGS: Final = Shelf(Family.POSTINGS)
+# Candidates beyond those asked for, for exact ranking to choose from: codes rarely confuse more than a few.
+_SPARE: Final = 8
+# How fast an exact search fetches more candidates when their codes leave doubt.
+_WIDENING: Final = 4
+# Queries scanned in one call, and the memory that ranking them exactly may take.
+_QUERIES_AT_ONCE: Final = 1024
+_RANKING_BYTES: Final = 64 << 20
+# Components compared before a scan is worth a thread of its own: about two milliseconds.
+_OFFLOAD_COMPONENTS: Final = 20_000_000
+# Stacks kept: those of the collections that are searched at the time.
+_STACKS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A stack, and what must still hold for it to be used again."""
+
+    directory: Directory
+    evictions: int
+    stack: Stack
+
+
+class NearestRows:
+    """Finds nearest rows. Belongs to one store, and is used from its event loop only."""
+
+    def __init__(self, config: VectorConfig) -> None:
+        self._config = config
+        self._stacks: OrderedDict[int, _Kept] = OrderedDict()
+
+    async def find(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        queries: Floats,
+        count: int,
+        probes: int,
+        selected: IdSet | None,
+        damage: Damage,
+        *,
+        rerank: bool,
+    ) -> Candidates:
+        """The best `count` rows of each prepared query among `selected` ones, or all visible ones."""
+        if not len(state.centroids) or not len(queries):
+            return _nothing(len(queries), count)
+        if selected is None and not state.all_visible:
+            selected = state.visible
+        parts = []
+        for first in range(0, len(queries), _QUERIES_AT_ONCE):
+            chunk = queries[first : first + _QUERIES_AT_ONCE]
+            if probes >= len(state.centroids):
+                parts.append(await self._exactly(blocks, state, chunk, count, selected, damage))
+                continue
+            wanted = count + _SPARE if rerank else count
+            found = await self._scan(blocks, state, chunk, wanted, probes, selected, damage)
+            if rerank:
+                found = await _rank(blocks, state, chunk, found, damage)
+            parts.append(Candidates(found.scores[:, :count], found.ids[:, :count]))
+        return _joined(parts)
+
+    async def _exactly(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        queries: Floats,
+        count: int,
+        selected: IdSet | None,
+        damage: Damage,
+    ) -> Candidates:
+        rows = int(state.list_rows.sum())
+        scores = np.full((len(queries), count), -np.inf, np.float32)
+        ids = np.full((len(queries), count), NONE, np.int64)
+        open_queries = np.arange(len(queries))
+        wanted = min(count + _SPARE, rows)
+        while len(open_queries):
+            asked = queries[open_queries]
+            found = await self._scan(blocks, state, asked, max(wanted, 1), len(state.centroids), selected, damage)
+            ranked = await _rank(blocks, state, asked, found, damage)
+            width = min(count, ranked.ids.shape[1])
+            scores[open_queries, :width] = ranked.scores[:, :width]
+            ids[open_queries, :width] = ranked.ids[:, :width]
+            doubtful = _doubtful(state, asked, found, ranked, count) & (wanted < rows)
+            open_queries = open_queries[doubtful]
+            wanted = min(wanted * _WIDENING, rows)
+        return Candidates(scores, ids)
+
+    # scanning -------------------------------------------------------------------------------------
+
+    async def _scan(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        queries: Floats,
+        count: int,
+        probes: int,
+        selected: IdSet | None,
+        damage: Damage,
+    ) -> Candidates:
+        _, places = state.centroids.probe(state.metric, queries, probes)
+        lists = state.centroids.lists[places]
+        kept = self._kept(blocks, state, lists)
+        if kept is not None:
+            return await self._run(state, kept, queries, lists, count, selected)
+        best: Candidates | None = None
+        for wave in self._waves(blocks, state, np.unique(lists)):
+            stack = await self._stack(blocks, state, wave, damage)
+            found = await self._run(state, stack, queries, lists, count, selected)
+            best = found if best is None else best.merged(found)
+        return best or _nothing(len(queries), count)
+
+    async def _run(
+        self, state: CollectionState, stack: Stack, queries: Floats, lists: Ids, count: int, selected: IdSet | None
+    ) -> Candidates:
+        mean_rows = stack.rows / max(1, len(stack.lists))
+        components = lists.size * mean_rows * state.dimensions
+        arguments = (np.ascontiguousarray(queries), lists, count, selected, self._config.threads)
+        if components < _OFFLOAD_COMPONENTS:
+            return stack.search(*arguments)
+        return await asyncio.to_thread(stack.search, *arguments)
+
+    def _kept(self, blocks: BlockReader, state: CollectionState, lists: Ids) -> Stack | None:
+        """The stack of an earlier search, if it is still right and has all that is needed."""
+        kept = self._stacks.get(state.number)
+        if kept is None or kept.evictions != blocks.cache.evictions:
+            self._stacks.pop(state.number, None)
+            return None
+        if kept.directory is not state.directory(_POSTINGS) or not kept.stack.covers(lists):
+            return None
+        return kept.stack
+
+    async def _stack(self, blocks: BlockReader, state: CollectionState, wave: Ids, damage: Damage) -> Stack:
+        directory = state.directory(_POSTINGS)
+        kept = self._stacks.get(state.number)
+        lists: dict[int, PostingList] = {}
+        if kept is not None and kept.directory is directory and kept.evictions == blocks.cache.evictions:
+            lists = dict(kept.stack.lists)
+        missing = [number for number in wave.tolist() if number not in lists]
+        before = len(damage.blocks)
+        lists |= await blocks.built(state, _POSTINGS, missing, PostingBlock, PostingList, PostingList, damage)
+        stack = Stack(state.dimensions, state.metric, lists)
+        evictions = blocks.cache.evictions
+        if len(damage.blocks) == before and blocks.cache.holds_half(stack.size_bytes):
+            self._stacks[state.number] = _Kept(directory, evictions, stack)
+            self._stacks.move_to_end(state.number)
+            while len(self._stacks) > _STACKS_MAX:
+                self._stacks.popitem(last=False)
+        return stack
+
+    def _waves(self, blocks: BlockReader, state: CollectionState, numbers: Ids) -> list[Ids]:
+        """Lists in groups of which each fits into half of the cache."""
+        places = np.searchsorted(state.centroids.lists, numbers)
+        sizes = state.list_rows[places] * (2 * state.dimensions + 8)
+        wave = np.cumsum(sizes) // max(1, blocks.cache.max_bytes // 2)
+        return np.split(numbers, np.flatnonzero(np.diff(wave)) + 1)
+
+
+def _doubtful(state: CollectionState, queries: Floats, found: Candidates, ranked: Candidates, count: int) -> Array:
+    """Queries for which a row that was not fetched might still be better than the last one found."""
+    norms = np.linalg.norm(queries, axis=1)
+    edge = found.scores[:, -1]
+    highest_unseen = edge + uncertainty(state.metric, norms, state.head.norm_max, edge)
+    last = ranked.scores[:, min(count, ranked.scores.shape[1]) - 1]
+    doubtful: Array = (found.ids[:, -1] != NONE) & (highest_unseen >= last)
+    return doubtful
+
+
+async def _rank(
+    blocks: BlockReader, state: CollectionState, queries: Floats, found: Candidates, damage: Damage
+) -> Candidates:
+    """Candidates by their exact scores. One whose vector cannot be read keeps the score of its code."""
+    width = found.ids.shape[1]
+    at_once = max(1, _RANKING_BYTES // (4 * width * state.dimensions))
+    parts = []
+    for first in range(0, len(queries), at_once):
+        ids, scores = found.ids[first : first + at_once], found.scores[first : first + at_once]
+        flat = ids.reshape(-1)
+        real = np.flatnonzero(flat != NONE)
+        vectors, missing = await find_vectors(blocks, state, flat[real], damage)
+        exact = np.full(flat.shape, -np.inf, np.float32)
+        rows = np.zeros((len(flat), state.dimensions), np.float32)
+        rows[real] = state.metric.prepare(vectors)
+        chunk = queries[first : first + at_once]
+        computed = state.metric.scores(chunk, rows.reshape(len(chunk), width, -1)).reshape(-1)
+        exact[real] = computed[real]
+        exact[real[missing]] = scores.reshape(-1)[real[missing]]
+        ranks: Floats = exact.reshape(ids.shape)
+        order = np.lexsort((ids, -ranks), axis=1)
+        parts.append(Candidates(np.take_along_axis(ranks, order, 1), np.take_along_axis(ids, order, 1)))
+    return _joined(parts)
+
+
+def _joined(parts: list[Candidates]) -> Candidates:
+    if len(parts) == 1:
+        return parts[0]
+    return Candidates(np.concatenate([part.scores for part in parts]), np.concatenate([part.ids for part in parts]))
+
+
+def _nothing(queries: int, count: int) -> Candidates:
+    return Candidates(np.full((queries, count), -np.inf, np.float32), np.full((queries, count), NONE, np.int64))

@@ -1,0 +1,153 @@
+"""What a caller asks of collections: changes that reach the store whole, in their order, at most once.
+
+A `Change` is the unit: all its operations, on any number of collections, and its source position are flushed
+together. Deltas are lists of changes; merging them is appending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from penstock.errors import InvalidInput
+from penstock.vector.identity import Identities
+from penstock.vector.keys import CollectionName, check_name
+from penstock.vector.metric import Metric
+from penstock.vector.rows import Rows
+
+__all__ = [
+    "Change",
+    "CollectionSpec",
+    "Compact",
+    "Delete",
+    "Discard",
+    "Flip",
+    "Operation",
+    "Remove",
+    "Upsert",
+    "VectorDelta",
+    "Version",
+]
+
+# What an operation holds beside its rows.
+_OVERHEAD_BYTES: Final = 256
+_POSITION_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSpec:
+    """A collection, and what it is made with if it does not exist yet."""
+
+    name: CollectionName
+    dimensions: int
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a document."""
+
+    document: str
+    version: str
+
+    def __post_init__(self) -> None:
+        check_name("document", self.document)
+        check_name("version", self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Write rows; those of a version stay hidden until it is current."""
+
+    rows: Rows
+    # By external id alone, as visible rows are known.
+    identities: Identities
+    version: Version | None = None
+    # By document, version and external id; as `identities` if there is no version.
+    versioned: Identities | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return _OVERHEAD_BYTES + self.rows.size_bytes + 32 * len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove visible rows by external id."""
+
+    identities: Identities
+
+    @property
+    def size_bytes(self) -> int:
+        return _OVERHEAD_BYTES + 16 * len(self.identities)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Make a version current, and remove the rows of the one before."""
+
+    version: Version
+    size_bytes: int = _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Remove the hidden rows of a version."""
+
+    version: Version
+    size_bytes: int = _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a document with all its versions."""
+
+    document: str
+    size_bytes: int = _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Do one step of a thorough sweep."""
+
+    # Begin one; otherwise only go on with one that has begun.
+    begin: bool = True
+    size_bytes: int = _OVERHEAD_BYTES
+
+
+Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Compact
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Operations that belong together, and the place in a source that they came from."""
+
+    operations: tuple[tuple[CollectionSpec, Operation], ...]
+    source: str | None = None
+    position: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.source is None) != (self.position is None):
+            raise InvalidInput("a change names a source or a position", "it needs both, or neither")
+        if self.source is not None:
+            check_name("source", self.source)
+        if self.position is not None and not 0 <= self.position <= _POSITION_MAX:
+            raise InvalidInput(f"position {self.position} of {self.source!r}", "positions are numbers from 0 on")
+
+    @property
+    def size_bytes(self) -> int:
+        return _OVERHEAD_BYTES + sum(operation.size_bytes for _, operation in self.operations)
+
+
+@dataclass(slots=True)
+class VectorDelta:
+    """Changes that are not flushed yet, in their order."""
+
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(change.size_bytes for change in self.changes)
+
+    def merge(self, later: VectorDelta) -> None:
+        self.changes.extend(later.changes)

@@ -1,0 +1,175 @@
+"""Rows as callers give them, checked: an Arrow table of `id`, `vector`, and perhaps `text` and `attributes`.
+
+Either every row is fit to be stored, or `InvalidInput` names the first that is not and nothing is taken:
+wrong dimensions, NaN and infinity, numbers whose squares overflow, a zero vector under cosine, an id twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.vector.arrays import Bools, Column, Floats, compute
+from penstock.vector.attributes import AttributeType, attribute_columns
+from penstock.vector.metric import MAGNITUDE_MAX, Metric
+
+__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "query_matrix", "read_rows"]
+
+# External ids are hashed for lookup and stored once: a longer one is a text in disguise.
+ID_BYTES_MAX: Final = 1024
+_COLUMNS: Final = ("id", "vector", "text", "attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that are fit to be stored."""
+
+    names: Column
+    vectors: Floats
+    texts: Column | None
+    attributes: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def size_bytes(self) -> int:
+        columns = [self.names, *self.attributes.values()]
+        if self.texts is not None:
+            columns.append(self.texts)
+        return int(self.vectors.nbytes + sum(column.nbytes for column in columns))
+
+
+def read_rows(
+    table: pa.Table | pa.RecordBatch, dimensions: int, metric: Metric, known: Mapping[str, AttributeType]
+) -> Rows:
+    """The rows of a table, or `InvalidInput`."""
+    unknown = [name for name in table.column_names if name not in _COLUMNS]
+    if unknown or len(set(table.column_names)) != len(table.column_names):
+        raise InvalidInput(
+            f"columns {', '.join(unknown or table.column_names)}",
+            f"rows have the columns {', '.join(_COLUMNS)}, each once",
+            "put other values into the struct column `attributes`",
+        )
+    names = check_ids(_column(table, "id"))
+    vectors = check_vectors(_column(table, "vector"), names, dimensions, metric)
+    texts = _texts(table)
+    return Rows(names, vectors, texts, _attributes(table, known))
+
+
+def check_ids(column: Column) -> Column:
+    """External ids: text, none missing, empty, overlong or given twice."""
+    values = _array(column)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        raise InvalidInput(f"ids are {values.type}", "an id is a string")
+    values = values.cast(pa.string())
+    lengths = compute.binary_length(values).to_numpy(zero_copy_only=False)
+    if values.null_count or (lengths == 0).any():
+        place = int(np.flatnonzero(np.nan_to_num(lengths.astype(np.float64)) == 0)[0])
+        raise InvalidInput(f"the id of row {place} is missing", "every row needs an id of at least one character")
+    if (lengths > ID_BYTES_MAX).any():
+        place = int(np.argmax(lengths))
+        raise InvalidInput(f"id {values[place].as_py()[:40]!r}…", f"an id has at most {ID_BYTES_MAX} bytes")
+    _check_unique(values)
+    return values
+
+
+def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric) -> Floats:
+    """The vectors of rows as an array of four-byte floats."""
+    vectors = _matrix(_array(column), names, dimensions)
+    _check_numbers(vectors, metric, lambda bad: f"the vector of {_name(names, bad)}")
+    return vectors
+
+
+def query_matrix(vectors: object, dimensions: int, metric: Metric) -> Floats:
+    """Query vectors, one or many, checked as those of rows are."""
+    try:
+        queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("the query vectors are no matrix of numbers", str(error)) from error
+    if queries.ndim != 2 or queries.shape[1] != dimensions:
+        raise InvalidInput(f"query vectors of shape {queries.shape}", f"the collection has {dimensions} dimensions")
+    _check_numbers(queries, metric, lambda bad: f"query vector {int(np.argmax(bad))}")
+    return queries
+
+
+def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> None:
+    # One pass settles the usual case: the largest magnitude is NaN or infinite if any component is.
+    peak = np.abs(vectors).max(axis=1, initial=0)
+    for bad, why in (
+        (~np.isfinite(peak), "it holds NaN or infinity"),
+        (peak > MAGNITUDE_MAX, f"a component is beyond ±{MAGNITUDE_MAX:g}"),
+        ((peak == 0) & (metric is Metric.COSINE), "it is all zero, and cosine compares directions"),
+    ):
+        if bad.any():
+            raise InvalidInput(named(bad), why)
+
+
+def _matrix(values: Column, names: Column, dimensions: int) -> Floats:
+    kind = values.type
+    if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise InvalidInput(f"vectors are {kind}", "a vector is a list of floats")
+    if not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise InvalidInput(f"vectors are lists of {kind.value_type}", "a vector is a list of floats")
+    lengths = compute.list_value_length(values).fill_null(-1).to_numpy(zero_copy_only=False)
+    if (lengths != dimensions).any():
+        wrong = lengths != dimensions
+        found = int(lengths[np.argmax(wrong)])
+        why = "it is missing" if found < 0 else f"it has {found} dimensions, and the collection {dimensions}"
+        raise InvalidInput(f"the vector of {_name(names, wrong)}", why)
+    flat = values.flatten()
+    if flat.null_count:
+        missing = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, dimensions).any(axis=1)
+        raise InvalidInput(f"the vector of {_name(names, missing)}", "a component is missing")
+    with np.errstate(over="ignore"):  # What does not fit becomes infinite, and is refused as such.
+        floats: Floats = np.ascontiguousarray(flat.to_numpy(zero_copy_only=False), np.float32)
+    return floats.reshape(-1, dimensions)
+
+
+def _check_unique(names: Column) -> None:
+    if compute.count_distinct(names).as_py() == len(names):
+        return
+    counts = compute.value_counts(names)
+    twice = counts.filter(compute.greater(compute.struct_field(counts, "counts"), 1))[0]["values"].as_py()
+    raise InvalidInput(f"id {twice!r} occurs twice in one call", "which of the rows is meant cannot be told")
+
+
+def _texts(table: pa.Table | pa.RecordBatch) -> Column | None:
+    if "text" not in table.column_names:
+        return None
+    texts = _array(table.column("text"))
+    if pa.types.is_null(texts.type) or texts.null_count == len(texts):
+        return None
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        raise InvalidInput(f"texts are {texts.type}", "a text is a string")
+    return texts.cast(pa.string())
+
+
+def _attributes(table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]) -> dict[str, Column]:
+    if "attributes" not in table.column_names:
+        return {}
+    column = _array(table.column("attributes"))
+    if not pa.types.is_struct(column.type):
+        raise InvalidInput(f"attributes are {column.type}", "they are a struct of named fields")
+    return attribute_columns(column, known)
+
+
+def _column(table: pa.Table | pa.RecordBatch, name: str) -> Column:
+    if name not in table.column_names:
+        raise InvalidInput(f"the table has no column {name!r}", "every row needs an id and a vector")
+    return table.column(name)
+
+
+def _array(column: Column) -> Column:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _name(names: Column, bad: Bools) -> str:
+    return repr(names[int(np.argmax(bad))].as_py())

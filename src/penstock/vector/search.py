@@ -1,0 +1,251 @@
+"""A search: rows by vector, by text or by both, narrowed by a filter, answered from one snapshot as a table.
+
+| column | |
+| --- | --- |
+| `query` | which of the queries, from 0 |
+| `id` | the row's external id |
+| `score` | what the order is by; larger is better |
+| `similarity` | cosine similarity, dot product, or the distance in space with a minus sign |
+| `bm25` | how well the text answers |
+
+A block that cannot be read does not stop the answer: the table's metadata then says that it is partial, and
+names what is missing (`partial_blocks` reads it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import InvalidInput
+from penstock.observability import SILENT, Observer, names
+from penstock.vector.arrays import Column, Floats, Ids
+from penstock.vector.blocks import BlockReader, Damage
+from penstock.vector.bm25 import rank_texts
+from penstock.vector.calibration import Calibration, calibrate, sample_rows
+from penstock.vector.config import VectorConfig
+from penstock.vector.filter import Filter
+from penstock.vector.fusion import Fusion, Ranking, fuse
+from penstock.vector.idset import IdSet
+from penstock.vector.nearest import NearestRows
+from penstock.vector.rows_of import read_columns
+from penstock.vector.scan import NONE
+from penstock.vector.select import select_rows
+from penstock.vector.state import CollectionState
+
+__all__ = ["ALL_LISTS", "ROWS_MAX", "SearchRequest", "Searcher", "partial_blocks"]
+
+# As `probes`: look into every list, for the exact answer.
+ALL_LISTS: Final = 1 << 40
+# The most rows one query may ask for: more is an export, not a search.
+ROWS_MAX: Final = 10_000
+_QUERIES_MAX: Final = 65_536
+# Both rankings of a hybrid search are looked at this deep before they are joined.
+_HYBRID_DEPTH: Final = 5
+_HYBRID_DEPTH_MIN: Final = 100
+_PARTIAL: Final = b"penstock.partial"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What is asked. `vectors` are prepared queries; at least one of `vectors` and `texts` is there."""
+
+    count: int
+    vectors: Floats | None = None
+    texts: Sequence[str] | None = None
+    where: Filter | None = None
+    probes: int | None = None
+    recall_target: float | None = None
+    fusion: Fusion = field(default_factory=Fusion)
+    columns: Sequence[str] = ()
+    rerank: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= ROWS_MAX:
+            raise InvalidInput(f"k = {self.count}", f"a query may ask for 1 to {ROWS_MAX} rows")
+        if self.probes is not None and self.probes < 1:
+            raise InvalidInput(f"probes = {self.probes}", "at least one list must be probed")
+        if self.recall_target is not None and not 0 < self.recall_target <= 1:
+            raise InvalidInput(f"recall_target = {self.recall_target}", "it is a share of the true neighbours")
+        if self.probes is not None and self.recall_target is not None:
+            raise InvalidInput("probes and recall_target are both given", "one follows from the other", "give one")
+        if self.vectors is None and self.texts is None:
+            raise InvalidInput("neither vectors nor text are given", "a search needs a query")
+        if self.vectors is not None and self.texts is not None and len(self.vectors) != len(self.texts):
+            raise InvalidInput(f"{len(self.vectors)} vectors and {len(self.texts)} texts", "each query has one of both")
+        if self.queries > _QUERIES_MAX:
+            raise InvalidInput(f"{self.queries} queries", f"one search takes at most {_QUERIES_MAX}", "split it")
+
+    @property
+    def queries(self) -> int:
+        return len(self.vectors if self.vectors is not None else self.texts or ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Rows of all queries, one after the other."""
+
+    query: Ids
+    ids: Ids
+    score: Floats
+    similarity: Floats | None
+    bm25: Floats | None
+
+
+class Searcher:
+    """Answers searches of one store. Used from its event loop only."""
+
+    def __init__(self, config: VectorConfig, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT) -> None:
+        self._config = config
+        self._clock = clock
+        self._observer = observer
+        self._nearest = NearestRows(config)
+        self._calibrations: dict[int, Calibration] = {}
+
+    async def search(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
+        """The answer of one state."""
+        began = self._clock.monotonic()
+        damage = Damage()
+        selected = None
+        if request.where is not None and state.head.next_id:
+            selected = await select_rows(blocks, state, request.where, damage)
+        answer = await self._answer(blocks, state, request, selected, damage)
+        columns = await read_columns(blocks, state, answer.ids, ("id", *request.columns), damage)
+        if damage:
+            self._observer.count(names.VECTOR_SEARCHES_PARTIAL)
+        self._observer.observe(names.VECTOR_SEARCH_SECONDS, self._clock.monotonic() - began)
+        return _table(answer, columns, damage)
+
+    async def _answer(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        request: SearchRequest,
+        selected: IdSet | None,
+        damage: Damage,
+    ) -> _Answer:
+        hybrid = request.vectors is not None and request.texts is not None
+        depth = max(_HYBRID_DEPTH * request.count, _HYBRID_DEPTH_MIN) if hybrid else request.count
+        near: list[Ranking] = []
+        told: list[Ranking] = []
+        if request.vectors is not None:
+            found = await self._nearest.find(
+                blocks,
+                state,
+                request.vectors,
+                depth,
+                await self._probes(blocks, state, request, selected, damage),
+                selected,
+                damage,
+                rerank=request.rerank and self._config.rerank,
+            )
+            if not hybrid:
+                return _of_vectors(state, found.ids, found.scores)
+            near = [
+                Ranking(ids[ids != NONE], scores[ids != NONE])
+                for ids, scores in zip(found.ids, found.scores, strict=True)
+            ]
+        if request.texts is not None:
+            told = await rank_texts(blocks, state, request.texts, depth, selected, damage)
+        return _of_rankings(state, near, told, request)
+
+    async def _probes(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        request: SearchRequest,
+        selected: IdSet | None,
+        damage: Damage,
+    ) -> int:
+        lists = len(state.centroids)
+        if request.probes is not None or not lists:
+            return min(request.probes or 1, max(lists, 1))
+        calibration = self._calibrations.get(state.number)
+        if calibration is None or not calibration.fits(state):
+            sample = await sample_rows(blocks, state, damage)
+            calibration = calibrate(state.metric, state.centroids, state.head.rows, sample)
+            self._calibrations[state.number] = calibration
+        probes = calibration.probes(request.recall_target or self._config.recall_target)
+        if selected is None:
+            return probes
+        # Fewer rows count, so the neighbours among them lie farther away: look into as many more lists.
+        share = max(len(selected), 1) / max(state.head.rows, 1)
+        return min(lists, int(np.ceil(probes / share)))
+
+
+def partial_blocks(table: pa.Table) -> list[str]:
+    """The blocks that an answer had to do without; an empty list means that it is complete."""
+    metadata = table.schema.metadata or {}
+    return msgspec.json.decode(metadata.get(_PARTIAL, b"[]"), type=list[str])
+
+
+def _of_vectors(state: CollectionState, ids: Ids, scores: Floats) -> _Answer:
+    real = ids != NONE
+    similarity = state.metric.similarity(scores[real])
+    return _Answer(np.nonzero(real)[0], ids[real], similarity, similarity, None)
+
+
+def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking], request: SearchRequest) -> _Answer:
+    """Text alone, or both rankings joined, with the scores that each row has in either."""
+    rows: list[_Answer] = []
+    for place in range(request.queries):
+        text = told[place]
+        vector = near[place] if near else Ranking.none()
+        joined = fuse(vector, text, request.fusion, request.count) if near else text
+        similarity = _scores_in(vector, joined.ids)
+        rows.append(
+            _Answer(
+                np.full(len(joined.ids), place),
+                joined.ids,
+                joined.scores,
+                state.metric.similarity(similarity) if near else np.full(len(joined.ids), np.nan, np.float32),
+                _scores_in(text, joined.ids),
+            )
+        )
+    return _Answer(
+        np.concatenate([row.query for row in rows]).astype(np.int64),
+        np.concatenate([row.ids for row in rows]),
+        np.concatenate([row.score for row in rows]),
+        np.concatenate([row.similarity for row in rows]) if near else None,
+        np.concatenate([row.bm25 for row in rows]),
+    )
+
+
+def _scores_in(ranking: Ranking, ids: Ids) -> Floats:
+    """The scores of rows in a ranking; NaN for those it lacks."""
+    scores = np.full(len(ids), np.nan, np.float32)
+    order = np.argsort(ranking.ids)
+    places = np.searchsorted(ranking.ids[order], ids)
+    there = places < len(order)
+    there[there] = ranking.ids[order[places[there]]] == ids[there]
+    scores[there] = ranking.scores[order[places[there]]]
+    return scores
+
+
+def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
+    def floats(values: Floats | None) -> Column:
+        if values is None:
+            return pa.array([None] * len(answer.ids), pa.float32())
+        return pa.array(values, pa.float32(), mask=np.isnan(values))
+
+    table = pa.table(
+        {
+            "query": pa.array(answer.query, pa.int32()),
+            "id": columns.pop("id"),
+            "score": floats(answer.score),
+            "similarity": floats(answer.similarity),
+            "bm25": floats(answer.bm25),
+            **columns,
+        }
+    )
+    if damage:
+        # A row that cannot be named is no answer.
+        table = table.filter(table["id"].is_valid())
+        table = table.replace_schema_metadata({_PARTIAL: msgspec.json.encode(sorted(set(damage.blocks)))})
+    return table

@@ -1,0 +1,176 @@
+"""What is known of a collection at one moment: its head, directories, centroids, and dead and hidden rows.
+
+States never change; a commit makes a new one. All of it is resident while the collection is in use: about
+a centroid for every hundred rows, a few dozen bytes for every block, and two bits for every id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from penstock.errors import Corrupt
+from penstock.vector.arrays import Indices
+from penstock.vector.attributes import AttributeType
+from penstock.vector.block import seal, unseal
+from penstock.vector.clusters import Centroids
+from penstock.vector.directory import EMPTY, Directory
+from penstock.vector.idset import IdSet
+from penstock.vector.keys import CollectionName, Family, Shelf
+from penstock.vector.metric import Metric
+
+__all__ = [
+    "LENGTHS",
+    "AttributeRecord",
+    "CollectionRecord",
+    "CollectionState",
+    "Head",
+    "StoreRecord",
+    "Sweep",
+    "decode_record",
+    "encode_record",
+]
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+# The column that holds how many words each text has. Attributes are numbered from 1.
+LENGTHS: Final = Shelf(Family.COLUMN, 0)
+
+
+class StoreRecord(msgspec.Struct, frozen=True):
+    """The first key of a store."""
+
+    format: int
+    next_collection: int
+    # Grows with every commit, so that a repeat of nothing can still be waited for.
+    commit: int = 0
+
+
+class CollectionRecord(msgspec.Struct, frozen=True):
+    """What a collection is, for good."""
+
+    number: int
+    dimensions: int
+    metric: Metric
+    created_ms: int
+
+
+class AttributeRecord(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    type: AttributeType
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """A walk over all buckets that leaves dead rows out, and where it goes on."""
+
+    family: int
+    column: int
+    low: int
+    # Rows that were dead when it began: when it ends, these are gone.
+    dead: int
+    # Whether it also reshapes lists and merges small buckets, as `compact` asks.
+    thorough: bool
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What changes with every commit of a collection."""
+
+    commit: int = 0
+    next_id: int = 0
+    next_serial: int = 1
+    next_list: int = 0
+    # Rows that a search can find; rows of versions that are not current; dead rows that may still lie in blocks.
+    rows: int = 0
+    hidden: int = 0
+    dead: int = 0
+    # Texts and words of the rows that a search can find.
+    texts: int = 0
+    words: int = 0
+    # No vector was ever longer: the bound on what a code can hide.
+    norm_max: float = 0.0
+    attributes: tuple[AttributeRecord, ...] = ()
+    sweep: Sweep | None = None
+
+
+@dataclass(frozen=True)
+class CollectionState:
+    """One collection at one moment."""
+
+    name: CollectionName
+    record: CollectionRecord
+    head: Head
+    directories: Mapping[Shelf, Directory]
+    centroids: Centroids
+    deleted: IdSet = field(default_factory=IdSet)
+    hidden: IdSet = field(default_factory=IdSet)
+
+    @classmethod
+    def new(cls, name: CollectionName, record: CollectionRecord) -> CollectionState:
+        return cls(name, record, Head(), {}, Centroids.none(record.dimensions))
+
+    @property
+    def number(self) -> int:
+        return self.record.number
+
+    @property
+    def dimensions(self) -> int:
+        return self.record.dimensions
+
+    @property
+    def metric(self) -> Metric:
+        return self.record.metric
+
+    def directory(self, shelf: Shelf) -> Directory:
+        return self.directories.get(shelf, EMPTY)
+
+    @cached_property
+    def attributes(self) -> dict[str, AttributeRecord]:
+        return {record.name: record for record in self.head.attributes}
+
+    @cached_property
+    def types(self) -> dict[str, AttributeType]:
+        return {record.name: record.type for record in self.head.attributes}
+
+    @cached_property
+    def visible(self) -> IdSet:
+        """Rows that a search can find."""
+        return self.deleted.union(self.hidden).complement(self.head.next_id)
+
+    @cached_property
+    def all_visible(self) -> bool:
+        """Whether no row was ever dead or is hidden, so that a scan needs no selector."""
+        return not self.deleted and not self.hidden
+
+    @cached_property
+    def list_rows(self) -> Indices:
+        """Rows of each list in the order of the centroids, dead ones included."""
+        directory = self.directory(Shelf(Family.POSTINGS))
+        places = np.searchsorted(directory.lows, self.centroids.lists.astype(np.uint64))
+        rows = np.zeros(len(self.centroids), np.int64)
+        there = places < len(directory)
+        there[there] = directory.lows[places[there]] == self.centroids.lists[there].astype(np.uint64)
+        rows[there] = directory.rows[places[there]]
+        return rows
+
+    @property
+    def size_bytes(self) -> int:
+        directories = sum(directory.fragments.nbytes for directory in self.directories.values())
+        bits = self.deleted.bits.nbytes + self.hidden.bits.nbytes
+        return self.centroids.size_bytes + int(directories + bits)
+
+
+def encode_record(kind: int, record: msgspec.Struct) -> bytes:
+    return seal(kind, msgspec.json.encode(record))
+
+
+def decode_record(kind: int, value: bytes, shape: type[R]) -> R:
+    try:
+        return msgspec.json.decode(unseal(kind, value), type=shape)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"a {shape.__name__} cannot be read", str(error)) from error

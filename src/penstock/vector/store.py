@@ -1,0 +1,261 @@
+"""The vector store's single writer: collections of vectors, texts and attributes in one key-value store.
+
+`VectorStore.open` fences whoever wrote before. Writes are accepted in order, flushed together and vouched for when
+durable; reads answer from the newest published snapshot. `VectorStore.open_reader` makes a follower instead.
+The pages docs/rooms/vector.md and docs/format/vector.md tell what is promised and how it lies in the store.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.coordinator import Coordinator, Mark, WriteHandle
+from penstock.errors import Closed, InvalidInput, NotFound
+from penstock.ids import SYSTEM_ENTROPY, Entropy
+from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
+from penstock.observability import SILENT, Observer
+from penstock.vector.attributes import AttributeType
+from penstock.vector.blocks import BlockReader
+from penstock.vector.cache import BlockCache
+from penstock.vector.collection import Changes, Collection, Work
+from penstock.vector.config import VectorConfig
+from penstock.vector.flush import VectorFlushHandler
+from penstock.vector.follower import VectorReader
+from penstock.vector.keys import CollectionName
+from penstock.vector.metric import Metric
+from penstock.vector.operations import Change, CollectionSpec, Compact, VectorDelta
+from penstock.vector.search import Searcher
+from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
+from penstock.vector.state import CollectionRecord, CollectionState
+from penstock.vector.stats import CollectionStats
+from penstock.vector.verify import VerifyReport
+
+__all__ = ["DIMENSIONS_MAX", "VectorStore"]
+
+T = TypeVar("T")
+
+# Several times the widest embedding in use: a row must stay well below a block's size.
+DIMENSIONS_MAX: Final = 16_384
+
+
+class VectorStore:
+    """Made by `open`. Leaving `async with` flushes and closes it."""
+
+    def __init__(
+        self,
+        keyvalue: KeyValue,
+        handler: VectorFlushHandler,
+        coordinator: Coordinator[VectorDelta, VectorSnapshot],
+        searcher: Searcher,
+    ) -> None:
+        self._keyvalue = keyvalue
+        self._handler = handler
+        self._coordinator = coordinator
+        self.searcher = searcher
+        self._announced: dict[CollectionName, tuple[CollectionSpec, dict[str, AttributeType]]] = {}
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        path: str,
+        config: VectorConfig | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        observer: Observer = SILENT,
+        **access: Any,
+    ) -> Self:
+        """Open the store at `path` as its writer, creating it if need be."""
+        keyvalue = await open_keyvalue(url, path, clock=clock, observer=observer, **access)
+        try:
+            return await cls.over(keyvalue, config, clock=clock, entropy=entropy, observer=observer)
+        except BaseException:
+            await keyvalue.close()
+            raise
+
+    @classmethod
+    async def over(
+        cls,
+        keyvalue: KeyValue,
+        config: VectorConfig | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        observer: Observer = SILENT,
+    ) -> Self:
+        """The writer over a key-value store, which it then owns."""
+        config = config or VectorConfig()
+        reader = await keyvalue.snapshot()
+        cache = BlockCache(config.cache_bytes, observer=observer)
+        snapshot = VectorSnapshot(
+            BlockReader(reader, cache, observer=observer), await read_store(reader), await read_positions(reader)
+        )
+        handler = VectorFlushHandler(keyvalue, config, snapshot, clock=clock, observer=observer)
+        coordinator = Coordinator(
+            handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
+        )
+        handler.published = lambda: coordinator.current.snapshot
+        return cls(keyvalue, handler, coordinator, Searcher(config, clock=clock, observer=observer))
+
+    @staticmethod
+    async def open_reader(
+        url: str,
+        path: str,
+        config: VectorConfig | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+        **access: Any,
+    ) -> VectorReader:
+        """Open the store at `path` for reading alone, beside its writer."""
+        config = config or VectorConfig()
+        poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
+        reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
+        return VectorReader(reader, config, clock=clock, observer=observer)
+
+    # collections ----------------------------------------------------------------------------------
+
+    async def collection(
+        self, tenant: str, index: str, model: str, *, dimensions: int | None = None, metric: Metric | str | None = None
+    ) -> Collection:
+        """A collection; with `dimensions` it is made by its first write if there is none (cosine by default)."""
+        name = CollectionName(tenant, index, model)
+        wanted = None if metric is None else _metric(metric)
+        if name not in self._announced:
+            self._announced[name] = await self._announce(name, dimensions, wanted)
+        spec, _ = self._announced[name]
+        for what, asked, found in (("dimensions", dimensions, spec.dimensions), ("metric", wanted, spec.metric)):
+            if asked is not None and asked != found:
+                raise InvalidInput(f"{name} with {what} {asked}", f"it has {what} {found}", "use another model name")
+        return Collection(self, self, spec)
+
+    async def collections(self) -> list[CollectionName]:
+        """All collections that have been flushed, by name."""
+        with self._snapshot().held() as snapshot:
+            return await list_collections(snapshot.reader)
+
+    async def _announce(
+        self, name: CollectionName, dimensions: int | None, metric: Metric | None
+    ) -> tuple[CollectionSpec, dict[str, AttributeType]]:
+        with self._snapshot().held() as snapshot:
+            state = await snapshot.state(name)
+        if state is not None:
+            return CollectionSpec(name, state.dimensions, state.metric), dict(state.types)
+        if dimensions is None:
+            raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
+        if not 1 <= dimensions <= DIMENSIONS_MAX:
+            raise InvalidInput(f"dimensions = {dimensions}", f"a vector has 1 to {DIMENSIONS_MAX}")
+        return CollectionSpec(name, dimensions, metric or Metric.COSINE), {}
+
+    def known_attributes(self, spec: CollectionSpec) -> dict[str, AttributeType]:
+        return self._announced[spec.name][1]
+
+    # writing --------------------------------------------------------------------------------------
+
+    def changes(self, source: str | None = None, position: int | None = None) -> Changes:
+        """Gather operations that belong together; `write` takes them."""
+        return Changes(source, position)
+
+    async def write(
+        self, changes: Changes | Change, *, timeout: float | None = None, durable: bool = False
+    ) -> WriteHandle:
+        """Accept changes, waiting for room if need be; with `durable`, return when they are."""
+        self._check_open()
+        delta = VectorDelta([changes.change() if isinstance(changes, Changes) else changes])
+        handle = await self._coordinator.write(delta, timeout)
+        if durable:
+            await self._coordinator.flush(handle.epoch)
+        return handle
+
+    async def flush(self, *, durable: bool = True) -> None:
+        """Flush all that was accepted, and wait until it is durable, or only visible."""
+        self._check_open()
+        await self._coordinator.flush(until=Mark.DURABLE if durable else Mark.FLUSHED)
+
+    async def retry(self) -> None:
+        """Go on after a failed flush: what is kept is written again."""
+        await self._coordinator.retry()
+
+    def position(self, source: str) -> int | None:
+        """The last position of a source that is in the store; input up to it is skipped."""
+        return self._snapshot().positions.get(source)
+
+    # upkeep ---------------------------------------------------------------------------------------
+
+    async def compact(self, name: CollectionName | None = None) -> None:
+        """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all."""
+        for found in [name] if name is not None else await self.collections():
+            collection = await self.collection(found.tenant, found.index, found.model)
+            begin = True
+            while begin or await self._sweeping(collection.spec):
+                change = Change(((collection.spec, Compact(begin)),))
+                await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
+                begin = False
+
+    async def verify(self) -> list[VerifyReport]:
+        """Check every collection."""
+        named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
+        return [await collection.verify() for collection in named]
+
+    async def stats(self) -> list[CollectionStats]:
+        named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
+        return [await collection.stats() for collection in named]
+
+    async def _sweeping(self, spec: CollectionSpec) -> bool:
+        async def look(_: BlockReader, state: CollectionState) -> bool:
+            return state.head.sweep is not None
+
+        return await self.read(spec, look)
+
+    # reading --------------------------------------------------------------------------------------
+
+    async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
+        """Do `work` on the newest published moment of a collection."""
+        with self._snapshot().held() as snapshot:
+            state = await snapshot.state(spec.name)
+            if state is None:
+                state = CollectionState.new(spec.name, CollectionRecord(-1, spec.dimensions, spec.metric, 0))
+            return await work(snapshot.blocks, state)
+
+    def _snapshot(self) -> VectorSnapshot:
+        self._check_open()
+        return self._coordinator.current.snapshot
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the vector store is closed")
+
+    # closing --------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Flush what was accepted and release everything. An error says that accepted writes are not durable."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._coordinator.shutdown()
+        except BaseException:
+            self._coordinator.abort()
+            raise
+        finally:
+            await self._handler.close()
+            await self._keyvalue.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _metric(metric: Metric | str) -> Metric:
+    try:
+        return Metric(metric)
+    except ValueError as error:
+        raise InvalidInput(f"metric = {metric!r}", f"the metrics are {', '.join(Metric)}") from error

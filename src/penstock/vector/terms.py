@@ -1,0 +1,164 @@
+"""Words of texts, and the block that finds rows by a word.
+
+A word is a run of letters and digits, lower-cased; each character of a script written without spaces is a
+word of its own. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from numpy.typing import NDArray
+
+from penstock.errors import Corrupt
+from penstock.vector.arrays import Array, Bools, Column, Counts, Ids, Indices, Words, compute
+from penstock.vector.block import seal, unseal
+from penstock.vector.idset import IdSet
+
+__all__ = ["TermBlock", "Vocabulary", "count_words", "hash_words", "split_words"]
+
+_SHAPE: Final = struct.Struct("<QQQ")
+_BETWEEN_WORDS: Final = r"[^\p{L}\p{N}\p{M}]+"
+# Scripts that put no spaces between words.
+_UNSPACED: Final = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
+# A longer run is not a word; its end is dropped, in texts and in queries alike.
+_WORD_CHARACTERS_MAX: Final = 64
+_COUNT_MAX: Final = 65_535
+
+
+def split_words(texts: Column) -> Column:
+    """The words of each text."""
+    lowered = compute.utf8_lower(texts)
+    if not compute.all(compute.string_is_ascii(lowered)).as_py():
+        lowered = compute.replace_substring_regex(lowered, _UNSPACED, r" \1 ")
+    return compute.split_pattern_regex(lowered, _BETWEEN_WORDS)
+
+
+def hash_words(words: Column) -> Words:
+    hashes = map(xxhash.xxh3_64_intdigest, words.cast(pa.binary()).to_pylist())
+    return np.fromiter(hashes, np.uint64, len(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The words of some texts counted: one row a text and word, by word and then by text."""
+
+    hashes: Words
+    texts: Indices
+    counts: Counts
+    # Words of each text, repeats included.
+    lengths: NDArray[np.uint32]
+
+
+def count_words(texts: Column) -> Vocabulary:
+    """Count the words of each text; texts may be missing."""
+    lists = split_words(texts)
+    words = compute.utf8_slice_codeunits(lists.flatten(), 0, _WORD_CHARACTERS_MAX)
+    parents = compute.list_parent_indices(lists).to_numpy()
+    real = compute.not_equal(words, "").to_numpy(zero_copy_only=False)
+    words, parents = words.filter(pa.array(real)), parents[real]
+    lengths = np.bincount(parents, minlength=len(texts)).astype(np.uint32)
+    coded = words.dictionary_encode()
+    hashes = hash_words(coded.dictionary)[coded.indices.to_numpy()]
+    order = np.lexsort((parents, hashes))
+    hashes, parents = hashes[order], parents[order]
+    fresh = np.ones(len(hashes), np.bool_)
+    fresh[1:] = (hashes[1:] != hashes[:-1]) | (parents[1:] != parents[:-1])
+    starts = np.flatnonzero(fresh)
+    counts = np.minimum(np.diff(np.append(starts, len(hashes))), _COUNT_MAX).astype(np.uint16)
+    return Vocabulary(hashes[starts], parents[starts].astype(np.int64), counts, lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class TermBlock:
+    """Rows by word: u64 words, u64 rows, u64 base; hashes, ends, ids as steps from the base, counts."""
+
+    words: Words
+    ends: Indices
+    ids: Ids
+    counts: Counts
+
+    @property
+    def keys(self) -> Words:
+        """What decides on a row's bucket: the hash of its word, once a row."""
+        return np.repeat(self.words, np.diff(self.ends, prepend=0))
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.words.nbytes + self.ends.nbytes + self.ids.nbytes + self.counts.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Array) -> TermBlock:
+        return TermBlock.of(self.keys[rows], self.ids[rows], self.counts[rows])
+
+    def find(self, word: int) -> tuple[Ids, Counts]:
+        """The rows that have a word, and how often."""
+        place = int(np.searchsorted(self.words, np.uint64(word)))
+        if place == len(self.words) or int(self.words[place]) != word:
+            return self.ids[:0], self.counts[:0]
+        start = int(self.ends[place - 1]) if place else 0
+        return self.ids[start : self.ends[place]], self.counts[start : self.ends[place]]
+
+    def kept(self, dead: IdSet) -> Bools:
+        return ~dead.contains(self.ids)
+
+    def encode(self, kind: int) -> bytes:
+        base = int(self.ids.min()) if len(self.ids) else 0
+        # Inside a word ids grow, so steps are small numbers, which compress well.
+        steps = np.diff(self.ids - base, prepend=0)
+        starts = self.ends[:-1]
+        steps[starts] = self.ids[starts] - base
+        return seal(
+            kind,
+            _SHAPE.pack(len(self.words), len(self.ids), base),
+            self.words.astype("<u8"),
+            self.ends.astype("<u4"),
+            steps.astype("<u4"),
+            self.counts.astype("<u2"),
+            compress=True,
+        )
+
+    @classmethod
+    def decode(cls, kind: int, value: bytes) -> TermBlock:
+        body = unseal(kind, value)
+        if len(body) < _SHAPE.size:
+            raise Corrupt("a term block is cut short", f"it has {len(body)} bytes")
+        words, rows, base = _SHAPE.unpack_from(body)
+        if len(body) != _SHAPE.size + 12 * words + 6 * rows:
+            raise Corrupt("a term block's length does not hold", f"{words} words, {rows} rows, {len(body)} bytes")
+        ends = np.frombuffer(body, "<u4", words, _SHAPE.size + 8 * words).astype(np.int64)
+        steps = np.frombuffer(body, "<u4", rows, _SHAPE.size + 12 * words).astype(np.int64)
+        counts = np.frombuffer(body, "<u2", rows, _SHAPE.size + 12 * words + 4 * rows)
+        ids = _running(steps, ends) + base
+        return cls(np.frombuffer(body, "<u8", words, _SHAPE.size), ends, ids, counts)
+
+    @classmethod
+    def of(cls, keys: Words, ids: Ids, counts: Counts) -> TermBlock:
+        """A block of rows ordered by word and then by id."""
+        words, starts = np.unique(keys, return_index=True)
+        return cls(words, np.append(starts[1:], len(keys)).astype(np.int64)[: len(words)], ids, counts)
+
+    @classmethod
+    def merge(cls, parts: Sequence[TermBlock]) -> TermBlock:
+        if len(parts) == 1:
+            return parts[0]
+        keys = np.concatenate([part.keys for part in parts])
+        ids = np.concatenate([part.ids for part in parts])
+        order = np.lexsort((ids, keys))
+        return cls.of(keys[order], ids[order], np.concatenate([part.counts for part in parts])[order])
+
+
+def _running(steps: Ids, ends: Indices) -> Ids:
+    """Sums of steps, begun anew after each end."""
+    sums = np.cumsum(steps)
+    before = np.concatenate(([0], sums[ends[:-1] - 1])) if len(ends) else np.empty(0, np.int64)
+    sums -= np.repeat(before, np.diff(ends, prepend=0))
+    return sums

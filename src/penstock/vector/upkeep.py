@@ -1,0 +1,213 @@
+"""Keeping a collection in shape: splitting lists that are overfull, and sweeping dead rows out of blocks.
+
+Upkeep is a commit of its own after a flush, of a bounded size, and changes no answer but its speed. A sweep
+walks over all buckets in several such commits; its place is in the head, so that it goes on after a restart.
+`compact` asks for a thorough sweep, which also reshapes all lists and merges small neighbouring buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from penstock.observability import SILENT, Observer, names
+from penstock.vector.arrays import Array, Ids
+from penstock.vector.blocks import CONTENT, BlockReader
+from penstock.vector.clusters import Centroids, is_overfull
+from penstock.vector.commit import append_postings, offload, put_centroids
+from penstock.vector.config import VectorConfig
+from penstock.vector.content import Content, PostingBlock
+from penstock.vector.draft import Draft, Operations
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.layout import neighbours
+from penstock.vector.operations import Compact
+from penstock.vector.reshape import reshape
+from penstock.vector.state import CollectionState, Head, Sweep
+
+__all__ = ["maintain"]
+
+_POSTINGS: Final = Shelf(Family.POSTINGS)
+# Rows by internal id: whether a bucket holds dead ones can be told without reading it.
+_BY_ID: Final = (Family.VECTORS, Family.NAMES, Family.TEXTS, Family.COLUMN)
+# The order of a sweep.
+_SWEPT: Final = (*_BY_ID, Family.DICTIONARY, Family.TERMS, Family.DOCUMENTS, Family.POSTINGS)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Bytes that may still be read."""
+
+    left: int
+
+    def take(self, size: int) -> bool:
+        """Whether there was anything left; the last one may go over."""
+        allowed = self.left > 0
+        self.left -= size
+        return allowed
+
+
+async def maintain(
+    blocks: BlockReader,
+    state: CollectionState,
+    config: VectorConfig,
+    *,
+    compact: Compact | None = None,
+    observer: Observer = SILENT,
+) -> tuple[CollectionState, Operations] | None:
+    """One step of upkeep, or None if nothing is due."""
+    budget = _Budget(config.upkeep_bytes)
+    overfull = _overfull(state, config, budget)
+    sweep = _sweep(state, config, compact)
+    if not len(overfull) and sweep is None:
+        return None
+    draft = Draft(state)
+    head, in_hand = state.head, overfull
+    if sweep is not None:
+        swept, rest = _next_buckets(state, sweep, budget)
+        for shelf, lows in swept:
+            if shelf == _POSTINGS:
+                in_hand = np.union1d(in_hand, np.array(lows, np.int64))
+            else:
+                await _rewrite(blocks, draft, shelf, lows, sweep)
+        head = _advanced(head, sweep, rest)
+    centroids = state.centroids
+    if len(in_hand):
+        thorough = sweep is not None and sweep.thorough
+        head, centroids = await _reshape(blocks, draft, head, in_hand, config, thorough, observer)
+    await draft.fold(blocks)
+    return await offload(1 << 20, draft.finish, head, centroids, state.deleted, state.hidden)
+
+
+def _overfull(state: CollectionState, config: VectorConfig, budget: _Budget) -> Ids:
+    """The fullest lists that are due to be split, as many as the budget allows."""
+    if len(state.centroids) >= config.lists_max:
+        return np.empty(0, np.int64)
+    rows = state.list_rows
+    row_bytes = 2 * state.dimensions + 8
+    found = []
+    for place in np.argsort(-rows, kind="stable"):
+        if not is_overfull(rows[place], config.list_rows) or not budget.take(int(rows[place]) * row_bytes):
+            break
+        found.append(int(state.centroids.lists[place]))
+    return np.array(found, np.int64)
+
+
+def _sweep(state: CollectionState, config: VectorConfig, compact: Compact | None) -> Sweep | None:
+    """The sweep to go on with, or to begin because somebody asks or too many rows are dead."""
+    head = state.head
+    if compact is not None and compact.begin and not (head.sweep and head.sweep.thorough):
+        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, thorough=True)
+    if head.sweep is None and head.dead > config.dead_share_max * (head.rows + head.hidden + head.dead):
+        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, thorough=False)
+    return head.sweep
+
+
+def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
+    if rest is not None:
+        return msgspec.structs.replace(head, sweep=rest)
+    return msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead))
+
+
+def _next_buckets(
+    state: CollectionState, sweep: Sweep, budget: _Budget
+) -> tuple[list[tuple[Shelf, list[int]]], Sweep | None]:
+    """The buckets of this step, by shelf, and where the next one goes on."""
+    found: list[tuple[Shelf, list[int]]] = []
+    for shelf in _shelves(state, sweep):
+        directory = state.directory(shelf)
+        lows = directory.lows
+        if (shelf.family, shelf.column) == (sweep.family, sweep.column):
+            lows = lows[lows >= np.uint64(sweep.low)]
+        chosen: list[int] = []
+        for low in lows.tolist():
+            fragments = directory.bucket(low)
+            if not budget.take(int(fragments["bytes"].sum()) if _worth(state, shelf, low, fragments, sweep) else 0):
+                rest = Sweep(int(shelf.family), shelf.column, low, sweep.dead, sweep.thorough)
+                return [*found, (shelf, chosen)], rest
+            chosen.append(low)
+        found.append((shelf, chosen))
+    return found, None
+
+
+def _shelves(state: CollectionState, sweep: Sweep) -> Iterator[Shelf]:
+    order = {family: place for place, family in enumerate(_SWEPT)}
+    present = [shelf for shelf in state.directories if shelf.family in order]
+    at = (order[Family(sweep.family)], sweep.column)
+    yield from sorted(
+        (shelf for shelf in present if (order[shelf.family], shelf.column) >= at),
+        key=lambda shelf: (order[shelf.family], shelf.column),
+    )
+
+
+def _worth(state: CollectionState, shelf: Shelf, low: int, fragments: Array, sweep: Sweep) -> bool:
+    """Whether a bucket has to be read at all."""
+    if sweep.thorough or shelf.family not in _BY_ID:
+        return True
+    lows = state.directory(shelf).lows
+    place = int(np.searchsorted(lows, np.uint64(low))) + 1
+    end = int(lows[place]) if place < len(lows) else state.head.next_id
+    return len(state.deleted.ids(low, end)) > 0
+
+
+async def _rewrite(blocks: BlockReader, draft: Draft, shelf: Shelf, lows: Sequence[int], sweep: Sweep) -> None:
+    """Write buckets again without dead rows; a thorough sweep also makes one of small neighbours."""
+    state = draft.base
+    directory = state.directory(shelf)
+    sizes = np.array([int(directory.bucket(low)["bytes"].sum()) for low in lows], np.int64)
+    runs = neighbours(lows, sizes) if sweep.thorough else [[low] for low in lows]
+    kind: type[Content] = CONTENT[shelf.family]
+    for run in runs:
+        if not any(_worth(state, shelf, low, directory.bucket(low), sweep) for low in run):
+            continue
+        stored = await blocks.contents(state, shelf, run, kind)
+        merged = kind.merge([stored[low] for low in run if low in stored])
+        kept = merged.kept(state.deleted)
+        single = len(run) == 1 and (not sweep.thorough or len(directory.bucket(run[0])) == 1)
+        if kept.all() and single:
+            continue
+        draft.replace(shelf, run[0], merged if kept.all() else merged.take(kept))
+        for low in run[1:]:
+            draft.replace(shelf, low, None)
+
+
+async def _reshape(
+    blocks: BlockReader,
+    draft: Draft,
+    head: Head,
+    in_hand: Ids,
+    config: VectorConfig,
+    thorough: bool,
+    observer: Observer,
+) -> tuple[Head, Centroids]:
+    state = draft.base
+    stored = await blocks.contents(state, _POSTINGS, in_hand.tolist(), PostingBlock)
+    rows = PostingBlock.merge(
+        [PostingBlock(np.empty(0, np.int64), np.empty((0, 2 * state.dimensions), np.uint8)), *stored.values()]
+    )
+    lists = np.repeat(np.array(list(stored), np.int64), [len(content) for content in stored.values()])
+    living = rows.kept(state.deleted)
+    shaped = await offload(
+        len(rows),
+        reshape,
+        state.centroids,
+        in_hand,
+        rows.take(living),
+        lists[living],
+        list_rows=config.list_rows,
+        lists_max=config.lists_max,
+        next_list=head.next_list,
+        thorough=thorough,
+    )
+    for number in in_hand.tolist():
+        draft.replace(_POSTINGS, number, None)
+    append_postings(draft, shaped.lists, shaped.rows)
+    put_centroids(draft, shaped.centroids, shaped.changed)
+    if shaped.split:
+        observer.count(names.VECTOR_LISTS_RESHAPED, shaped.split, how="split")
+    if shaped.dissolved:
+        observer.count(names.VECTOR_LISTS_RESHAPED, shaped.dissolved, how="dissolved")
+    return msgspec.structs.replace(head, next_list=shaped.next_list), shaped.centroids
