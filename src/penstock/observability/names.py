@@ -191,3 +191,26 @@ BUFFER_FENCED = _event("buffer.fenced", "warning", "Another consumer took over: 
 BUFFER_STARTED = _event("buffer.started", "info", "A consumer took the fence.")
 BUFFER_DEAD_LETTER = _event("buffer.dead_letter", "error", "A batch object is missing or unreadable and was set aside.")
 BUFFER_COLLECT_FAILED = _event("buffer.collect_failed", "warning", "A collection failed; the next one goes on.")
+
+# vector -------------------------------------------------------------------------------------------
+VECTOR_CACHE_BYTES = _gauge("penstock_vector_cache_bytes", "Decoded blocks held in memory.")
+VECTOR_CACHE_READS = _counter(
+    "penstock_vector_cache_reads_total", "Blocks asked for, by whether they were in memory.", "outcome"
+)
+VECTOR_ROWS = _counter("penstock_vector_rows_total", "Rows written and ids deleted, as asked for.", "operation")
+VECTOR_CHANGES_SKIPPED = _counter(
+    "penstock_vector_changes_skipped_total", "Changes left out because their source position had been stored before."
+)
+VECTOR_SEARCH_SECONDS = _latency("penstock_vector_search_seconds", "Time of one search, however many queries it has.")
+VECTOR_SEARCHES_PARTIAL = _counter(
+    "penstock_vector_searches_partial_total", "Searches answered without a block that cannot be read."
+)
+VECTOR_LISTS_RESHAPED = _counter(
+    "penstock_vector_lists_reshaped_total", "Posting lists that were split or dissolved.", "how"
+)
+VECTOR_UPKEEP_FAILED = _event(
+    "vector.upkeep_failed", "warning", "Lists or dead rows were not tidied after a flush; the data is not affected."
+)
+VECTOR_BLOCK_CORRUPT = _event(
+    "vector.block_corrupt", "error", "A block cannot be read; answers without it are partial."
+)
