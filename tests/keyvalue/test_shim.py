@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slatedb.uniffi._slatedb_uniffi import slatedb as binding
+from hypothesis import given
+from hypothesis import strategies as st
+from slatedb import uniffi
 
 from penstock.keyvalue import shim
 
-Builder: Any = binding._UniffiRustBufferBuilder
+binding: Any = sys.modules[uniffi.DbBuilder.__module__]
 
 
-def built(write: Any, value: Any) -> bytes:
-    builder = Builder()
-    try:
-        write(builder, value)
-        return bytes(builder.rbuf.data[: builder.rbuf.len])
-    finally:
-        builder.discard()
+def lowered(value: Any) -> bytes:
+    return shim._lowered(shim._faster(binding), value)
 
 
 def test_the_installed_release_is_one_the_shim_knows() -> None:
     assert shim.install() == shim.Shim(installed=True)
+    assert binding._UniffiFfiConverterBytes.lower.__module__ == shim.__name__
 
 
 def test_an_unknown_release_keeps_the_shipped_copy() -> None:
@@ -32,35 +31,32 @@ def test_an_unknown_release_keeps_the_shipped_copy() -> None:
     assert "0.18.0" in verdict.reason
 
 
-def test_a_binding_whose_buffers_changed_keeps_the_shipped_copy() -> None:
-    """A release that renamed its classes fails the self-test, and nothing raises."""
+def test_a_binding_whose_classes_were_renamed_keeps_the_shipped_copy() -> None:
     verdict = shim.decide("0.17.0", SimpleNamespace())
     assert not verdict.installed
-    assert "_UniffiRustBufferBuilder" in verdict.reason
+    assert "_UniffiFfiConverterBytes" in verdict.reason
 
 
-def test_a_binding_that_writes_other_bytes_keeps_the_shipped_copy() -> None:
-    class LittleEndianBuilder(Builder):  # type: ignore[misc]
-        def _pack_into(self, size: int, format: str, value: Any) -> None:
-            super()._pack_into(size, format.replace(">", "<"), value)
+def test_a_binding_that_lays_out_its_buffers_differently_keeps_the_shipped_copy() -> None:
+    class TruncatedBytes:
+        @staticmethod
+        def lower(value: bytes) -> Any:
+            buffer = shim._faster(binding)(value)
+            buffer.len = min(buffer.len, 100)
+            return buffer
 
-    verdict = shim.decide("0.17.0", SimpleNamespace(_UniffiRustBufferBuilder=LittleEndianBuilder))
+    changed = SimpleNamespace(_UniffiFfiConverterBytes=TruncatedBytes, _UniffiRustBuffer=binding._UniffiRustBuffer)
+    verdict = shim.decide("0.17.0", changed)
     assert not verdict.installed
-    assert "differ" in verdict.reason
+    assert "2 samples differ" in verdict.reason
+
+
+@given(st.binary(max_size=2000))
+def test_a_buffer_holds_the_length_and_then_the_bytes(value: bytes) -> None:
+    assert lowered(value) == len(value).to_bytes(4, "big") + value
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_every_bytes_like_value_is_copied_whole(kind: Any) -> None:
-    value = bytes(range(256)) * 40
-    assert built(shim._write, kind(value)) == value
-
-
-def test_a_buffer_that_grows_many_times_keeps_what_it_had() -> None:
-    builder = Builder()
-    try:
-        for index in range(300):
-            shim._write(builder, bytes([index % 256]) * index)
-        expected = b"".join(bytes([index % 256]) * index for index in range(300))
-        assert builder.rbuf.data[: builder.rbuf.len] == expected
-    finally:
-        builder.discard()
+    value = bytes(range(256)) * 1024
+    assert lowered(kind(value)) == (1 << 18).to_bytes(4, "big") + value
