@@ -35,7 +35,7 @@ TARGET, OVERLAP = 800, 100
 GOAL_MB_PER_SECOND = 30
 ROUNDS = 3
 # A peer that would need longer than this for one round gets less text.
-ROUND_SECONDS = 1.0
+ROUND_SECONDS = 0.5
 
 TOKENIZER = splintr.Tokenizer.from_pretrained("cl100k_base")
 
