@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import Final
 
 from penstock.buffer.accumulator import OpenBatch
+from penstock.buffer.batch import RecordBlock
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
 from penstock.buffer.manifest import Draft
@@ -212,6 +213,7 @@ class Pipeline:
 
     def _settle(self, batch: _Closed, outcome: str) -> None:
         self._batches.remove(batch)
+        batch.release()
         self._observer.count(names.BUFFER_BATCHES, outcome=outcome)
         self._settled(batch.size)
 
@@ -238,6 +240,11 @@ class _Closed:
         self.failure: PenstockError | None = None
         self.ready = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+
+    def release(self) -> None:
+        """Let go of the bytes now: the bound on them must not depend on who else still knows this batch."""
+        self.block = RecordBlock()
+        self.body = None
 
     @property
     def placed(self) -> Placement:
