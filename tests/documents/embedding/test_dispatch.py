@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from penstock.documents.contracts import BatchInput, BatchRequest
-from penstock.documents.embedding import Dispatcher, MemoryCache, RetryPolicy, profile_of
+from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, profile_of
 from penstock.documents.embedding.provider import Later, Refused, Vectors
 from penstock.errors import Corrupt, PermissionDenied, Unavailable
 from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
@@ -137,7 +137,7 @@ def test_what_was_paid_for_survives_a_fault_later_in_the_batch():
     texts = [f"text {n}" for n in range(6)]  # two requests of at most four
     failing = ScriptedProvider(None, *[Later("503")] * 2)
     with pytest.raises(Unavailable):
-        embed(failing, batch(*texts), cache=cache, retry=RetryPolicy(attempts_max=2))
+        embed(failing, batch(*texts), cache=cache, retry=DispatchPolicy(attempts_max=2))
     healthy = ScriptedProvider()
     (result,), _ = embed(healthy, batch(*texts), cache=cache)
     assert healthy.sent == [("text 4", "text 5")]

@@ -1,7 +1,7 @@
 """Embedding: providers, model profiles, and the dispatch that paces, repeats, splits, caches and counts."""
 
 from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
-from penstock.documents.embedding.dispatch import DeadLetter, Dispatcher, Embedded, RetryPolicy
+from penstock.documents.embedding.dispatch import DeadLetter, Dispatcher, DispatchPolicy, Embedded
 from penstock.documents.embedding.pace import Pace, RateLimit
 from penstock.documents.embedding.profiles import EMBEDDED_MODEL, PROFILES, ModelProfile, profile_of
 from penstock.documents.embedding.provider import EmbeddingProvider
@@ -12,6 +12,7 @@ __all__ = [
     "EMBEDDED_MODEL",
     "PROFILES",
     "DeadLetter",
+    "DispatchPolicy",
     "Dispatcher",
     "Embedded",
     "EmbeddingCache",
@@ -21,7 +22,6 @@ __all__ = [
     "OpenAiProvider",
     "Pace",
     "RateLimit",
-    "RetryPolicy",
     "StaticProvider",
     "profile_of",
 ]

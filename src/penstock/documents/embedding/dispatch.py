@@ -26,11 +26,11 @@ from penstock.documents.tokens import EstimatedTokens, TokenCounter
 from penstock.errors import Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
-__all__ = ["DeadLetter", "Dispatcher", "Embedded", "RetryPolicy"]
+__all__ = ["DeadLetter", "DispatchPolicy", "Dispatcher", "Embedded"]
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class DispatchPolicy:
     """Eight tries with pauses of up to half a second, one, two … thirty: about two minutes in all."""
 
     attempts_max: int = 8
@@ -84,7 +84,7 @@ class Dispatcher:
         *,
         cache: EmbeddingCache | None = None,
         pace: Pace | None = None,
-        retry: RetryPolicy | None = None,
+        retry: DispatchPolicy | None = None,
         counter: TokenCounter | None = None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
@@ -93,7 +93,7 @@ class Dispatcher:
         self._profile = provider.profile
         self._cache = cache or MemoryCache()
         self._pace = pace or Pace(clock=clock)
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or DispatchPolicy()
         self._counter = counter or EstimatedTokens()
         self._clock = clock
         self._entropy = entropy
