@@ -23,7 +23,7 @@ from penstock.errors import (
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.objects.port import Body
 from penstock.observability import names
-from penstock.testing import Fate, FaultPlan, FaultyStore, Latency, RecordingObserver, Simulation
+from penstock.testing import Fate, FaultPlan, FaultyStore, Latency, RecordingObserver, Simulation, simulate
 from penstock.testing.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
@@ -118,6 +118,31 @@ async def test_two_producers_share_one_queue_without_a_gap(simulation: Simulatio
     )
     assert sorted(sequences) == list(range(10))
     assert 0.0 <= producers[0].conflict_rate < 1.0
+
+
+def test_fifty_producers_on_one_queue_all_get_through() -> None:
+    """On a store with the latencies of a real one; conflicts are many, and nobody fails or starves."""
+
+    async def main(simulation: Simulation) -> None:
+        plan = FaultPlan(latency_by_verb={"get": Latency(0.015, 0.015), "put_if": Latency(0.04, 0.04)})
+        store = faulty(simulation, plan)
+
+        async def work(number: int) -> float:
+            entropy = simulation.entropy.fork(str(number))
+            longest = 0.0
+            async with Producer(store, clock=simulation.clock, entropy=entropy) as producer:
+                for _ in range(5):
+                    began = simulation.clock.monotonic()
+                    await (await producer.produce([b"x"])).durable()
+                    longest = max(longest, simulation.clock.monotonic() - began)
+            return longest
+
+        waits = await asyncio.gather(*(work(number) for number in range(50)))
+        assert [entry.sequence for entry in await queue(store)] == list(range(250))
+        # 250 writes that cannot overlap take 10 s at least; nobody waits for all the others.
+        assert max(waits) < 25.0
+
+    simulate(main, seed=1)
 
 
 # When batches close ------------------------------------------------------------------------------
