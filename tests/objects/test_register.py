@@ -382,3 +382,23 @@ def test_processes_on_one_directory_lose_no_update(tmp_path: Path) -> None:
     value = asyncio.run(counted())
     assert value.payload == b"." * PROCESSES * UPDATES
     assert value.seq == PROCESSES * UPDATES
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("service", ["s3", "az"])
+def test_registers_on_a_real_server_lose_no_update(service: str, request: pytest.FixtureRequest) -> None:
+    """What the store answers to racing writes is what the register takes it for."""
+    server = request.getfixturevalue("s3_server" if service == "s3" else "azure_server")
+
+    async def main() -> Stamped[bytes]:
+        store = await open_store(f"{service}://penstock/registers", **server.options)
+        registers = [Register(store, "counter", StampedFormat(BytesCodec())) for _ in range(6)]
+        for _ in range(5):
+            await asyncio.gather(*(register.update(appends(b".")) for register in registers))
+        value = await registers[0].read()
+        await store.close()
+        return value
+
+    value = asyncio.run(main())
+    assert value.payload == b"." * 30
+    assert value.seq == 30

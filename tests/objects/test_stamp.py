@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import google_crc32c
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.ids import SYSTEM_ENTROPY, ulid
 from penstock.objects import BytesCodec, Stamped, StampedFormat, Token
-from penstock.objects.stamp import FENCE_MAX, STAMPS_MAX
+from penstock.objects.stamp import FENCE_MAX, MAGIC, STAMPS_MAX
 
 FORMAT = StampedFormat(BytesCodec())
 ONE, TWO = "01HV0000000000000000000001", "01HV0000000000000000000002"
@@ -44,6 +45,12 @@ def test_the_bytes_of_version_1_never_change() -> None:
     value = stamped(Stamped(b"hi", fence=3), Token(ONE, 7), Token(TWO, 1))
     assert FORMAT.encode(value) == GOLDEN
     assert FORMAT.decode(GOLDEN) == value
+
+
+def test_the_format_page_draws_these_bytes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format" / "register.md").read_text()
+    drawn = [block for block in page.split("```") if block.strip().startswith(MAGIC.hex())]
+    assert [bytes.fromhex(block) for block in drawn] == [GOLDEN]
 
 
 @given(st.binary(), st.integers(0, FENCE_MAX), st.lists(st.integers(0, 2**64 - 1), max_size=5))
