@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 
 import pytest
 from tests.buffer.simulated import simulated
@@ -393,6 +394,14 @@ async def test_a_position_behind_which_batches_are_gone_is_refused(simulation: S
     with pytest.raises(InvalidInput, match="batches behind last_acked = 1 are gone"):
         await consumer(simulation, store, last_acked=1).start()
     assert (await the_next(first)).sequence == 4
+
+
+@simulated
+async def test_a_gap_of_any_size_is_refused_without_counting_through_it(simulation: Simulation) -> None:
+    store = MemoryStore(clock=simulation.clock)
+    await store.put(MANIFEST, struct.pack("<IQQH", 0, 2**63, 0, 1))
+    with pytest.raises(InvalidInput, match="are gone"):
+        await consumer(simulation, store, last_acked=5).start()
 
 
 # Dead letters ------------------------------------------------------------------------------------

@@ -291,6 +291,22 @@ async def test_a_caller_cancelled_in_line_has_produced_nothing_and_holds_nobody_
 
 
 @simulated
+async def test_a_buffer_changed_while_its_caller_waits_in_line_goes_in_as_it_was(simulation: Simulation) -> None:
+    store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(1.0, 1.0)}))
+    producer, _ = built(simulation, store, max_in_flight_bytes=150, flush_size_bytes=1)
+    await producer.produce([bytes(100)])
+    buffer = bytearray(b"before")
+    records = [buffer]
+    waiting = asyncio.create_task(producer.produce(records))
+    await simulation.clock.sleep(0.5)
+    buffer[:] = b"after, and longer than it was"
+    records.append(buffer)
+    await waiting
+    await producer.close()
+    assert (await contents(store))[-1] == [b"before"]
+
+
+@simulated
 async def test_a_cancelled_wait_for_durability_changes_nothing_for_anybody(simulation: Simulation) -> None:
     producer, _ = built(simulation)
     handle = await producer.produce([b"x"])

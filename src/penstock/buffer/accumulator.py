@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,12 +24,12 @@ _RANGE_BYTES: Final = 16
 class Input:
     """One call of `produce`, checked. `size` is what it adds to a batch."""
 
-    records: Sequence[Body]
+    records: tuple[bytes, ...]
     metadata: bytes
     size: int
 
     @classmethod
-    def of(cls, records: Sequence[Body], metadata: Body, config: ProducerConfig) -> Input:
+    def of(cls, records: Iterable[Body], metadata: Body, config: ProducerConfig) -> Input:
         checked = checked_records(records)
         if not isinstance(metadata, bytes | bytearray | memoryview):
             raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes")

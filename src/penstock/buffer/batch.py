@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import Final, overload
@@ -145,30 +145,26 @@ class Records(Sequence[memoryview]):
         return f"<Records: {len(self)} of {self.nbytes} bytes>"
 
 
-def checked_records(records: Sequence[Body]) -> Sequence[Body]:
-    """The caller's records, in a shape that `RecordBlock` takes; what cannot be framed is refused by its place."""
+def checked_records(records: Iterable[Body]) -> tuple[bytes, ...]:
+    """The caller's records, out of reach of later changes; what cannot be framed is refused by its place."""
     if isinstance(records, bytes | bytearray | memoryview | str):
         raise InvalidInput(
             "records must be a sequence of records", f"got one {type(records).__name__}", "wrap it: [it]"
         )
-    if not records:
+    given = tuple(records)
+    if not given:
         raise InvalidInput("no records to produce", "the sequence is empty")
-    if len(records) > LENGTH_MAX:
-        raise InvalidInput(f"{len(records)} records are too many for one batch", f"the format counts to {LENGTH_MAX}")
-    # The common case is told by one pass in C; only other kinds of buffers are looked at one by one.
-    plain = records if set(map(type, records)) == {bytes} else [_flat(i, record) for i, record in enumerate(records)]
-    longest = max(map(len, plain))
-    if longest > LENGTH_MAX:
-        raise InvalidInput(f"a record of {longest} bytes is too long", f"the format's limit is {LENGTH_MAX}")
-    return plain
+    # The common case is told by one pass in C; only other kinds of buffers are copied one by one.
+    if set(map(type, given)) != {bytes}:
+        given = tuple(_as_bytes(index, record) for index, record in enumerate(given))
+    if len(given) > LENGTH_MAX or max(map(len, given)) > LENGTH_MAX:
+        raise InvalidInput("the records do not fit a batch", f"the format counts records and bytes to {LENGTH_MAX}")
+    return given  # type: ignore[return-value]  # all of them bytes by now
 
 
-def _flat(index: int, record: object) -> Body:
-    if isinstance(record, bytes | bytearray):
-        return record
-    if isinstance(record, memoryview):
-        # A view of wider items or with strides counts items, not bytes.
-        return record if record.c_contiguous and record.itemsize == 1 and record.ndim == 1 else record.tobytes()
+def _as_bytes(index: int, record: object) -> bytes:
+    if isinstance(record, bytes | bytearray | memoryview):
+        return bytes(record)
     raise InvalidInput(f"record {index} is {type(record).__name__}", "a record is bytes, bytearray or memoryview")
 
 

@@ -77,8 +77,8 @@ class Consumer:
             self._check_open()
             if not self._started:
                 await self._start()
-            assert self._register.fence is not None
-            return self._register.fence
+        assert self._register.fence is not None
+        return self._register.fence
 
     async def close(self) -> None:
         """Write what is acknowledged, and stop. A consumer that was fenced leaves that to its successor. Idempotent.
@@ -264,11 +264,11 @@ class Consumer:
                 f"the next sequence of {self._config.manifest_path!r} is {manifest.next_sequence}",
                 "check the path of the queue; nothing was changed",
             )
-        missing = set(range(self._last_acked + 1, manifest.first_sequence))
-        if missing and missing - await self._dead_letters.sequences(self._last_acked + 1, manifest.first_sequence):
+        first, end = self._last_acked + 1, manifest.first_sequence
+        if first < end and len(await self._dead_letters.sequences(first, end)) < end - first:
             raise InvalidInput(
                 f"batches behind last_acked = {self._last_acked} are gone",
-                f"the queue begins at {manifest.first_sequence}: another consumer acknowledged them",
+                f"the queue begins at {end}: another consumer acknowledged them",
                 "read the sink's position again; if it is right, start without last_acked to accept the loss",
             )
 

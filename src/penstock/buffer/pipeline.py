@@ -172,12 +172,12 @@ class Pipeline:
 
     async def _renewed(self, group: list[_Closed]) -> list[_Closed]:
         """The group with every batch that has grown too old uploaded anew, without those that could not be."""
-        for batch in group:
-            if self._uploader.too_old(batch.placed):
-                self._observer.count(names.BUFFER_REUPLOADS)
-                await self._upload(batch)
-                if batch.failure is not None:
-                    self._give_up(batch, batch.failure)
+        aged = [batch for batch in group if self._uploader.too_old(batch.placed)]
+        self._observer.count(names.BUFFER_REUPLOADS, len(aged))
+        await asyncio.gather(*(self._upload(batch) for batch in aged))
+        for batch in aged:
+            if batch.failure is not None:
+                self._give_up(batch, batch.failure)
         return [batch for batch in group if batch.failure is None]
 
     # Settling: every batch passes here once -----------------------------------------------------------

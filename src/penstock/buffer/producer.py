@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
@@ -65,11 +65,11 @@ class Producer:
         self._turn_began: float | None = None
         self._closed = False
 
-    async def produce(self, records: Sequence[Body], metadata: Body = b"") -> WriteHandle:
+    async def produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
         """Accept records, all into one batch; wait for room if there is none.
 
-        `metadata` goes with each of them to the consumer. Buffers are copied, so the caller may use
-        them again as soon as this returns.
+        `metadata` goes with each of them to the consumer. Mutable buffers are copied at once, so
+        changing them while this waits changes nothing.
         """
         self._check_accepting()
         offered = Input.of(records, metadata, self._config)
@@ -77,7 +77,7 @@ class Producer:
             return self._accept(offered, "direct")
         return await self._wait_in_line(offered)
 
-    def try_produce(self, records: Sequence[Body], metadata: Body = b"") -> WriteHandle:
+    def try_produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
         """Accept records now, or raise `AtCapacity` with them."""
         self._check_accepting()
         offered = Input.of(records, metadata, self._config)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -88,7 +88,7 @@ class SyncProducer(_Door[Producer]):
 
         super().__init__(store, observer, make)
 
-    def produce(self, records: Sequence[Body], metadata: Body = b"") -> SyncWriteHandle:
+    def produce(self, records: Iterable[Body], metadata: Body = b"") -> SyncWriteHandle:
         return SyncWriteHandle(self._thread, self._thread.run(self._role.produce(records, metadata)))
 
     def flush(self) -> None:
@@ -157,6 +157,7 @@ class _LoopThread:
             raise
 
     def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self.closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
