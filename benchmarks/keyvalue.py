@@ -48,9 +48,8 @@ class Rates:
 def main() -> None:
     report_copy()
     with folder() as place:
-        print(
-            f"{TOTAL_BYTES >> 20} MB a run, batches of {BATCH_BYTES >> 10} KB, four in flight; MB/s, ours / RocksDB\n"
-        )
+        print(f"{TOTAL_BYTES >> 20} MB a run, batches of {BATCH_BYTES >> 10} KB, four in flight; MB/s, ours / RocksDB")
+        print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; writes are the best of three\n")
         for size in VALUE_BYTES:
             blocks = Blocks(size)
             ours = asyncio.run(measure_ours(place / f"ours-{size}", blocks))
