@@ -497,6 +497,7 @@ BAD_KEYS = [
     "a\0b",
     "a\nb",
     "a\x7f",
+    "a\uffff",
     "\ud800",
 ]
 

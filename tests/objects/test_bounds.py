@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import Any
+
 import pytest
 
 from penstock.errors import AtCapacity, Conflict, InvalidInput
 from penstock.objects import ObjectMeta
-from penstock.objects.bounds import check_object_key, check_page_size, check_size, check_start, check_version
+from penstock.objects.bounds import check_body, check_page_size, check_size, check_start, check_version
 
 
-def test_a_key_is_given_back_when_it_may_be_used() -> None:
-    for key in ("a", "a/b", ".penstock-like/a", "a/.penstock", "日本/語"):
-        assert check_object_key(key) == key
+def test_a_body_is_taken_as_it_is_unless_its_owner_could_still_change_it() -> None:
+    fixed = b"abcdef"
+    assert check_body("key", fixed) is fixed
+    assert check_body("key", memoryview(fixed)[1:3]).obj is fixed  # type: ignore[union-attr]
+    changing = bytearray(fixed)
+    for body in (check_body("key", changing), check_body("key", memoryview(changing))):
+        changing[:] = b"ABCDEF"
+        assert body == fixed
+        changing[:] = fixed
+
+
+def test_a_body_of_any_shape_becomes_its_bytes_in_order() -> None:
+    assert check_body("key", memoryview(b"abcdef")[::2]) == b"ace"
+    assert check_body("key", memoryview(b"abcdef").cast("B", [2, 3])) == b"abcdef"
+    assert check_body("key", memoryview(array("H", [1, 2]))) == array("H", [1, 2]).tobytes()
+    assert check_body("key", memoryview(array("H")).toreadonly()) == b""
+
+
+@pytest.mark.parametrize("body", ["text", 5, None, [1, 2]])
+def test_a_body_that_is_no_bytes_is_refused(body: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"'key' cannot be written: its body is a {type(body).__name__}"):
+        check_body("key", body)
 
 
 def test_an_object_at_the_bound_is_read_and_one_byte_over_it_is_not() -> None:
@@ -37,7 +59,9 @@ def test_a_conflict_says_what_was_expected() -> None:
         check_version("url", "key", None, "v1")
 
 
-def test_a_page_holds_at_least_one() -> None:
+def test_a_page_holds_at_least_one_and_no_more_than_can_be_counted() -> None:
     check_page_size(1)
-    with pytest.raises(InvalidInput):
-        check_page_size(0)
+    check_page_size(2**63 - 1)
+    for page_size in (0, -1, 2**63):
+        with pytest.raises(InvalidInput, match="page_size"):
+            check_page_size(page_size)

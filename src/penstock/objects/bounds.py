@@ -1,16 +1,16 @@
-"""What every backend refuses alike: keys no server keeps as they are, oversized reads, senseless ranges and pages."""
+"""What every backend refuses alike, and in the same words: bodies, reads too large, ranges, versions, pages."""
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound
-from penstock.objects.port import ObjectMeta, check_key
+from penstock.objects.port import Body, ObjectMeta
 
 __all__ = [
     "GET_BYTES_MAX",
-    "RESERVED_FOLDER",
-    "check_object_key",
+    "check_body",
     "check_page_size",
     "check_size",
     "check_start",
@@ -23,27 +23,21 @@ __all__ = [
 # batch object and catalog file that Penstock writes, and small enough for a worker with 1 GB.
 GET_BYTES_MAX: Final = 256 * 1024 * 1024
 
-# Where the local directory keeps its locks and half-written files; reserved in every store, so that
-# objects can be copied from any one to any other.
-RESERVED_FOLDER: Final = ".penstock"
 
+def check_body(key: str, data: Body) -> Body:
+    """The bytes to write, in one piece, that no later change of the caller's buffer can reach.
 
-def check_object_key(key: str) -> str:
-    """The port's rules, and two that real servers add: see the reasons in the errors."""
-    check_key(key)
-    if "\\" in key:
-        raise InvalidInput(
-            f"object key {key[:80]!r} cannot be used",
-            "it has a backslash, which some servers turn into a slash",
-            "use segments joined by single slashes",
-        )
-    if key.split("/", 1)[0] == RESERVED_FOLDER:
-        raise InvalidInput(
-            f"object key {key[:80]!r} cannot be used",
-            f"the folder {RESERVED_FOLDER!r} belongs to the store itself",
-            "use another first segment",
-        )
-    return key
+    A cancelled write may go on behind the caller's back, so a buffer that can change is copied now.
+    """
+    if isinstance(data, bytes):
+        return data
+    try:
+        view = memoryview(data)
+    except TypeError as error:
+        why = f"its body is a {type(data).__name__}, not bytes"
+        raise InvalidInput(f"object {key[:80]!r} cannot be written", why) from error
+    is_settled = view.readonly and view.c_contiguous and view.nbytes > 0
+    return view.cast("B") if is_settled else view.tobytes()
 
 
 def check_size(url: str, meta: ObjectMeta, bytes_max: int) -> None:
@@ -69,8 +63,8 @@ def check_version(url: str, key: str, found: str | None, expected: str | None) -
 
 
 def check_page_size(page_size: int) -> None:
-    if page_size < 1:
-        raise InvalidInput(f"page_size {page_size} cannot be used", "a page holds at least one object")
+    if not 1 <= page_size <= sys.maxsize:
+        raise InvalidInput(f"page_size {page_size} cannot be used", f"it must be from 1 to {sys.maxsize}")
 
 
 def missing(url: str, key: str) -> NotFound:

@@ -20,8 +20,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError, Unavailable
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
-    RESERVED_FOLDER,
-    check_object_key,
+    check_body,
     check_page_size,
     check_size,
     check_start,
@@ -31,7 +30,7 @@ from penstock.objects.bounds import (
 )
 from penstock.objects.cloud_errors import Answer, explain
 from penstock.objects.cloud_listing import CloudListing, remote_meta
-from penstock.objects.port import KEY_BYTES_MAX, Body, Object, ObjectMeta, check_range
+from penstock.objects.port import KEY_BYTES_MAX, RESERVED_FOLDER, Body, Object, ObjectMeta, check_key, check_range
 from penstock.objects.ranges import Range, coalesced, cut
 from penstock.objects.services import Remote, is_own_address
 
@@ -122,7 +121,7 @@ class CloudStore:
         return remote_meta(key, found, self._remote)
 
     async def put(self, key: str, data: Body) -> ObjectMeta:
-        body = _flat(data)
+        body = check_body(key, data)
         write = obstore.put_async(
             self._remote.store,
             self._path(key),
@@ -134,7 +133,7 @@ class CloudStore:
         return self._written(key, body, await self._write(f"put of {key!r}", write))
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
-        body = _flat(data)
+        body = check_body(key, data)
         path = self._path(key)
         self._check_condition(key, version)
         mode: Any = "create" if version is None else self._remote.versions.for_update(version)
@@ -169,7 +168,7 @@ class CloudStore:
         """Nothing to do: the client closes idle connections by itself."""
 
     def _path(self, key: str) -> str:
-        path = self._base + check_object_key(key)
+        path = self._base + check_key(key)
         if len(path.encode()) > KEY_BYTES_MAX:
             raise InvalidInput(f"object key {key[:80]!r} cannot be used", f"behind {self._base!r} it is too long")
         return path
@@ -277,8 +276,3 @@ async def _each(call: Callable[[Any], Awaitable[T]], inputs: Sequence[Any]) -> l
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _flat(data: Body) -> Body:
-    """What the client takes: one dimension of bytes."""
-    return data if isinstance(data, bytes) else memoryview(data).cast("B")

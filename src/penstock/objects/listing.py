@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from penstock.errors import InvalidInput
-from penstock.objects.bounds import RESERVED_FOLDER, check_object_key
+from penstock.objects.port import RESERVED_FOLDER, check_key
 
 __all__ = ["folder_of", "is_object_key", "may_hold", "walk"]
 
@@ -24,7 +24,7 @@ def folder_of(prefix: str) -> str | None:
 
 def is_object_key(key: str) -> bool:
     try:
-        check_object_key(key)
+        check_key(key)
     except InvalidInput:
         return False
     return True

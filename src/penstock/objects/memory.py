@@ -14,14 +14,14 @@ from typing import TypeAlias
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
-    check_object_key,
+    check_body,
     check_page_size,
     check_size,
     check_start,
     check_version,
     missing,
 )
-from penstock.objects.port import Body, Object, ObjectMeta, check_range
+from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_range
 
 __all__ = ["MemoryStore"]
 
@@ -66,12 +66,12 @@ class MemoryStore:
         return self._find(key).meta
 
     async def put(self, key: str, data: Body) -> ObjectMeta:
-        check_object_key(key)
+        check_key(key)
         with self._lock:
             return self._write(key, data)
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
-        check_object_key(key)
+        check_key(key)
         with self._lock:
             found = self._objects.get(key)
             check_version(self.url, key, found.meta.version if found else None, version)
@@ -90,7 +90,7 @@ class MemoryStore:
         await self.delete_many([key])
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        doomed = [check_object_key(key) for key in keys]
+        doomed = [check_key(key) for key in keys]
         with self._lock:
             for key in doomed:
                 if self._objects.pop(key, None):
@@ -100,14 +100,14 @@ class MemoryStore:
         """Nothing is held open; other holders of this instance go on."""
 
     def _find(self, key: str) -> Object:
-        found = self._objects.get(check_object_key(key))
+        found = self._objects.get(check_key(key))
         if found is None:
             raise missing(self.url, key)
         return found
 
     def _write(self, key: str, data: Body) -> ObjectMeta:
         self._writes += 1
-        body = bytes(data)
+        body = bytes(check_body(key, data))
         meta = ObjectMeta(key, len(body), str(self._writes), self._clock.now_ms())
         if key not in self._objects:
             insort(self._keys, key)

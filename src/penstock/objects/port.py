@@ -9,18 +9,39 @@ primitive on which queues, catalogs and registers are built. All verbs raise the
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from penstock.errors import InvalidInput
 
-__all__ = ["KEY_BYTES_MAX", "Body", "Object", "ObjectMeta", "ObjectStore", "check_key", "check_range"]
+__all__ = [
+    "KEY_BYTES_MAX",
+    "RANGE_END_MAX",
+    "RESERVED_FOLDER",
+    "Body",
+    "Object",
+    "ObjectMeta",
+    "ObjectStore",
+    "check_key",
+    "check_range",
+]
 
 Body: TypeAlias = bytes | bytearray | memoryview
 
 # S3, Azure and GCS all stop at 1,024 bytes of UTF-8.
 KEY_BYTES_MAX: Final = 1024
+
+# The last offset that files and services can name: a range "to the end" may be written with it.
+RANGE_END_MAX: Final = 2**63 - 1
+
+# Where a directory keeps its locks and half-written files, and a bucket its probes; reserved in every
+# store, so that objects can be copied from any one to any other.
+RESERVED_FOLDER: Final = ".penstock"
+
+# Services list and delete in XML 1.0, which cannot carry these: one such key would break every listing.
+_NOT_IN_XML: Final = re.compile(r"[\x00-\x1f\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +125,39 @@ class ObjectStore(Protocol):
 
 def check_key(key: str) -> str:
     """Refuse keys that some backend would read differently, or that could leave a directory."""
+    if not isinstance(key, str):
+        raise InvalidInput(f"object key {key!r} cannot be used", f"it is a {type(key).__name__}, not text")
     why = _key_fault(key)
     if why:
         raise InvalidInput(f"object key {key[:80]!r} cannot be used", why, "use segments joined by single slashes")
     return key
 
 
+def check_range(key: str, start: int, end: int) -> None:
+    """Refuse ranges no object could serve."""
+    if not 0 <= start <= end <= RANGE_END_MAX:
+        why = f"it must be 0 <= start <= end <= {RANGE_END_MAX}"
+        raise InvalidInput(f"range [{start}, {end}) of {key!r} cannot be read", why)
+
+
 def _key_fault(key: str) -> str:
-    if not key:
-        return "it is empty"
     try:
         size = len(key.encode("utf-8"))
     except UnicodeEncodeError:
         return "it has characters that UTF-8 cannot encode"
     if size > KEY_BYTES_MAX:
         return f"it has {size} bytes, over the limit of {KEY_BYTES_MAX}"
-    if any(ord(c) < 32 or ord(c) == 127 for c in key):
-        return "it has a control character"
-    for segment in key.split("/"):
-        if segment == "":
-            return "it has an empty segment"
+    if "\x7f" in key or _NOT_IN_XML.search(key):
+        return "it has a control character, or one that XML cannot carry"
+    if "\\" in key:
+        return "it has a backslash, which some servers turn into a slash"
+    return _segment_fault(key.split("/"))
+
+
+def _segment_fault(segments: Sequence[str]) -> str:
+    if "" in segments:
+        return "it is empty" if len(segments) == 1 else "it has an empty segment"
+    for segment in segments:
         if segment in (".", ".."):
             return f"the segment {segment!r} could leave its folder"
-    return ""
-
-
-def check_range(key: str, start: int, end: int) -> None:
-    """Refuse ranges no object could serve."""
-    if start < 0 or end < start:
-        raise InvalidInput(f"range [{start}, {end}) of {key!r} cannot be read", "it must be 0 <= start <= end")
+    return f"the folder {RESERVED_FOLDER!r} belongs to the store itself" if segments[0] == RESERVED_FOLDER else ""
