@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import OutcomeUnknown, PenstockError, PermissionDenied, StorageFull, Unavailable
+from penstock.errors import NotFound, OutcomeUnknown, PenstockError, PermissionDenied, StorageFull, Unavailable
 from penstock.objects import DirectoryStore, open_store
 from penstock.testing import ManualClock, PowerCut, SeededEntropy, TornDisk, inline
 
@@ -90,6 +90,25 @@ def test_a_delete_that_may_not_last_is_of_unknown_outcome() -> None:
         disk.fail_next("sync_directory")
         with pytest.raises(OutcomeUnknown):
             await store.delete("object")
+
+    asyncio.run(promise())
+
+
+def test_a_delete_repeated_after_a_failed_sync_lasts() -> None:
+    """The object is gone from sight by then, but not yet from the disk."""
+
+    async def promise() -> None:
+        for seed in range(8):
+            disk = torn(seed)
+            store = on_torn(disk)
+            await store.put("folder/object", b"body")
+            disk.fail_next("sync_directory")
+            with pytest.raises(OutcomeUnknown):
+                await store.delete("folder/object")
+            await store.delete("folder/object")
+            disk.crash()
+            with pytest.raises(NotFound):
+                await on_torn(disk).head("folder/object")
 
     asyncio.run(promise())
 

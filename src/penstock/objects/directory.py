@@ -18,7 +18,7 @@ from penstock.errors import Closed, InvalidInput, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
-    check_object_key,
+    check_body,
     check_page_size,
     check_size,
     check_start,
@@ -26,7 +26,9 @@ from penstock.objects.bounds import (
 )
 from penstock.objects.disk import Disk, FileStat, RealDisk
 from penstock.objects.folder import Folder, version_of
-from penstock.objects.port import Body, Object, ObjectMeta, check_range
+from penstock.objects.fork import Home
+from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_range
+from penstock.objects.url import StoreUrl
 
 __all__ = ["DirectoryStore", "Offload", "Threads"]
 
@@ -52,12 +54,13 @@ class Threads:
 
     def __init__(self, count: int = THREADS_MAX) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="penstock-directory")
-
+        self._home = Home()
         self._closed = False
 
     def __call__(self, work: Callable[..., T], /, *args: Any) -> Awaitable[T]:
         if self._closed:
             raise Closed("the directory store was closed", "a call came after close()", "open it again")
+        self._home.check("the directory store", "open it again")
         return asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
     def close(self) -> None:
@@ -81,7 +84,7 @@ class DirectoryStore:
     ) -> None:
         if not root.startswith("/"):
             raise InvalidInput(f"directory {root!r} cannot be a store", "its path is relative", "give the full path")
-        self.url = f"file://{root}"
+        self.url = str(StoreUrl("file", root))
         self._threads = None if offload else Threads()
         self._offload: Offload = offload or self._threads  # type: ignore[assignment] # one of the two is there
         self._get_bytes_max = get_bytes_max
@@ -96,7 +99,7 @@ class DirectoryStore:
         await self._offload(self._folder.check_present)
 
     async def get(self, key: str) -> Object:
-        return await self._offload(self._get, check_object_key(key))
+        return await self._offload(self._get, check_key(key))
 
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return (await self.get_ranges(key, [(start, end)], version=version))[0]
@@ -106,19 +109,20 @@ class DirectoryStore:
     ) -> list[bytes]:
         for start, end in ranges:
             check_range(key, start, end)
-        return await self._offload(self._get_ranges, check_object_key(key), ranges, version)
+        return await self._offload(self._get_ranges, check_key(key), ranges, version)
 
     async def head(self, key: str) -> ObjectMeta:
-        return _meta(key, await self._offload(self._folder.stat, check_object_key(key)))
+        return _meta(key, await self._offload(self._folder.stat, check_key(key)))
 
     async def put(self, key: str, data: Body) -> ObjectMeta:
-        return _meta(key, await self._offload(self._folder.place, check_object_key(key), data, _always))
+        return _meta(key, await self._offload(self._folder.place, check_key(key), check_body(key, data), _always))
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
         def check(found: str | None) -> None:
             check_version(self.url, key, found, version)
 
-        return _meta(key, await self._offload(self._folder.place, check_object_key(key), data, check))
+        body = check_body(key, data)
+        return _meta(key, await self._offload(self._folder.place, check_key(key), body, check))
 
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
@@ -136,7 +140,7 @@ class DirectoryStore:
         await self.delete_many([key])
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        await self._offload(self._folder.remove, [check_object_key(key) for key in keys])
+        await self._offload(self._folder.remove, [check_key(key) for key in keys])
 
     async def close(self) -> None:
         """Wait for writes under way, then end the threads."""

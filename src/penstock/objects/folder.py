@@ -24,11 +24,11 @@ from typing import Final
 from penstock.clock import Clock
 from penstock.errors import InvalidInput, NotFound, OutcomeUnknown, PenstockError, Unsupported
 from penstock.ids import Entropy, ulid
-from penstock.objects.bounds import RESERVED_FOLDER, missing
+from penstock.objects.bounds import missing
 from penstock.objects.disk import Disk, FileStat
 from penstock.objects.disk_errors import explain
 from penstock.objects.listing import walk
-from penstock.objects.port import Body
+from penstock.objects.port import RESERVED_FOLDER, Body
 
 __all__ = ["Folder", "version_of"]
 
@@ -116,11 +116,11 @@ class Folder:
             except (OSError, PenstockError):
                 self._discard(temporary)
                 raise
-        self._settle(key, [posixpath.dirname(path)])
+        self._settle(key, posixpath.dirname(path))
         return placed
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Unlink each, then sync each folder once."""
+        """Unlink each, then sync each folder once, also for what was gone: its remover may have failed to."""
         self.prepare()
         touched: dict[str, str] = {}
         for key in keys:
@@ -128,7 +128,7 @@ class Folder:
                 if self._unlink(key):
                     touched.setdefault(posixpath.dirname(f"{self._root}/{key}"), key)
         for folder, key in touched.items():
-            self._settle(key, [folder])
+            self._settle(key, folder)
 
     def walk(self, prefix: str, offset: str) -> Iterator[tuple[str, FileStat]]:
         """Objects in byte order of their keys, as they are when the walk comes by."""
@@ -241,21 +241,20 @@ class Folder:
             raise
 
     def _unlink(self, key: str) -> bool:
-        """Whether there was an object to remove."""
+        """Whether there is a folder that held it, or could have."""
         try:
             with self._disk.lock(self._lock_path(key)):
-                if self._current(key) is None:
-                    return False
-                self._disk.unlink(f"{self._root}/{key}")
+                path = self._inside(key)
+                if self._current(key) is not None:
+                    self._disk.unlink(path)
         except _ABSENT:
             return False
         return True
 
-    def _settle(self, key: str, folders: Iterable[str]) -> None:
+    def _settle(self, key: str, folder: str) -> None:
         """Make what was renamed or unlinked durable. Others may have seen it by now, so failing is no refusal."""
         try:
-            for folder in folders:
-                self._disk.sync_directory(folder)
+            self._disk.sync_directory(folder)
         except OSError as error:
             raise self._unknown(key, error) from error
 

@@ -8,8 +8,10 @@ try may have landed, and report a conflict of a writer with itself.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import InvalidInput
+from penstock.objects.fork import Home
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutResult, UpdateVersion
@@ -42,6 +45,7 @@ REQUEST_SECONDS_MAX: Final = 60.0
 CONNECT_SECONDS_MAX: Final = 5.0
 
 _OWN_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".blob.core.windows.net", "storage.googleapis.com")
+_ENDPOINT: Final = re.compile(r"https?://[^/\s]")
 _NO_RETRIES: RetryConfig = {"max_retries": 0}
 
 
@@ -49,10 +53,16 @@ _NO_RETRIES: RetryConfig = {"max_retries": 0}
 class Remote:
     """A bucket as the client sees it, and what is to know about its service."""
 
-    store: RemoteStore
+    client: RemoteStore
     versions: Versions
     # Whether listings come in byte order and start at an offset, as asked for; None: see `is_own_address`.
     is_ordered: bool | None
+
+    @property
+    def store(self) -> RemoteStore:
+        """The client, where its threads are."""
+        _client_home().check("the client of the cloud services", "start processes with spawn, or before its first use")
+        return self.client
 
 
 class Versions(Protocol):
@@ -196,13 +206,20 @@ SERVICES: Final[dict[str, type[S3Options | AzureOptions | GoogleOptions]]] = {
 
 def connect(url: str, bucket: str, options: S3Options | AzureOptions | GoogleOptions) -> Remote:
     """The client for one bucket. Nothing is sent yet."""
-    if options.endpoint is not None and not options.endpoint.startswith(("http://", "https://")):
-        raise InvalidInput(f"endpoint {options.endpoint!r} cannot be used", "it must start with http:// or https://")
+    if options.endpoint is not None and not _ENDPOINT.match(str(options.endpoint)):
+        why = "it must start with http:// or https:// and name a host"
+        raise InvalidInput(f"endpoint {options.endpoint!r} cannot be used", why)
     try:
         return options.connect(bucket)
-    except (exceptions.BaseError, ValueError, TypeError, OSError) as error:
+    except (exceptions.BaseError, ValueError, TypeError, OverflowError, OSError) as error:
         why = str(error).split("\n\nDebug source", 1)[0]
         raise InvalidInput(f"{url} cannot be opened", why, "check the options and the environment") from error
+
+
+@cache
+def _client_home() -> Home:
+    """Where the client was first used: it starts its threads once, for all stores of a process."""
+    return Home()
 
 
 def is_own_address(host: str) -> bool:
