@@ -104,6 +104,9 @@ def test_an_unknown_option_is_refused_with_the_nearest_known(url: str, option: s
     ("url", "options", "why"),
     [
         ("s3://bucket", {"endpoint": "localhost:9000"}, "must start with http"),
+        ("s3://bucket", {"endpoint": "http://"}, "name a host"),
+        ("s3://bucket", {"endpoint": 9000}, "must start with http"),
+        ("s3://bucket", {"request_seconds_max": 1e30}, "too large"),
         ("s3://bucket", {"access_key_id": "only half"}, "SecretAccessKey"),
         ("az://container", {"account_name": "a", "account_key": "not base64!"}, "Invalid Access Key"),
         ("gs://bucket", {"service_account": "/no/such/file"}, "/no/such/file"),
@@ -233,6 +236,12 @@ def test_a_description_hides_its_options_and_probes_only_when_asked() -> None:
     with bucket_server() as server:
         asyncio.run(promise(server.s3_options))
         assert server.count("PUT") == 0
+
+
+def test_a_description_may_carry_any_option_of_opening() -> None:
+    with bucket_server() as server:
+        asyncio.run(StoreSpec("s3://bucket", {**server.s3_options, "probe": True}).open())
+        assert server.count("PUT") > 0
 
 
 def test_a_store_in_memory_cannot_travel() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from penstock.errors import InvalidInput
@@ -49,6 +52,8 @@ def test_a_url_names_a_place_and_a_prefix(url: str, expected: StoreUrl) -> None:
         ("memory://name/prefix", "no prefix"),
         ("s3://bucket/prefix?region=x", "query"),
         ("file:///dir#part", "fragment"),
+        ("file:///dir%00", "such a name"),
+        ("file:///\ud800", "such a name"),
         ("s3://[bucket/prefix", "Invalid IPv6"),
     ],
 )
@@ -59,10 +64,26 @@ def test_a_malformed_url_is_refused_with_the_reason_and_a_form_to_copy(url: str,
     assert refusal.value.remedy
 
 
-def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
-    with pytest.raises(InvalidInput, match="credentials") as refusal:
-        parse_url("s3://user:hunter2@bucket/prefix")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://user:hunter2@bucket/prefix",
+        "https://user:hunter2@bucket/prefix",
+        "s3://user:hunter2@[bucket",
+        "az://container?sig=hunter2",
+        "https://account.example.com/container?sig=hunter2",
+    ],
+)
+def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be used") as refusal:
+        parse_url(url)
     assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", [None, b"memory://", Path("/directory")])
+def test_a_url_is_text(url: Any) -> None:
+    with pytest.raises(InvalidInput, match="no text"):
+        parse_url(url)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/a//b", "s3://bucket/../other", "gs://bucket/a/%2e%2e/b"])
@@ -74,3 +95,9 @@ def test_a_prefix_must_be_a_key(url: str) -> None:
 @pytest.mark.parametrize("url", ["memory://name", "file:///dir", "s3://bucket/some/prefix", "az://container"])
 def test_it_is_written_as_it_was_read(url: str) -> None:
     assert str(parse_url(url)) == url
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "日本", "50%", "a%20b", "what?", "no#1", "a+b"])
+def test_a_place_of_any_name_is_found_again_by_the_url_it_gives(name: str) -> None:
+    for place in (StoreUrl("file", f"/{name}"), StoreUrl("s3", "bucket", name)):
+        assert parse_url(str(place)) == place

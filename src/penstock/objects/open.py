@@ -88,7 +88,7 @@ class StoreSpec:
         self, *, probe: bool = False, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT
     ) -> ObjectStore:
         """Open here. Whoever made the description has probed the store already."""
-        return await open_store(self.url, probe=probe, clock=clock, observer=observer, **self.options)
+        return await open_store(self.url, **{"probe": probe, "clock": clock, "observer": observer, **self.options})
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.url.startswith("memory:"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
@@ -15,6 +15,8 @@ __all__ = ["SCHEMES", "StoreUrl", "parse_url"]
 SCHEMES: Final = ("memory", "file", "s3", "az", "gs")
 # What S3, Azure and GCS all accept, and a little more: the service has the last word.
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+# What a URL gives a meaning to; all else stays readable.
+_MARKS: Final = re.compile(r"[%?#]")
 _EXAMPLES: Final = "memory://name, file:///directory, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix"
 
 
@@ -27,11 +29,15 @@ class StoreUrl:
     prefix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.place}{'/' if self.prefix else ''}{self.prefix}"
+        """As `parse_url` would read it: whoever holds a store's URL can open the store again."""
+        path = f"{self.place}{'/' if self.prefix else ''}{self.prefix}"
+        return f"{self.scheme}://{_MARKS.sub(lambda mark: quote(mark[0]), path)}"
 
 
 def parse_url(url: str) -> StoreUrl:
     """Refuse whatever could be understood in two ways."""
+    if not isinstance(url, str):
+        raise InvalidInput(f"store URL {url!r} cannot be used", "it is no text", f"write one of {_EXAMPLES}")
     if "://" not in url:
         raise _refusal(url, "it has no scheme")
     try:
@@ -41,7 +47,7 @@ def parse_url(url: str) -> StoreUrl:
     if parts.scheme not in SCHEMES:
         raise _refusal(url, f"the scheme {parts.scheme!r} is not known")
     if "@" in parts.netloc:
-        raise _refusal(url.replace(parts.netloc, "..."), "it carries credentials", "give them as options")
+        raise _refusal(url, "it carries credentials", "give them as options")
     if parts.query or parts.fragment:
         raise _refusal(url, "it has a query or a fragment", "give settings as options")
     if parts.scheme == "file":
@@ -54,7 +60,18 @@ def parse_url(url: str) -> StoreUrl:
 def _file(url: str, host: str, path: str) -> StoreUrl:
     if host not in ("", "localhost") or not path.startswith("/"):
         raise _refusal(url, "its path is not absolute", "write three slashes: file:///directory")
-    return StoreUrl("file", unquote(path).rstrip("/") or "/")
+    directory = unquote(path).rstrip("/") or "/"
+    if "\0" in directory or not _is_utf8(directory):
+        raise _refusal(url, "no file can have such a name")
+    return StoreUrl("file", directory)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _memory(url: str, name: str, path: str) -> StoreUrl:
@@ -75,4 +92,6 @@ def _bucket(url: str, scheme: str, bucket: str, path: str) -> StoreUrl:
 
 
 def _refusal(url: str, why: str, remedy: str = "") -> InvalidInput:
-    return InvalidInput(f"store URL {url[:200]!r} cannot be used", why, remedy or f"write one of {_EXAMPLES}")
+    # What stands before an at sign or behind a question mark may be a password or a signature.
+    shown = re.sub(r"://[^/]*@", "://...@", re.sub(r"[?#].*", "?...", url, flags=re.DOTALL))
+    return InvalidInput(f"store URL {shown[:200]!r} cannot be used", why, remedy or f"write one of {_EXAMPLES}")
