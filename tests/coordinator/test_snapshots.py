@@ -8,7 +8,7 @@ from tests.coordinator.stores import Bench, Samples, Upserts, WillingHandler, ou
 
 from penstock.coordinator import Coordinator, Mark, Published, View
 from penstock.coordinator.snapshots import Broadcast
-from penstock.errors import StorageFull
+from penstock.errors import OutcomeUnknown, StorageFull, Unavailable
 from penstock.testing import Simulation, simulate
 
 
@@ -169,6 +169,30 @@ def test_views_of_an_appending_store_add_up_to_all_that_was_written() -> None:
 
     for seed in range(30):
         simulate(main, seed)
+
+
+@scenario()
+async def test_a_repeat_never_publishes_later_writes_whose_answer_was_lost(bench: Bench) -> None:
+    """The store holds both flushes, the readers were told of the first: a repeat of it would show them the second."""
+    coordinator = bench.coordinator
+    await bench.write(a=1)
+    flush = asyncio.create_task(coordinator.flush(until=Mark.FLUSHED))
+    first = await bench.call(1)
+    first.land()
+    await flush
+    await bench.write(b=2)
+    everything = asyncio.create_task(coordinator.flush())
+    (await bench.call(2)).fail(OutcomeUnknown("landed, and the answer was lost"))
+    first.lose(Unavailable("not known to be durable"))
+    await bench.clock.sleep(1)
+    repeat = await bench.call(3)
+    repeat.delta.rows["b"] = "what the store would show"
+    repeat.finish()
+    await bench.quiet()
+    assert coordinator.current == Published({"a": 1}, 1)
+    (await bench.call(4)).finish()
+    await everything
+    assert coordinator.current.epoch == 2
 
 
 @scenario()

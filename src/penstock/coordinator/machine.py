@@ -223,8 +223,9 @@ class Machine(Generic[D, S]):
             return []
         self.due = True
         flight.land()
-        if epochs.last < self.flushed:
-            # A repeat, behind what readers have already seen. They wait until it has caught up.
+        if epochs.last <= self.flushed:
+            # A repeat of what readers have already. The store may by now hold later writes, whose answers were
+            # lost, so its snapshot could show more than these epochs; the published one shows exactly them.
             return []
         self.flushed = epochs.last
         return [Publish(snapshot, epochs.last), Release(Mark.FLUSHED, epochs.last)]
