@@ -45,19 +45,20 @@ class _SlateReader:
         self._raw = raw
         self.place = place
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `Closed` once this reader, or what it reads from, was closed."""
         raise NotImplementedError
 
     async def get(self, key: bytes) -> bytes | None:
         checked([key])
-        self._check_open()
+        self.check_open()
         with translating(self.place):
             value: bytes | None = await self._raw.get(key)
             return value
 
     async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         listed = checked(keys)
-        self._check_open()
+        self.check_open()
         values: list[bytes | None] = []
         with translating(self.place):
             for first in range(0, len(listed), _READS_AT_ONCE):
@@ -68,7 +69,7 @@ class _SlateReader:
         self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
     ) -> AsyncIterator[list[Entry]]:
         check_block_bytes(block_bytes)
-        self._check_open()
+        self.check_open()
         if end is not None and start >= end:
             return
         with translating(self.place):
@@ -76,7 +77,7 @@ class _SlateReader:
         block: list[Entry] = []
         size, asked = 0, _ROWS_FIRST
         while True:
-            self._check_open()
+            self.check_open()
             with translating(self.place):
                 fetched = await rows.next_batch(asked)
             for row in fetched:
@@ -119,23 +120,23 @@ class SlateKeyValue(_SlateReader):
         self._last_sequence = 0
 
     async def write(self, batch: WriteBatch) -> SlateWriteHandle:
-        self._check_open()
+        self.check_open()
         if not len(batch):
             return SlateWriteHandle(self, None, 0.0)
         began = self._clock.monotonic()
         with self._writing():
             handle = await self._raw.write(_raw_batch(batch))
-        self._last_sequence = handle.seqnum()
+        self._last_sequence = max(self._last_sequence, handle.seqnum())
         self._observer.count(names.KEYVALUE_WRITE_BYTES, batch.size_bytes)
         return SlateWriteHandle(self, handle, began)
 
     async def snapshot(self) -> SlateSnapshot:
-        self._check_open()
+        self.check_open()
         with translating(self.place):
             return SlateSnapshot(self, await self._raw.snapshot())
 
     async def flush(self) -> None:
-        self._check_open()
+        self.check_open()
         with self._writing():
             await self._raw.flush()
         await self._persist()
@@ -154,9 +155,6 @@ class SlateKeyValue(_SlateReader):
         self._observer.observe(names.KEYVALUE_DURABLE_SECONDS, self._clock.monotonic() - began)
 
     def check_open(self) -> None:
-        self._check_open()
-
-    def _check_open(self) -> None:
         if self._closing is not None:
             raise Closed(f"the key-value store {self.place} is closed")
 
@@ -228,7 +226,7 @@ class SlateSnapshot(_SlateReader):
         # The binding releases a snapshot when its last reference goes.
         self._raw = None
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         self._store.check_open()
         if self._raw is None:
             raise Closed(f"a snapshot of {self.place} is closed")
@@ -247,7 +245,7 @@ class SlateFollower(_SlateReader):
             with translating(self.place):
                 await self._raw.shutdown()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self._closed:
             raise Closed(f"the follower of {self.place} is closed")
 
