@@ -1,0 +1,211 @@
+"""Reads, parses and chunks documents on executors.
+
+Plain text is read by ranges, conditionally on the version that the notification named, from where the document's
+progress stands; every other format is fetched whole and parsed in a process with limits. A task yields chunks and then
+one row that tells how it ended: `more`, `end`, `superseded` (the object changed under the reader) or `quarantined`
+(it cannot be read or parsed, with the reason). A store that does not answer is no fault of the document: it is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.documents import (
+    ByteSource,
+    CellChunks,
+    Chunker,
+    ChunkingConfig,
+    MemorySource,
+    Progress,
+    UploadNotification,
+    decode,
+)
+from penstock.documents.parsers import Format, ParserLimits, Sandbox, sniff
+from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied, Unsupported
+from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
+
+__all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
+
+_INPUT: Final[list[pa.Field[Any]]] = [
+    pa.field("object_key", pa.string()),
+    pa.field("upload", pa.binary()),
+    pa.field("next_seq", pa.int64()),
+    pa.field("next_byte_start", pa.int64()),
+]
+INPUT_SCHEMA: Final = pa.schema(_INPUT)
+OUTPUT_COLUMNS: Final = (
+    "object_key string, outcome string, seq long, start long, end long, tokens long, text string, "
+    "next_byte_start long, detail array<string>"
+)
+_OUTPUT: Final[list[pa.Field[Any]]] = [
+    pa.field("object_key", pa.string()),
+    pa.field("outcome", pa.string()),
+    pa.field("seq", pa.int64()),
+    pa.field("start", pa.int64()),
+    pa.field("end", pa.int64()),
+    pa.field("tokens", pa.int64()),
+    pa.field("text", pa.string()),
+    pa.field("next_byte_start", pa.int64()),
+    pa.field("detail", pa.list_(pa.string())),
+]
+_OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
+_SNIFFED_BYTES: Final = 4096
+_ARCHIVE: Final = b"PK\x03\x04"
+_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
+# Faults of a document, which no repeat heals.
+_FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
+
+
+class Outcome:
+    """The values of the column `outcome`."""
+
+    CHUNK: Final = "chunk"
+    MORE: Final = "more"
+    END: Final = "end"
+    SUPERSEDED: Final = "superseded"
+    QUARANTINED: Final = "quarantined"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How documents are read. Pickles with the task."""
+
+    chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    cells_max: int = 8
+    limits: ParserLimits = field(default_factory=ParserLimits)
+    # Where a bucket is, for those that are no URL and not on S3 under their own name.
+    buckets: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec_of(self, bucket: str) -> StoreSpec:
+        url = self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
+        return StoreSpec(url, {"read_only": True, **(self.options if not url.startswith("file:") else {})})
+
+
+def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: rows of `INPUT_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
+    with _Reader(reading) as reader:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from reader.read(row)
+
+
+class _Reader:
+    """One task's loop, stores, parser and chunker."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._loop = asyncio.new_event_loop()
+        self._stores: dict[str, ObjectStore] = {}
+        self._sandbox = Sandbox(reading.limits)
+        self._chunker = Chunker(reading.chunking)
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sandbox.close()
+        for store in self._stores.values():
+            self._loop.run_until_complete(store.close())
+        self._loop.close()
+
+    def read(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        key = row["object_key"]
+        try:
+            upload = decode(row["upload"], UploadNotification)
+            source, warnings = self._source(upload)
+            progress = Progress(row["next_seq"], row["next_byte_start"])
+            yield from self._chunks(key, source, progress, warnings)
+        except Conflict as error:
+            yield _ending(key, Outcome.SUPERSEDED, [str(error)])
+        except _FAULTS as error:
+            yield _ending(key, Outcome.QUARANTINED, [str(error)])
+
+    def _chunks(
+        self, key: str, source: ByteSource, progress: Progress, warnings: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The chunks of the next cells, and how far they reach."""
+        last = self._chunker.cell_count(source.size) - 1
+        seq, reached, done = progress.next_seq, progress.next_byte_start, last < 0
+        for cell in islice(self._chunker.cells(source, progress), self._reading.cells_max):
+            rows = _chunk_rows(key, cell, seq, progress.next_byte_start)
+            seq, reached, done = seq + rows.num_rows, cell.end, cell.cell == last
+            if cell.replaced_bytes:
+                warnings.append(f"{cell.replaced_bytes} bytes of [{cell.start}, {cell.end}) are not UTF-8")
+            yield rows
+        yield _ending(key, Outcome.END if done else Outcome.MORE, warnings, reached)
+
+    def _source(self, upload: UploadNotification) -> tuple[ByteSource, list[str]]:
+        store = self._store(upload.bucket)
+        meta = self._loop.run_until_complete(store.head(upload.key))
+        if upload.etag and _bare(upload.etag) != _bare(meta.version):
+            raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
+        source = _StoreSource(self._loop, store, meta)
+        head = source.read(0, min(meta.size, _SNIFFED_BYTES))
+        if not head.startswith((_ARCHIVE, *_UTF16)):
+            found = sniff(head, name=upload.key, content_type=upload.content_type)
+            if found is Format.TEXT:
+                return source, []
+        if meta.size > self._reading.limits.document_bytes:
+            raise AtCapacity(
+                f"{upload.key!r} has {meta.size} bytes", f"{self._reading.limits.document_bytes} can be parsed"
+            )
+        parsed = self._sandbox.parse(source.read(0, meta.size), name=upload.key, content_type=upload.content_type)
+        return MemorySource(parsed.text), list(parsed.warnings)
+
+    def _store(self, bucket: str) -> ObjectStore:
+        if bucket not in self._stores:
+            self._stores[bucket] = self._loop.run_until_complete(self._reading.spec_of(bucket).open())
+        return self._stores[bucket]
+
+
+class _StoreSource:
+    """One version of one object, by conditional range reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: ObjectStore, meta: ObjectMeta) -> None:
+        self._loop, self._store, self._meta = loop, store, meta
+
+    @property
+    def size(self) -> int:
+        return self._meta.size
+
+    def read(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        reading = self._store.get_range(self._meta.key, start, end, version=self._meta.version)
+        return self._loop.run_until_complete(reading)
+
+
+def _bare(etag: str) -> str:
+    """Some notifications quote an etag, some do not."""
+    return etag.strip('"')
+
+
+def _chunk_rows(key: str, cell: CellChunks, seq: int, resumed_at: int) -> pa.RecordBatch:
+    chunks = [chunk for chunk in cell.chunks if chunk.core_start >= resumed_at]
+    count = len(chunks)
+    return pa.record_batch(
+        [
+            pa.array([key] * count, pa.string()),
+            pa.array([Outcome.CHUNK] * count, pa.string()),
+            pa.array(range(seq, seq + count), pa.int64()),
+            pa.array([chunk.start for chunk in chunks], pa.int64()),
+            pa.array([chunk.end for chunk in chunks], pa.int64()),
+            pa.array([chunk.tokens for chunk in chunks], pa.int64()),
+            pa.array([chunk.text for chunk in chunks], pa.string()),
+            pa.nulls(count, pa.int64()),
+            pa.nulls(count, pa.list_(pa.string())),
+        ],
+        schema=_OUTPUT_SCHEMA,
+    )
+
+
+def _ending(key: str, outcome: str, detail: list[str], reached: int | None = None) -> pa.RecordBatch:
+    row = {"object_key": key, "outcome": outcome, "next_byte_start": reached, "detail": detail}
+    return pa.RecordBatch.from_pylist([row], schema=_OUTPUT_SCHEMA)

@@ -1,0 +1,140 @@
+"""What is known of every document, kept beside its vectors: one row an object in a collection of the same store.
+
+The rows of a collection's documents lie in a second collection, named after the first, so that vectors, progress and
+the position in the queue reach the store in one write and can never disagree. A row holds its entry as JSON; a row of
+its own holds how far the batcher has counted. Entries are immutable; whoever changes one writes a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.documents import DocumentReport, ObjectState, Progress, UploadNotification
+from penstock.errors import Corrupt
+from penstock.vector import ALL_LISTS, Collection, CollectionName, CollectionReader, Metric
+
+__all__ = [
+    "REGISTRY_DIMENSIONS",
+    "REGISTRY_METRIC",
+    "BatcherCount",
+    "DocumentEntry",
+    "Pending",
+    "batcher_count",
+    "batcher_row",
+    "entries_of",
+    "entry_rows",
+    "list_entries",
+    "registry_name",
+]
+
+# Rows need a vector; that of an entry is made from its id and only spreads the rows over lists.
+REGISTRY_DIMENSIONS: Final = 8
+REGISTRY_METRIC: Final = Metric.L2
+_SUFFIX: Final = "#documents"
+# No objectKey, which is 64 hexadecimal digits.
+_BATCHER: Final = "batcher"
+# What one search may return at most.
+LISTED_MAX: Final = 10_000
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A version that is being built, hidden, and how far that has come."""
+
+    upload: UploadNotification
+    doc_id: str
+    version: str
+    progress: Progress = Progress()
+    chunks: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One object: the order of its events, the version that is searchable, the one to come, the last report."""
+
+    object_key: str
+    bucket: str
+    key: str
+    state: ObjectState
+    current: str | None = None
+    # Of the chunking that made the current version: another one means that it is made again.
+    fingerprint: str | None = None
+    pending: Pending | None = None
+    report: DocumentReport | None = None
+
+
+class BatcherCount(msgspec.Struct, frozen=True):
+    """What makes batch ids unique and repeatable; everything else of a batcher follows from the entries."""
+
+    counter: int = 0
+    clock_ms: int = 0
+
+
+_R = TypeVar("_R", DocumentEntry, BatcherCount)
+
+
+def registry_name(name: CollectionName) -> CollectionName:
+    """Where the entries of a collection's documents lie."""
+    return CollectionName(name.tenant, name.index, name.model + _SUFFIX)
+
+
+def entry_rows(entries: Iterable[DocumentEntry]) -> pa.Table:
+    """Rows to upsert, one an entry."""
+    listed = list(entries)
+    return _rows([entry.object_key for entry in listed], [msgspec.json.encode(entry) for entry in listed])
+
+
+def batcher_row(count: BatcherCount) -> pa.Table:
+    return _rows([_BATCHER], [msgspec.json.encode(count)])
+
+
+async def entries_of(registry: Collection, object_keys: Iterable[str]) -> dict[str, DocumentEntry]:
+    """The entries of some objects; those never heard of are left out."""
+    found = await registry.get(object_keys, ["attributes"])
+    entries = [_decode(row, DocumentEntry) for row in _records(found)]
+    return {entry.object_key: entry for entry in entries}
+
+
+async def batcher_count(registry: Collection) -> BatcherCount:
+    records = _records(await registry.get([_BATCHER], ["attributes"]))
+    return _decode(records[0], BatcherCount) if records else BatcherCount()
+
+
+async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
+    """The entries of all objects, by bucket and key; at most `LISTED_MAX`."""
+    anywhere = np.zeros((1, REGISTRY_DIMENSIONS), np.float32)
+    found = await registry.search(anywhere, LISTED_MAX, probes=ALL_LISTS, columns=["attributes"], rerank=False)
+    named = zip(found["id"].to_pylist(), _records(found), strict=True)
+    entries = [_decode(record, DocumentEntry) for row, record in named if row != _BATCHER]
+    return sorted(entries, key=lambda entry: (entry.bucket, entry.key))
+
+
+def _rows(ids: list[str], records: list[bytes]) -> pa.Table:
+    places = [np.frombuffer(hashlib.sha256(row.encode()).digest()[:REGISTRY_DIMENSIONS], np.uint8) for row in ids]
+    vectors = np.array(places, np.float32).reshape(-1)
+    attributes = pa.array([record.decode() for record in records], pa.string())
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.string()),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors), REGISTRY_DIMENSIONS),
+            "attributes": pa.StructArray.from_arrays([attributes], names=["record"]),
+        }
+    )
+
+
+def _records(found: pa.Table) -> list[str]:
+    return [row["attributes"]["record"] for row in found.select(["attributes"]).to_pylist()]
+
+
+def _decode(record: str, kind: type[_R]) -> _R:
+    try:
+        return msgspec.json.decode(record, type=kind)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"a {kind.__name__} of the registry cannot be read", str(error)) from error
