@@ -360,6 +360,16 @@ async def test_an_upload_that_a_retry_cannot_cure_is_not_retried(simulation: Sim
 
 
 @simulated
+async def test_an_upload_of_unknown_outcome_is_a_certain_failure_of_its_batch(simulation: Simulation) -> None:
+    """Whether the object lies there or not: the manifest does not name it."""
+    store = Choosy(MemoryStore(clock=simulation.clock), b"bad", OutcomeUnknown("no answer"))
+    producer, _ = built(simulation, store)
+    with pytest.raises(Unavailable, match="not uploaded"):
+        await (await producer.produce([b"bad"])).durable()
+    assert store.refused == 6
+
+
+@simulated
 async def test_uploads_are_retried_with_growing_pauses(simulation: Simulation) -> None:
     store = faulty(simulation)
     store.script("put", Fate.ERROR_BEFORE, Fate.ERROR_AFTER, Fate.THROTTLED)

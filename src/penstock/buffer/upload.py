@@ -78,7 +78,11 @@ class Uploader:
             try:
                 await self._store.put(location, body)
                 return
-            except (Unavailable, OutcomeUnknown):
+            except OutcomeUnknown as error:
+                # Of the object; but no manifest names it, so it is certain that the batch is not in the queue.
+                if attempt == attempts:
+                    raise Unavailable("batch was not uploaded", str(error), "produce it again") from error
+            except Unavailable:
                 if attempt == attempts:
                     raise
             self._observer.count(names.BUFFER_UPLOAD_RETRIES)
