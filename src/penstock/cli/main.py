@@ -1,26 +1,46 @@
 """The command line: the one place that reads the environment, chooses doors and wires rooms together.
 
 Every command prints for a person by default. An expected failure ends with what happened, why and
-the remedy on three lines and exit code 1, never with a traceback.
+the remedy on three lines and exit code 1, never with a traceback. A command's room is imported when
+the command is used, so that `penstock --help` does not wait for Spark.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import Final
 
 import click
 from rich.console import Console
 
-from penstock.cli.demo import demo
-from penstock.cli.demo_workers import consume, produce
-from penstock.cli.doctor import doctor
 from penstock.errors import PenstockError
 
 __all__ = ["main", "penstock"]
 
+# Where each command lives: the module, and its name there.
+_COMMANDS: Final = {
+    "buffer": ("penstock.cli.buffer", "buffer"),
+    "demo": ("penstock.cli.demo", "demo"),
+    "demo-consume": ("penstock.cli.demo_workers", "consume"),
+    "demo-produce": ("penstock.cli.demo_workers", "produce"),
+    "doctor": ("penstock.cli.doctor", "doctor"),
+}
+
 
 class _Commands(click.Group):
-    """Turns the project's own errors into an answer that a person can act on."""
+    """Finds commands by name, and turns the project's own errors into an answer that a person can act on."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[name]
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -36,19 +56,16 @@ def penstock() -> None:
     """Durable, exactly-once ingest and indexing on object storage and Spark."""
 
 
-for _command in (demo, doctor, produce, consume):
-    penstock.add_command(_command)
-
-
 def main() -> None:
     """The entry point of the `penstock` command."""
     penstock(prog_name="penstock")
 
 
 def _explain(error: PenstockError) -> None:
-    console = Console(stderr=True, highlight=False)
-    console.print(f"[bold red]{type(error).__name__}[/]: {error.what}", soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+    console.print(error.what, markup=False)
     if error.why:
-        console.print(f"  why:    {error.why}", soft_wrap=True, markup=False)
+        console.print(f"  why:    {error.why}", markup=False)
     if error.remedy:
-        console.print(f"  remedy: {error.remedy}", soft_wrap=True, markup=False)
+        console.print(f"  remedy: {error.remedy}", markup=False)

@@ -1,0 +1,28 @@
+"""The command line names its commands, refuses others, and explains expected failures without a traceback."""
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli import penstock
+from penstock.cli.main import _COMMANDS
+
+
+@pytest.mark.parametrize("name", sorted(_COMMANDS))
+def test_every_command_can_be_found_and_explains_itself(name: str) -> None:
+    answer = CliRunner().invoke(penstock, [name, "--help"])
+    assert answer.exit_code == 0, answer.output
+    assert "Usage:" in answer.output
+
+
+def test_an_unknown_command_is_refused_by_name() -> None:
+    answer = CliRunner().invoke(penstock, ["fly"])
+    assert answer.exit_code == 2
+    assert "fly" in answer.output
+
+
+def test_a_failure_is_told_as_what_why_and_remedy() -> None:
+    answer = CliRunner().invoke(penstock, ["buffer", "inspect", "ftp://nowhere/[x]"])
+    assert answer.exit_code == 1
+    assert "ftp" in answer.output
+    assert "remedy:" in answer.output
+    assert "Traceback" not in answer.output
