@@ -77,8 +77,11 @@ def test_an_unreadable_object_is_named_with_its_sequence_and_location(body: byte
     async def main() -> None:
         store = MemoryStore()
         await store.put("ingest/x", body)
+        handle = FetchHandle(store, StoreSpec(store.url))
         with pytest.raises(error, match="batch 7 at 'ingest/x'"):
-            await FetchHandle(store, StoreSpec(store.url)).fetch(Descriptor(7, "ingest/x"))
+            await handle.fetch(Descriptor(7, "ingest/x"))
+        with pytest.raises(NotFound, match="batch 8 at 'ingest/y'"):
+            await handle.fetch(Descriptor(8, "ingest/y"))
 
     asyncio.run(main())
 
@@ -86,7 +89,7 @@ def test_an_unreadable_object_is_named_with_its_sequence_and_location(body: byte
 @pytest.mark.parametrize("location", ["", "../etc/passwd", "a//b"])
 def test_a_location_no_store_can_hold_is_the_entrys_fault(location: str) -> None:
     async def main() -> None:
-        with pytest.raises(Corrupt, match="no readable location"):
+        with pytest.raises(Corrupt, match=r"batch 7 .* its location cannot be a key"):
             await FetchHandle(MemoryStore(), StoreSpec("memory://")).fetch(Descriptor(7, location))
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.buffer.batch import DECODED_BYTES_MAX, Records, decode_batch, is_compressed
 from penstock.buffer.manifest import Descriptor, MetadataRange
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
+from penstock.errors import AtCapacity, Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.objects.port import check_key
 from penstock.observability import SILENT, Observer, names
@@ -23,6 +23,8 @@ __all__ = ["UNREADABLE", "ConsumedBatch", "FetchHandle"]
 
 # The errors that no retry will cure: the object is gone, or its bytes are not a batch.
 UNREADABLE: Final = (NotFound, Corrupt, Unsupported)
+
+_REPAIR: Final = "put the object back, or let the consumer set it aside as a dead letter"
 
 # Above this, unpacking is left to a thread so that the event loop goes on; zstd works without the GIL.
 _THREAD_BYTES: Final = 256 * 1024
@@ -80,12 +82,14 @@ class FetchHandle:
         began, outcome = self._clock.monotonic(), "failed"
         try:
             with self._observer.span(names.BUFFER_FETCH, sequence=descriptor.sequence):
-                body = await self._get(descriptor)
-                records = await self._decode(body, descriptor)
+                body = await self._get(descriptor.location)
+                records = await self._decode(body)
             outcome = "fetched"
-        except UNREADABLE:
+        except UNREADABLE as error:
             outcome = "unreadable"
-            raise
+            raise _named(error, descriptor, _REPAIR) from error
+        except AtCapacity as error:
+            raise _named(error, descriptor, error.remedy) from error
         finally:
             self._observer.count(names.BUFFER_FETCHES, outcome=outcome)
         self._observer.observe(names.BUFFER_FETCH_SECONDS, self._clock.monotonic() - began)
@@ -113,22 +117,24 @@ class FetchHandle:
         self._store = self._owned = store
         return store
 
-    async def _get(self, descriptor: Descriptor) -> bytes:
+    async def _get(self, location: str) -> bytes:
         try:
-            check_key(descriptor.location)
+            check_key(location)
         except InvalidInput as error:
             # The fault is the entry's and not the caller's.
-            raise Corrupt(f"batch {descriptor.sequence} has no readable location", str(error)) from error
-        return (await (await self._opened()).get(descriptor.location)).data
+            raise Corrupt("its location cannot be a key", str(error)) from error
+        return (await (await self._opened()).get(location)).data
 
-    async def _decode(self, body: bytes, descriptor: Descriptor) -> Records:
-        try:
-            if len(body) < _THREAD_BYTES or not is_compressed(body):
-                return decode_batch(body, bytes_max=self._decoded_bytes_max)
-            return await asyncio.to_thread(decode_batch, body, bytes_max=self._decoded_bytes_max)
-        except PenstockError as error:
-            what = f"batch {descriptor.sequence} at {descriptor.location!r} cannot be read"
-            raise type(error)(what, str(error), error.remedy) from error
+    async def _decode(self, body: bytes) -> Records:
+        if len(body) < _THREAD_BYTES or not is_compressed(body):
+            return decode_batch(body, bytes_max=self._decoded_bytes_max)
+        return await asyncio.to_thread(decode_batch, body, bytes_max=self._decoded_bytes_max)
+
+
+def _named(error: PenstockError, descriptor: Descriptor, remedy: str) -> PenstockError:
+    """The same kind of error, which names the batch it is about."""
+    what = f"batch {descriptor.sequence} at {descriptor.location!r} cannot be read"
+    return type(error)(what, str(error), remedy)
 
 
 def _reopened(spec: StoreSpec, decoded_bytes_max: int) -> FetchHandle:
