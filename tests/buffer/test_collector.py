@@ -13,7 +13,7 @@ from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.location import batch_location, batch_time_ms
 from penstock.buffer.manifest import Draft
-from penstock.errors import Unavailable
+from penstock.errors import OutcomeUnknown
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
@@ -139,7 +139,7 @@ async def test_a_collection_that_fails_half_way_is_finished_by_the_next_one(simu
     )
     collector = Collector(store, CollectorConfig(delete_batch_keys=3), clock=simulation.clock)
     store.script("delete_many", Fate.SERVED, Fate.ERROR_AFTER)
-    with pytest.raises(Unavailable):
+    with pytest.raises(OutcomeUnknown):
         await collector.collect()
     assert 4 < len(await keys(store)) <= 8
     await collector.collect()

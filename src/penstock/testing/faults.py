@@ -14,9 +14,10 @@ from typing import Final
 from penstock.errors import InvalidInput
 from penstock.testing.entropy import SeededEntropy
 
-__all__ = ["VERBS", "Course", "Fate", "FaultPlan", "Latency"]
+__all__ = ["VERBS", "WRITES", "Course", "Fate", "FaultPlan", "Latency"]
 
-VERBS: Final = ("get", "get_range", "get_ranges", "head", "put", "put_if", "list", "delete", "delete_many")
+WRITES: Final = ("put", "put_if", "delete", "delete_many")
+VERBS: Final = ("get", "get_range", "get_ranges", "head", "list", *WRITES)
 
 
 class Fate(StrEnum):

@@ -13,8 +13,8 @@ store → process    latency, so answers overtake each other; a broken connectio
 never              a lie: no success for what did not land, no `Conflict` for what did, no stale read,
                    no ignored condition, no altered body. Stores that lie are in `hostile_stores`
 ```
-A caller that gets no answer is told `OutcomeUnknown` for a conditional write and `Unavailable` for the
-other verbs, which are safe to repeat. A request under way belongs to the network: when its caller is
+A caller that gets no answer is told `OutcomeUnknown` for a write, as the stores themselves would tell
+it, and `Unavailable` for a read. A request under way belongs to the network: when its caller is
 cancelled or its process crashes, the entropy decides whether it still lands.
 """
 
@@ -30,7 +30,7 @@ from penstock.clock import Clock
 from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
 from penstock.testing.entropy import SeededEntropy
-from penstock.testing.faults import Course, Fate, FaultPlan
+from penstock.testing.faults import WRITES, Course, Fate, FaultPlan
 from penstock.testing.process import Process, current_process, outside
 
 __all__ = ["FaultyStore"]
@@ -176,7 +176,7 @@ class FaultyStore:
     def _silence(self, request: _Request[Any]) -> PenstockError:
         what = f"{request.verb} {request.key!r} in {self.url} got no answer"
         why = f"injected fault: {request.fate.value}"
-        if request.verb == "put_if" and not request.fate.definite:
+        if request.verb in WRITES and not request.fate.definite:
             return OutcomeUnknown(what, why, "read it again, then decide")
         return Unavailable(what, why, "try again")
 
