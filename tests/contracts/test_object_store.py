@@ -522,6 +522,51 @@ def test_a_key_that_some_backend_would_misread_is_refused_by_every_verb(on_store
     on_store(promise)
 
 
+ODD_KEYS = [
+    "a b",
+    " a",
+    "a ",
+    "a+b",
+    "a%20b",
+    "50%",
+    "a%2Fb",
+    "dot.",
+    "dots...",
+    "...",
+    "folder./object",
+    "folder /object",
+    "what?x=1",
+    "no#1",
+    "*~|^`{}[]",
+    "<a>&amp;\"'",
+    "a:b",
+    "\u00e9",
+    "e\u0301",
+    "\u0085",
+    "\u2028",
+    "\ufffd",
+    "\U0001f600",
+]
+
+
+def test_a_key_keeps_its_spelling(on_store: OnStore) -> None:
+    """What HTTP, XML, URLs and normal forms of Unicode could bend stays as it is, in every verb."""
+
+    async def promise(store: ObjectStore) -> None:
+        for key in ODD_KEYS:
+            created = await store.put_if(key, key.encode(), version=None)
+            assert await store.get_range(key, 0, 99, version=created.version) == key.encode()
+            assert (await store.head(key)).key == key
+        assert await listed(store) == sorted(ODD_KEYS)
+        for key in ODD_KEYS:
+            assert key in await listed(store, key)
+            assert [one async for page in store.list(offset=key) for one in page if one.key <= key] == []
+        await store.delete_many(ODD_KEYS)
+        assert await listed(store) == []
+
+    on_store(promise)
+
+
 def test_a_long_key_is_fine_when_its_segments_are_short(on_store: OnStore) -> None:
     async def promise(store: ObjectStore) -> None:
         key = "/".join(["s" * 99] * 9)
