@@ -25,6 +25,9 @@ _COMMANDS: Final = {
     "demo-consume": ("penstock.cli.demo_workers", "consume"),
     "demo-produce": ("penstock.cli.demo_workers", "produce"),
     "doctor": ("penstock.cli.doctor", "doctor"),
+    "documents": ("penstock.cli.search", "documents"),
+    "index": ("penstock.cli.index", "index"),
+    "search": ("penstock.cli.search", "search"),
 }
 
 

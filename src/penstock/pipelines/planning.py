@@ -65,7 +65,7 @@ def plan_events(known: Mapping[str, DocumentEntry], events: Iterable[Notificatio
         plan.ignored += 1
         if entry is not None:
             # Perhaps a replay of what was accepted and not finished.
-            plan.entries[key] = entry
+            plan.entries[key] = _resumable(plan, entry, fingerprint)
     return plan
 
 
@@ -95,19 +95,39 @@ def _accepted(
     assert decision.state is not None
     if entry is None:
         entry = DocumentEntry(object_key=key, bucket=event.bucket, key=event.key, state=decision.state)
-    if entry.pending is not None:
-        plan.dropped.append((key, entry.pending.version))
-    entry = msgspec.structs.replace(entry, state=decision.state, pending=None)
+    before, entry = entry.pending, msgspec.structs.replace(entry, state=decision.state, pending=None)
     if decision.verdict is Verdict.REMOVE:
         plan.removed.append(key)
         plan.deleted += 1
         report = DocumentReport(doc_id=decision.superseded or key, status=DocumentStatus.DELETED)
         return msgspec.structs.replace(entry, current=None, fingerprint=None, report=report)
     assert isinstance(event, UploadNotification)
-    document = doc_id_of(event)
+    return _wanted(plan, entry, before, event, fingerprint)
+
+
+def _wanted(
+    plan: Plan, entry: DocumentEntry, before: Pending | None, upload: UploadNotification, fingerprint: str
+) -> DocumentEntry:
+    """The entry of an object whose new version is `upload`; `before` is what was being built."""
+    document = doc_id_of(upload)
+    if before is not None and before.doc_id == document:
+        return _resumable(plan, msgspec.structs.replace(entry, pending=before), fingerprint)
+    if before is not None:
+        plan.dropped.append((entry.object_key, before.version))
     if entry.current == document and entry.fingerprint == fingerprint:
         plan.unchanged += 1
         return entry
-    pending = Pending(upload=event, doc_id=document, version=f"{document}:{decision.state.revision}")
-    plan.dropped.append((key, pending.version))
+    version = f"{document}:{entry.state.revision}"
+    plan.dropped.append((entry.object_key, version))
+    pending = Pending(upload=upload, doc_id=document, version=version, fingerprint=fingerprint)
     return msgspec.structs.replace(entry, pending=pending)
+
+
+def _resumable(plan: Plan, entry: DocumentEntry, fingerprint: str) -> DocumentEntry:
+    """Progress counts only for the chunking it was made with."""
+    pending = entry.pending
+    if pending is None or pending.fingerprint == fingerprint:
+        return entry
+    plan.dropped.append((entry.object_key, pending.version))
+    anew = Pending(upload=pending.upload, doc_id=pending.doc_id, version=pending.version, fingerprint=fingerprint)
+    return msgspec.structs.replace(entry, pending=anew)

@@ -49,6 +49,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     upload: UploadNotification
     doc_id: str
     version: str
+    # Of the chunking that the progress was made with.
+    fingerprint: str
     progress: Progress = Progress()
     chunks: int = 0
     tokens: int = 0
