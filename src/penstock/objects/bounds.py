@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound
+from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound, Unavailable
 from penstock.objects.port import Body, ObjectMeta
 
 __all__ = [
     "GET_BYTES_MAX",
+    "RACES_MAX",
     "check_body",
     "check_page_size",
     "check_size",
@@ -17,11 +18,14 @@ __all__ = [
     "check_version",
     "conflict",
     "missing",
+    "storm",
 ]
 
 # The largest object `get` holds in memory unless the caller says otherwise: four times the largest
 # batch object and catalog file that Penstock writes, and small enough for a worker with 1 GB.
 GET_BYTES_MAX: Final = 256 * 1024 * 1024
+# Several ranges read while the object is replaced are read anew; so many times in a row means a storm.
+RACES_MAX: Final = 10
 
 
 def check_body(key: str, data: Body) -> Body:
@@ -75,3 +79,8 @@ def conflict(url: str, key: str, expected: str | None) -> Conflict:
     """The conflict of a create or of an update, told apart for the reader of a log."""
     why = "it already exists" if expected is None else f"it is no longer at version {expected}"
     return Conflict(f"object {key!r} in {url} has changed", why, "read it again before deciding")
+
+
+def storm(url: str, key: str) -> Unavailable:
+    """No version of the object held still for long enough to read all of its ranges."""
+    return Unavailable(f"ranges of {key!r} in {url} were not read", "it was replaced again and again", "try again")

@@ -17,9 +17,10 @@ import obstore
 from obstore import exceptions
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError, Unavailable
+from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
+    RACES_MAX,
     check_body,
     check_page_size,
     check_size,
@@ -27,6 +28,7 @@ from penstock.objects.bounds import (
     check_version,
     conflict,
     missing,
+    storm,
 )
 from penstock.objects.cloud_errors import Answer, explain
 from penstock.objects.cloud_listing import CloudListing, remote_meta
@@ -50,8 +52,6 @@ PARTS_AT_ONCE: Final = 4
 REQUESTS_AT_ONCE: Final = 8
 # The most keys S3 deletes in one request; the client splits further where a service takes fewer.
 DELETE_KEYS_MAX: Final = 1000
-# Several ranges read while the object is replaced are read anew; so many times in a row means a storm.
-RACES_MAX: Final = 10
 
 _CLIENT_ERRORS: Final = (exceptions.BaseError, OSError)
 
@@ -114,7 +114,7 @@ class CloudStore:
             except Conflict:
                 if version is not None:
                     raise
-        raise Unavailable(f"ranges of {key!r} in {self.url} were not read", "it was replaced again and again")
+        raise storm(self.url, key)
 
     async def head(self, key: str) -> ObjectMeta:
         found = await self._read(key, obstore.head_async(self._remote.store, self._path(key)))

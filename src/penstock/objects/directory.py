@@ -14,15 +14,17 @@ from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Closed, InvalidInput, Unavailable
+from penstock.errors import Closed, InvalidInput
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
+    RACES_MAX,
     check_body,
     check_page_size,
     check_size,
     check_start,
     check_version,
+    storm,
 )
 from penstock.objects.disk import Disk, FileStat, RealDisk
 from penstock.objects.folder import Folder, version_of
@@ -39,8 +41,6 @@ _Ranges: TypeAlias = list[bytes]
 
 # Enough syncs under way for the file system to commit them together; more threads gained nothing.
 THREADS_MAX: Final = 8
-# Several ranges read while the object is replaced are read anew; so many times in a row means a storm.
-RACES_MAX: Final = 10
 
 
 class Offload(Protocol):
@@ -167,7 +167,7 @@ class DirectoryStore:
                 for start, _ in ranges:
                     check_start(key, start, stats[0].size)
                 return [data for data, _ in reads]
-        raise Unavailable(f"ranges of {key!r} in {self.url} were not read", "it was replaced again and again")
+        raise storm(self.url, key)
 
 
 def _always(_: str | None) -> None:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,7 +28,7 @@ from penstock.objects.port import ObjectStore
 from penstock.objects.probe import probe_conditional_writes
 from penstock.objects.readonly import ReadOnlyStore
 from penstock.objects.retry import DEFAULT_RETRY, Repeater, RetryingStore, RetryPolicy
-from penstock.objects.services import SERVICES, Remote, connect
+from penstock.objects.services import SERVICES, connect
 from penstock.objects.url import StoreUrl, parse_url
 from penstock.observability import SILENT, Observer
 
@@ -57,22 +57,17 @@ async def open_store(
     place = parse_url(url)
     if get_bytes_max < 1:
         raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero")
+    _check_options(place, options)
     store: ObjectStore
     if place.scheme == "memory":
-        _check_options(place, options)
         store = _memory(place, clock, get_bytes_max)
     elif place.scheme == "file":
-        _check_options(place, options)
         store = await _directory(place, read_only, clock=clock, entropy=entropy, get_bytes_max=get_bytes_max)
     else:
-        remote = _connect(place, options)
-        cloud = CloudStore(
-            str(place), place.place, remote, prefix=place.prefix, clock=clock, get_bytes_max=get_bytes_max
-        )
+        store = cloud = _cloud(place, options, clock, get_bytes_max)
         await _check_cloud(cloud, probe and not read_only, retry, clock, entropy)
-        store = cloud
     if place.scheme in SERVICES or observer is not SILENT:
-        # A local store is not repeated for long either: it is wrapped to be counted.
+        # A local store is wrapped to be counted; with an observer, a failing disk is tried again as well.
         store = RetryingStore(store, retry, clock=clock, entropy=entropy, observer=observer)
     return ReadOnlyStore(store) if read_only else store
 
@@ -120,10 +115,10 @@ def _real_path(path: str) -> str:
     return str(Path(path).resolve())
 
 
-def _connect(place: StoreUrl, options: Mapping[str, Any]) -> Remote:
-    kind = SERVICES[place.scheme]
-    _check_options(place, options, [one.name for one in fields(kind)])
-    return connect(str(place), place.place, kind(**options))
+def _cloud(place: StoreUrl, options: Mapping[str, Any], clock: Clock, get_bytes_max: int) -> CloudStore:
+    url, bucket = str(place), place.place
+    remote = connect(url, bucket, SERVICES[place.scheme](**options))
+    return CloudStore(url, bucket, remote, prefix=place.prefix, clock=clock, get_bytes_max=get_bytes_max)
 
 
 async def _check_cloud(store: CloudStore, probe: bool, retry: RetryPolicy, clock: Clock, entropy: Entropy) -> None:
@@ -134,7 +129,8 @@ async def _check_cloud(store: CloudStore, probe: bool, retry: RetryPolicy, clock
         await probe_conditional_writes(store.probe_target(), clock=clock, entropy=entropy)
 
 
-def _check_options(place: StoreUrl, options: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+def _check_options(place: StoreUrl, options: Mapping[str, Any]) -> None:
+    known = [one.name for one in fields(SERVICES[place.scheme])] if place.scheme in SERVICES else []
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, 1)
