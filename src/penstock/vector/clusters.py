@@ -25,6 +25,8 @@ _OVERSPLIT: Final = 2.0
 _ROUNDS: Final = 8
 _SAMPLE_ROWS: Final = 64
 _SEED: Final = 1
+# Centres trained at one level: the time grows with their square.
+_FLAT_MAX: Final = 384
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +89,37 @@ def partition(vectors: Floats, count: int) -> tuple[Floats, Indices]:
     """Up to `count` centres and the piece of each vector; no piece is empty."""
     if count <= 1:
         return vectors.mean(axis=0, keepdims=True, dtype=np.float32), np.zeros(len(vectors), np.int64)
+    if (vectors == vectors[0]).all():
+        # No centre tells them apart, and a list must stay of a size that can be read and written.
+        return np.repeat(vectors[:1], count, axis=0), np.arange(len(vectors)) * count // len(vectors)
+    centres = _centres(vectors, min(count, len(vectors)))
+    used, places = np.unique(nearest(vectors, centres), return_inverse=True)
+    return centres[used], places.astype(np.int64)
+
+
+def _centres(vectors: Floats, count: int) -> Floats:
+    """Centres by Lloyd's method; many are found in two levels, which takes the root of the time."""
+    if count <= _FLAT_MAX:
+        return _train(vectors, count)
+    groups = _train(vectors, int(count**0.5))
+    labels = nearest(vectors, groups)
+    parts = []
+    for group in range(len(groups)):
+        mine = vectors[labels == group]
+        share = round(count * len(mine) / len(vectors))
+        if len(mine):
+            parts.append(_centres(mine, max(1, min(share, len(mine)))))
+    return np.concatenate(parts)
+
+
+def _train(vectors: Floats, count: int) -> Floats:
     trainer = faiss.Kmeans(
         vectors.shape[1],
-        min(count, len(vectors)),
+        count,
         niter=_ROUNDS,
         seed=_SEED,
         min_points_per_centroid=1,
         max_points_per_centroid=_SAMPLE_ROWS,
     )
     trainer.train(np.ascontiguousarray(vectors))
-    centres: Floats = np.asarray(trainer.centroids, np.float32)
-    labels = nearest(vectors, centres)
-    used, places = np.unique(labels, return_inverse=True)
-    if len(used) == 1:
-        # All alike: no centre tells them apart, and a list must stay of a size that can be read and written.
-        places = np.arange(len(vectors)) * count // len(vectors)
-        return np.repeat(centres[used], count, axis=0), places
-    return centres[used], places.astype(np.int64)
+    return np.asarray(trainer.centroids, np.float32)

@@ -19,7 +19,7 @@ __all__ = ["QUANTIZER_TYPE", "RELATIVE_ERROR", "code_bytes", "decode", "encode",
 
 QUANTIZER_TYPE: Final = faiss.ScalarQuantizer.QT_bf16
 # Eight significant bits, rounded to the nearest: half a unit in the last place.
-RELATIVE_ERROR: Final = 2.0**-9
+RELATIVE_ERROR: Final = 2.0**-8
 # Rounding of the sums in the kernel itself, relative to the largest possible sum.
 _KERNEL_ERROR: Final = 1e-5
 

@@ -202,6 +202,8 @@ def _unhidden(state: CollectionState, hidden: IdSet) -> Ids:
 
 def append_postings(draft: Draft, lists: Ids, rows: PostingBlock) -> None:
     """Add rows to their lists."""
+    if not len(rows):
+        return
     order = np.argsort(lists, kind="stable")
     ordered, rows = lists[order], rows.take(order)
     bounds = np.flatnonzero(np.diff(ordered, prepend=-1))

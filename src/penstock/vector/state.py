@@ -26,6 +26,7 @@ from penstock.vector.metric import Metric
 
 __all__ = [
     "LENGTHS",
+    "UNNUMBERED",
     "AttributeRecord",
     "CollectionRecord",
     "CollectionState",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 R = TypeVar("R", bound=msgspec.Struct)
+
+# The number of a collection that is not in the store yet.
+UNNUMBERED: Final = (1 << 32) - 1
 
 # The column that holds how many words each text has. Attributes are numbered from 1.
 LENGTHS: Final = Shelf(Family.COLUMN, 0)

@@ -28,13 +28,15 @@ from penstock.vector.metric import Metric
 from penstock.vector.operations import Change, CollectionSpec, Compact, VectorDelta
 from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
-from penstock.vector.state import CollectionRecord, CollectionState
+from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
 from penstock.vector.stats import CollectionStats
 from penstock.vector.verify import VerifyReport
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
 T = TypeVar("T")
+
+_YIELD_BYTES: Final = 1 << 20
 
 # Several times the widest embedding in use: a row must stay well below a block's size.
 DIMENSIONS_MAX: Final = 16_384
@@ -49,11 +51,13 @@ class VectorStore:
         handler: VectorFlushHandler,
         coordinator: Coordinator[VectorDelta, VectorSnapshot],
         searcher: Searcher,
+        clock: Clock,
     ) -> None:
         self._keyvalue = keyvalue
         self._handler = handler
         self._coordinator = coordinator
         self.searcher = searcher
+        self._clock = clock
         self._announced: dict[CollectionName, tuple[CollectionSpec, dict[str, AttributeType]]] = {}
         self._closed = False
 
@@ -99,7 +103,7 @@ class VectorStore:
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
         handler.published = lambda: coordinator.current.snapshot
-        return cls(keyvalue, handler, coordinator, Searcher(config, clock=clock, observer=observer))
+        return cls(keyvalue, handler, coordinator, Searcher(config, clock=clock, observer=observer), clock)
 
     @staticmethod
     async def open_reader(
@@ -167,6 +171,9 @@ class VectorStore:
         self._check_open()
         delta = VectorDelta([changes.change() if isinstance(changes, Changes) else changes])
         handle = await self._coordinator.write(delta, timeout)
+        if delta.size_bytes >= _YIELD_BYTES:
+            # A caller that writes large tables in a loop lets flushes begin meanwhile.
+            await self._clock.sleep(0)
         if durable:
             await self._coordinator.flush(handle.epoch)
         return handle
@@ -218,7 +225,7 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(spec.name)
             if state is None:
-                state = CollectionState.new(spec.name, CollectionRecord(-1, spec.dimensions, spec.metric, 0))
+                state = CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
             return await work(snapshot.blocks, state)
 
     def _snapshot(self) -> VectorSnapshot:

@@ -1,0 +1,49 @@
+"""The envelope: whole or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import Corrupt, Unsupported
+from penstock.vector.block import FORMAT_VERSION, seal, unseal
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4), st.booleans())
+def test_what_is_sealed_is_unsealed(parts: list[bytes], compress: bool) -> None:
+    assert bytes(unseal(7, seal(7, *parts, compress=compress))) == b"".join(parts)
+
+
+def test_arrays_lie_in_the_body_byte_for_byte() -> None:
+    numbers = np.arange(10, dtype="<i8").reshape(2, 5)
+    assert bytes(unseal(1, seal(1, b"\x01", numbers))) == b"\x01" + numbers.tobytes()
+
+
+@given(st.binary(min_size=1, max_size=100), st.booleans(), st.data())
+def test_no_changed_bit_goes_unnoticed(body: bytes, compress: bool, data: st.DataObject) -> None:
+    value = bytearray(seal(3, body, compress=compress))
+    place = data.draw(st.integers(0, len(value) - 1))
+    value[place] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises((Corrupt, Unsupported)):
+        unseal(3, bytes(value))
+
+
+@given(st.binary(max_size=100), st.data())
+def test_no_missing_end_goes_unnoticed(body: bytes, data: st.DataObject) -> None:
+    value = seal(3, body)
+    with pytest.raises(Corrupt):
+        unseal(3, value[: data.draw(st.integers(0, len(value) - 1))])
+
+
+def test_a_block_of_another_kind_is_refused() -> None:
+    with pytest.raises(Corrupt, match="another kind"):
+        unseal(4, seal(3, b"body"))
+
+
+def test_a_newer_format_is_refused_before_its_checksum_is_judged() -> None:
+    value = bytearray(seal(3, b"body"))
+    value[4] = FORMAT_VERSION + 1
+    with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
+        unseal(3, bytes(value))

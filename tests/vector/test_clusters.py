@@ -1,0 +1,67 @@
+"""Clusters: every row has its nearest list, and no piece of a split is empty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.vector.clusters import Centroids, is_overfull, is_sparse, nearest, partition, pieces
+from penstock.vector.metric import Metric
+
+
+def clustered(rows: int, centres: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    middle = random.standard_normal((centres, 8)) * 5
+    return (middle[random.integers(0, centres, rows)] + random.standard_normal((rows, 8)) * 0.1).astype(np.float32)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 1), (10, 1), (10, 3), (300, 7), (3, 9), (5000, 600)])
+def test_a_partition_places_every_row_with_its_nearest_centre_and_leaves_no_piece_empty(rows: int, count: int) -> None:
+    vectors = clustered(rows, 5)
+    centres, labels = partition(vectors, count)
+    assert set(labels.tolist()) == set(range(len(centres)))
+    if count > 1:
+        assert (labels == nearest(vectors, centres)).mean() > 0.99
+
+
+def test_rows_that_are_all_alike_are_cut_all_the_same() -> None:
+    centres, labels = partition(np.ones((100, 8), np.float32), 4)
+    assert np.bincount(labels).tolist() == [25, 25, 25, 25]
+    assert (centres == 1).all()
+
+
+def test_the_same_rows_make_the_same_lists() -> None:
+    vectors = clustered(2000, 30)
+    assert (partition(vectors, 40)[1] == partition(vectors, 40)[1]).all()
+
+
+def test_well_separated_clusters_are_found() -> None:
+    vectors = clustered(1000, 4, seed=3)
+    centres, labels = partition(vectors, 8)
+    assert np.linalg.norm(vectors - centres[labels], axis=1).max() < 1.5
+
+
+def test_a_list_is_cut_into_pieces_that_have_room_to_grow() -> None:
+    assert pieces(100, 128, 1000) == 1
+    assert pieces(260, 128, 1000) == 5
+    assert pieces(260, 128, 2) == 2
+
+
+def test_full_and_sparse_leave_a_wide_middle() -> None:
+    rows = np.array([0, 31, 32, 128, 256, 257])
+    assert is_overfull(rows, 128).tolist() == [False] * 5 + [True]
+    assert is_sparse(rows, 128).tolist() == [True, True] + [False] * 4
+
+
+def test_centroids_change_by_list_number_and_stay_in_order() -> None:
+    before = Centroids(np.array([1, 4, 6]), np.array([[1.0], [4.0], [6.0]], np.float32))
+    after = before.changed(np.array([4]), np.array([5, 1]), np.array([[5.0], [1.5]], np.float32))
+    assert after.lists.tolist() == [1, 5, 6]
+    assert after.vectors.reshape(-1).tolist() == [1.5, 5.0, 6.0]
+
+
+def test_lists_are_probed_best_first_by_distance_or_by_product() -> None:
+    centroids = Centroids(np.array([3, 8]), np.array([[1.0, 0.0], [9.0, 9.0]], np.float32))
+    query = np.array([[1.0, 0.2]], np.float32)
+    assert centroids.probe(Metric.L2, query, 2)[1].tolist() == [[0, 1]]
+    assert centroids.probe(Metric.DOT, query, 9)[1].tolist() == [[1, 0]]

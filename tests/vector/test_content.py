@@ -1,0 +1,65 @@
+"""Contents of blocks: what is encoded is decoded, and fragments merge in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.errors import Corrupt
+from penstock.vector.block import seal
+from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
+from penstock.vector.idset import IdSet
+
+_IDS = np.array([3, 5, 9], np.int64)
+
+
+def contents() -> list[Content]:
+    return [
+        VectorBlock(_IDS, np.arange(6, dtype=np.float32).reshape(3, 2)),
+        PostingBlock(_IDS, np.arange(12, dtype=np.uint8).reshape(3, 4)),
+        ColumnBlock(_IDS, pa.array(["a", "bc", ""])),
+        ColumnBlock(_IDS, pa.array([True, False, True])),
+        IdBlock(_IDS),
+    ]
+
+
+def as_lists(content: Any) -> list[Any]:
+    values = getattr(content, "vectors", getattr(content, "codes", getattr(content, "values", None)))
+    return [content.ids.tolist(), [] if values is None else values.tolist()]
+
+
+@pytest.mark.parametrize("content", contents(), ids=lambda content: type(content).__name__)
+class TestEveryContent:
+    def test_is_decoded_as_it_was_encoded(self, content: Content) -> None:
+        assert as_lists(type(content).decode(9, content.encode(9))) == as_lists(content)
+
+    def test_is_cut_to_rows_by_mask_and_by_place(self, content: Content) -> None:
+        by_mask = content.take(np.array([True, False, True]))
+        by_place = content.take(np.array([0, 2]))
+        assert as_lists(by_mask) == as_lists(by_place)
+        assert by_mask.ids.tolist() == [3, 9]
+
+    def test_merges_oldest_first(self, content: Content) -> None:
+        parts: Sequence[Content] = [content.take(np.array([0])), content.take(np.array([1, 2]))]
+        assert as_lists(type(content).merge(parts)) == as_lists(content)
+
+    def test_leaves_out_dead_rows(self, content: Content) -> None:
+        dead = IdSet.of(np.array([5]), 10)
+        assert content.take(content.kept(dead)).ids.tolist() == [3, 9]
+
+    def test_of_no_rows_is_decoded_too(self, content: Content) -> None:
+        nothing = content.take(np.array([], np.int64))
+        assert len(type(content).decode(9, nothing.encode(9))) == 0
+
+    def test_that_is_cut_short_inside_a_valid_envelope_is_corrupt(self, content: Content) -> None:
+        with pytest.raises(Corrupt):
+            type(content).decode(9, seal(9, b"\x05"))
+
+
+def test_ids_far_apart_are_kept_as_distances_from_the_first() -> None:
+    ids = np.array([1 << 40, (1 << 40) + 1, (1 << 40) + 70_000], np.int64)
+    assert IdBlock.decode(10, IdBlock(ids).encode(10)).ids.tolist() == ids.tolist()

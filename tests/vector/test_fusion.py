@@ -1,0 +1,42 @@
+"""Fusion: two rankings become one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.errors import InvalidInput
+from penstock.vector.fusion import Fusion, Ranking, fuse
+
+
+def ranking(**scores: float) -> Ranking:
+    names = list(scores)
+    return Ranking(np.array([int(name[1:]) for name in names]), np.array([scores[name] for name in names], np.float32))
+
+
+def test_a_row_that_both_rankings_have_beats_one_that_either_has_alone() -> None:
+    found = fuse(ranking(r1=0.9, r2=0.8), ranking(r3=7.0, r2=5.0), Fusion(), 10)
+    assert found.ids.tolist() == [2, 1, 3]
+    assert np.allclose(found.scores, [2 / 62, 1 / 61, 1 / 61])
+
+
+def test_weights_mix_scores_brought_to_one_scale() -> None:
+    vectors, texts = ranking(r1=0.9, r2=0.5, r3=0.1), ranking(r3=20.0, r1=10.0)
+    assert fuse(vectors, texts, Fusion.weighted(1.0), 3).ids.tolist() == [1, 2, 3]
+    assert fuse(vectors, texts, Fusion.weighted(0.0), 3).ids.tolist() == [3, 1, 2]
+    mixed = fuse(vectors, texts, Fusion.weighted(0.6), 3)
+    assert np.allclose(mixed.scores, [0.6, 0.4, 0.3])
+
+
+def test_equal_scores_leave_the_older_row_first_and_the_count_is_kept() -> None:
+    found = fuse(ranking(r9=1.0), ranking(r4=1.0), Fusion.reciprocal(), 1)
+    assert found.ids.tolist() == [4]
+
+
+def test_nothing_joined_with_nothing_is_nothing() -> None:
+    assert len(fuse(Ranking.none(), Ranking.none(), Fusion.weighted(0.5), 5).ids) == 0
+
+
+def test_a_weight_is_a_share() -> None:
+    with pytest.raises(InvalidInput):
+        Fusion.weighted(1.5)

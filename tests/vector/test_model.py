@@ -1,0 +1,281 @@
+"""The store against a plain dictionary and exact search, whatever is done to it and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import math
+import re
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from penstock.coordinator import CoordinatorConfig
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, partial_blocks
+from penstock.vector.operations import Change
+
+_DIMENSIONS = 3
+_WORDS = ("river", "stone", "lamp", "Ärger", "水")
+# A grid with few points: equal vectors, ties and zero components are common.
+_NUMBERS = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 1.5, 3.0])
+_VECTORS = st.lists(_NUMBERS, min_size=_DIMENSIONS, max_size=_DIMENSIONS).filter(any)
+_TEXTS = st.none() | st.lists(st.sampled_from(_WORDS), max_size=4).map(" ".join)
+_IDS = st.sampled_from([f"id-{n}" for n in range(14)])
+_DOCUMENTS = st.sampled_from(["doc-a", "doc-b"])
+_VERSIONS = st.sampled_from(["v1", "v2", "v3"])
+_ROWS = st.dictionaries(_IDS, st.tuples(_VECTORS, _TEXTS, st.none() | st.integers(0, 5)), min_size=1, max_size=10)
+
+
+@dataclass(frozen=True)
+class Row:
+    vector: tuple[float, ...]
+    text: str | None
+    stars: int | None
+    version: tuple[str, str] | None = None
+
+
+@dataclass
+class Plain:
+    """What the store should hold."""
+
+    visible: dict[str, Row] = field(default_factory=dict)
+    hidden: dict[tuple[str, str], dict[str, Row]] = field(default_factory=dict)
+    current: dict[str, str] = field(default_factory=dict)
+
+    def upsert(self, rows: dict[str, Row], version: tuple[str, str] | None) -> None:
+        if version is None or self.current.get(version[0]) == version[1]:
+            self.visible.update(rows)
+        else:
+            self.hidden.setdefault(version, {}).update(rows)
+
+    def delete(self, ids: list[str]) -> None:
+        for name in ids:
+            self.visible.pop(name, None)
+
+    def flip(self, document: str, version: str) -> None:
+        before = self.current.get(document)
+        if before == version:
+            return
+        self._drop((document, before) if before else None)
+        self.visible.update(self.hidden.pop((document, version), {}))
+        self.current[document] = version
+
+    def discard(self, document: str, version: str) -> None:
+        self.hidden.pop((document, version), None)
+
+    def remove(self, document: str) -> None:
+        before = self.current.pop(document, None)
+        self._drop((document, before) if before else None)
+        for version in [key for key in self.hidden if key[0] == document]:
+            del self.hidden[version]
+
+    def _drop(self, version: tuple[str, str] | None) -> None:
+        if version is not None:
+            self.visible = {name: row for name, row in self.visible.items() if row.version != version}
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Runs the store and the dictionary side by side; every change carries its number as source position."""
+
+    metric = Metric.L2
+
+    @initialize(metric=st.sampled_from(list(Metric)))
+    def begin(self, metric: Metric) -> None:
+        self.metric = metric
+        self.loop = asyncio.new_event_loop()
+        self.volume = MemoryVolume()
+        self.plain = Plain()
+        self.history: list[Plain] = []
+        self.durable = 0
+        self.run(self.open())
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.run(self.store.close())
+            self.loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    async def open(self) -> None:
+        config = VectorConfig(
+            list_rows=3,
+            upkeep_bytes=2000,
+            cache_bytes=20_000,
+            coordinator=CoordinatorConfig(flush_interval_seconds=900),
+        )
+        self.keyvalue = MemoryKeyValue(self.volume)
+        self.store = await VectorStore.over(self.keyvalue, config)
+        self.collection = await self.store.collection("t", "i", "m", dimensions=_DIMENSIONS, metric=self.metric)
+
+    def write(self, change: Any) -> None:
+        gathered = self.store.changes("queue", len(self.history))
+        change(gathered)
+        self.run(self.store.write(gathered))
+        self.history.append(copy.deepcopy(self.plain))
+
+    # what is done ---------------------------------------------------------------------------------
+
+    @rule(rows=_ROWS, version=st.none() | st.tuples(_DOCUMENTS, _VERSIONS))
+    def upsert(self, rows: dict[str, Any], version: tuple[str, str] | None) -> None:
+        table = pa.table(
+            {
+                "id": list(rows),
+                "vector": pa.array([vector for vector, _, _ in rows.values()], pa.list_(pa.float32())),
+                "text": pa.array([text for _, text, _ in rows.values()], pa.string()),
+                "attributes": pa.array(
+                    [{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})
+                ),
+            }
+        )
+        self.plain.upsert({name: Row(tuple(v), t, s, version) for name, (v, t, s) in rows.items()}, version)
+        document, number = version or (None, None)
+        self.write(lambda changes: changes.upsert(self.collection, table, document=document, version=number))
+
+    @rule(ids=st.lists(_IDS, max_size=6))
+    def delete(self, ids: list[str]) -> None:
+        self.plain.delete(ids)
+        self.write(lambda changes: changes.delete(self.collection, ids))
+
+    @rule(document=_DOCUMENTS, version=_VERSIONS)
+    def flip(self, document: str, version: str) -> None:
+        self.plain.flip(document, version)
+        self.write(lambda changes: changes.flip(self.collection, document, version))
+
+    @rule(document=_DOCUMENTS, version=_VERSIONS)
+    def begin_version(self, document: str, version: str) -> None:
+        self.plain.discard(document, version)
+        self.write(lambda changes: changes.begin_version(self.collection, document, version))
+
+    @rule(document=_DOCUMENTS)
+    def remove_document(self, document: str) -> None:
+        self.plain.remove(document)
+        self.write(lambda changes: changes.remove_document(self.collection, document))
+
+    @rule()
+    def compact(self) -> None:
+        self.run(self.store.flush())
+        self.run(self.store.compact())
+        self.durable = len(self.history)
+        self.check()
+
+    @rule()
+    def replay_the_last_change(self) -> None:
+        """A source that did not hear of its success sends again: the position says that it is old."""
+        if self.history:
+            stale = Change((), "queue", len(self.history) - 1)
+            self.run(self.store.write(stale))
+
+    @rule()
+    def flush(self) -> None:
+        self.run(self.store.flush())
+        self.durable = len(self.history)
+        self.check()
+
+    @rule()
+    def flush_until_visible(self) -> None:
+        self.run(self.store.flush(durable=False))
+        self.check()
+
+    @rule()
+    def reopen(self) -> None:
+        self.run(self.store.close())
+        self.durable = len(self.history)
+        self.run(self.open())
+        self.check()
+
+    @rule()
+    def crash(self) -> None:
+        """What was reported durable is there; of the rest a beginning may be, and the position tells how much."""
+        self.keyvalue.crash()
+        self.store._coordinator.abort()
+        self.run(self.open())
+        position = self.store.position("queue")
+        kept = 0 if position is None else position + 1
+        assert self.durable <= kept <= len(self.history)
+        del self.history[kept:]
+        self.plain = copy.deepcopy(self.history[-1]) if self.history else Plain()
+        self.durable = kept
+        self.check()
+
+    # what must hold -------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self.run(self._check())
+
+    async def _check(self) -> None:
+        await self._holds_the_rows()
+        await self._finds_the_nearest(None, self.plain.visible)
+        starred = {name: row for name, row in self.plain.visible.items() if row.stars is not None and row.stars >= 3}
+        if any(row.stars is not None for row in self.plain.visible.values()):
+            await self._finds_the_nearest(attribute("stars") >= 3, starred)
+        await self._finds_by_text()
+        report = await self.collection.verify()
+        assert report.problems == []
+        for document in ("doc-a", "doc-b"):
+            assert await self.collection.current_version(document) == self.plain.current.get(document)
+
+    async def _holds_the_rows(self) -> None:
+        found = await self.collection.get([f"id-{n}" for n in range(14)])
+        held = {
+            row["id"]: (tuple(row["vector"]), row["text"], (row["attributes"] or {}).get("stars"))
+            for row in found.to_pylist()
+        }
+        assert held == {name: (row.vector, row.text, row.stars) for name, row in self.plain.visible.items()}
+
+    async def _finds_the_nearest(self, where: Any, rows: dict[str, Row]) -> None:
+        query = np.array([0.3, -1.2, 0.7], np.float32)
+        found = await self.collection.search(query, 5, probes=ALL_LISTS, filter=where)
+        assert partial_blocks(found) == []
+        scores = {name: similarity(self.metric, query, row.vector) for name, row in rows.items()}
+        best = sorted(scores.values(), reverse=True)[:5]
+        assert np.allclose(found["score"].to_numpy(), best, rtol=1e-5, atol=1e-5)
+        assert len(set(found["id"].to_pylist())) == len(best)
+        for name, score in zip(found["id"].to_pylist(), found["score"].to_pylist(), strict=True):
+            assert math.isclose(scores[name], score, rel_tol=1e-5, abs_tol=1e-5)
+
+    async def _finds_by_text(self) -> None:
+        found = await self.collection.search(text="stone 水", k=20)
+        expected = bm25(
+            "stone 水", {name: row.text for name, row in self.plain.visible.items() if row.text is not None}
+        )
+        assert set(found["id"].to_pylist()) == set(expected)
+        for name, score in zip(found["id"].to_pylist(), found["score"].to_pylist(), strict=True):
+            assert math.isclose(expected[name], score, rel_tol=1e-4)
+
+
+def similarity(metric: Metric, query: Any, vector: tuple[float, ...]) -> float:
+    q, v = np.asarray(query, np.float64), np.asarray(vector, np.float64)
+    if metric is Metric.L2:
+        return -float(np.linalg.norm(q - v))
+    product = float(q @ v)
+    return product if metric is Metric.DOT else product / float(np.linalg.norm(q) * np.linalg.norm(v))
+
+
+def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
+    """Okapi BM25 as the textbook has it."""
+    words = {name: Counter(re.findall(r"[^\W\d_]+", text.lower())) for name, text in texts.items()}
+    average = max(sum(sum(count.values()) for count in words.values()) / max(len(words), 1), 1.0)
+    scores: dict[str, float] = {}
+    for word in re.findall(r"[^\W\d_]+", query.lower()):
+        holding = sum(1 for count in words.values() if count[word])
+        rarity = math.log1p((len(words) - holding + 0.5) / (holding + 0.5))
+        for name, count in words.items():
+            if count[word]:
+                norm = 1.2 * (0.25 + 0.75 * sum(count.values()) / average)
+                scores[name] = scores.get(name, 0.0) + rarity * count[word] * 2.2 / (count[word] + norm)
+    return scores
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,80 @@
+"""Words: what counts as one, and rows found by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import Corrupt
+from penstock.vector.block import seal
+from penstock.vector.idset import IdSet
+from penstock.vector.terms import TermBlock, count_words, hash_words, split_words
+
+_ENTRIES = st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 40)), st.integers(1, 9), max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The quick, BROWN fox!", ["the", "quick", "brown", "fox"]),
+        ("naïve Ärger", ["naïve", "ärger"]),
+        ("水道橋 bridge", ["水", "道", "橋", "bridge"]),
+        ("snake_case e-mail 3.14", ["snake", "case", "e", "mail", "3", "14"]),
+        ("", []),
+        (" ...\n", []),
+    ],
+)
+def test_words_are_runs_of_letters_and_digits_lower_cased(text: str, words: list[str]) -> None:
+    (found,) = split_words(pa.array([text])).to_pylist()
+    assert [word for word in found if word] == words
+
+
+def test_words_are_counted_by_text_and_missing_texts_have_none() -> None:
+    found = count_words(pa.array(["a b a", None, "b"]))
+    assert found.lengths.tolist() == [3, 0, 1]
+    hashes = dict(zip(("a", "b"), hash_words(pa.array(["a", "b"])).tolist(), strict=True))
+    counted = Counter(
+        {(h, t): c for h, t, c in zip(found.hashes.tolist(), found.texts.tolist(), found.counts.tolist(), strict=True)}
+    )
+    assert counted == {(hashes["a"], 0): 2, (hashes["b"], 0): 1, (hashes["b"], 2): 1}
+
+
+def test_an_endless_word_is_the_same_word_in_text_and_query() -> None:
+    text, query = count_words(pa.array(["x" * 500])), count_words(pa.array(["x" * 90]))
+    assert text.hashes.tolist() == query.hashes.tolist()
+
+
+@given(_ENTRIES)
+def test_rows_are_found_by_word_after_encoding_merging_and_cutting(entries: dict[tuple[int, int], int]) -> None:
+    ordered = sorted(entries)
+    block = TermBlock.of(
+        np.array([word for word, _ in ordered], np.uint64),
+        np.array([row + 1000 for _, row in ordered], np.int64),
+        np.array([entries[key] for key in ordered], np.uint16),
+    )
+    young = block.take(block.ids % 2 == 0)
+    old = block.take(block.ids % 2 == 1)
+    merged = TermBlock.decode(7, TermBlock.merge([old, young]).encode(7))
+    for word in range(7):
+        ids, counts = merged.find(word)
+        expected = {row + 1000: count for (found, row), count in entries.items() if found == word}
+        assert dict(zip(ids.tolist(), counts.tolist(), strict=True)) == expected
+    assert merged.keys.tolist() == [word for word, _ in ordered]
+
+
+def test_dead_rows_are_left_out() -> None:
+    block = TermBlock.of(np.array([1, 1, 2], np.uint64), np.array([3, 4, 3]), np.ones(3, np.uint16))
+    kept = block.take(block.kept(IdSet.of(np.array([3]), 5)))
+    assert kept.find(1)[0].tolist() == [4]
+    assert kept.find(2)[0].tolist() == []
+
+
+def test_a_block_whose_length_does_not_hold_is_corrupt() -> None:
+    for body in (b"", b"\x01" * 24, b"\x00" * 30):
+        with pytest.raises(Corrupt):
+            TermBlock.decode(7, seal(7, body))
