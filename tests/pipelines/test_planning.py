@@ -1,0 +1,107 @@
+"""A plan says which version is to become current, and says the same when its events come again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.documents import DeleteNotification, DocumentStatus, Progress, UploadNotification, doc_id_of, object_key
+from penstock.documents.sequencers import stamped
+from penstock.pipelines.planning import Plan, RoundLimits, fair_order, plan_events, take_round
+from penstock.pipelines.registry import DocumentEntry
+
+RULE = "rule/1"
+
+
+def event(at: int, key: str = "note.txt") -> dict[str, Any]:
+    names = {"tenant_id": "acme", "index_id": "handbook", "model": "m", "bucket": "b", "key": key}
+    return {**names, "created_at": datetime.fromtimestamp(at, UTC), "sequencer": stamped(at)}
+
+
+def upload(etag: str, at: int, *, key: str = "note.txt", size: int = 10) -> UploadNotification:
+    return UploadNotification(etag=etag, size_bytes=size, **event(at, key))
+
+
+def delete(at: int) -> DeleteNotification:
+    return DeleteNotification(**event(at))
+
+
+def only(plan: Plan) -> DocumentEntry:
+    (entry,) = plan.entries.values()
+    return entry
+
+
+def finished(entry: DocumentEntry) -> dict[str, DocumentEntry]:
+    """The registry once the pending version has become current."""
+    if entry.pending is not None:
+        entry = msgspec.structs.replace(entry, pending=None, current=entry.pending.doc_id, fingerprint=RULE)
+    return {entry.object_key: entry}
+
+
+def test_of_several_uploads_only_the_newest_is_read() -> None:
+    plan = plan_events({}, [upload("a", 1), upload("b", 2), upload("a", 1)], RULE)
+    pending = only(plan).pending
+    assert pending is not None
+    assert pending.doc_id == doc_id_of(upload("b", 2))
+    assert plan.ignored == 1
+
+
+def test_a_b_a_ends_on_a_in_one_micro_batch_and_in_three() -> None:
+    events = [upload("a", 1), upload("b", 2), upload("a", 3)]
+    together = only(plan_events({}, events, RULE)).pending
+    assert together is not None
+    known: dict[str, DocumentEntry] = {}
+    for one in events:
+        known = finished(only(plan_events(known, [one], RULE)))
+    (entry,) = known.values()
+    assert together.doc_id == entry.current == doc_id_of(events[0])
+    assert entry.state.revision == 3
+
+
+def test_a_document_that_is_current_costs_nothing_and_one_chunked_by_another_rule_is_made_again() -> None:
+    known = finished(only(plan_events({}, [upload("a", 1)], RULE)))
+    same = plan_events(known, [upload("a", 2)], RULE)
+    assert (only(same).pending, same.unchanged) == (None, 1)
+    assert only(plan_events(known, [upload("a", 2)], "rule/2")).pending is not None
+
+
+def test_a_replayed_event_goes_on_with_what_was_begun() -> None:
+    begun = only(plan_events({}, [upload("a", 1)], RULE))
+    assert begun.pending is not None
+    half = msgspec.structs.replace(begun.pending, progress=Progress(7, 4096))
+    known = {begun.object_key: msgspec.structs.replace(begun, pending=half)}
+    again = plan_events(known, [upload("a", 1)], RULE)
+    assert (only(again).pending, again.dropped) == (half, [])
+    other = only(plan_events(known, [upload("a", 1)], "rule/2")).pending
+    assert other is not None
+    assert other.progress == Progress()
+
+
+def test_a_delete_removes_everything_and_an_overtaken_upload_stays_out() -> None:
+    known = finished(only(plan_events({}, [upload("a", 1)], RULE)))
+    plan = plan_events(known, [delete(3), upload("b", 2)], RULE)
+    entry = only(plan)
+    assert (plan.removed, plan.deleted, plan.ignored) == ([object_key(delete(3))], 1, 1)
+    assert (entry.current, entry.pending) == (None, None)
+    assert entry.report is not None
+    assert entry.report.status is DocumentStatus.DELETED
+
+
+@given(st.permutations([upload("a", 1), upload("b", 2), delete(3), upload("c", 4)]))
+def test_the_newest_event_wins_in_any_order(events: list[Any]) -> None:
+    pending = only(plan_events({}, events, RULE)).pending
+    assert pending is not None
+    assert pending.doc_id == doc_id_of(upload("c", 4))
+
+
+def test_tenants_take_turns_and_a_round_keeps_its_bounds_but_never_stays_empty() -> None:
+    assert fair_order([["a1", "a2", "a3"], ["b1"]]) == ["a1", "b1", "a2", "a3"]
+    assert fair_order([]) == []
+    waiting = list(plan_events({}, [upload("x", 1, key=f"{n}.txt", size=600) for n in range(5)], RULE).entries.values())
+    assert len(take_round(waiting, RoundLimits(documents_max=2), 1024)) == 2
+    assert len(take_round(waiting, RoundLimits(bytes_max=1300), 1024)) == 2
+    assert len(take_round(waiting, RoundLimits(bytes_max=1), 1024)) == 1
