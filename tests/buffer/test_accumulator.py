@@ -12,7 +12,7 @@ from penstock.buffer.config import ProducerConfig
 from penstock.buffer.manifest import Descriptor
 from penstock.errors import InvalidInput
 
-CONFIG = ProducerConfig(flush_size_bytes=100, max_buffered_inputs=3, max_in_flight_bytes=200)
+CONFIG = ProducerConfig(flush_size_bytes=100, max_buffered_inputs=3, max_in_flight_bytes=400)
 
 
 def offered(*records: bytes, metadata: bytes = b"") -> Input:

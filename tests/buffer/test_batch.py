@@ -109,15 +109,7 @@ def test_a_bomb_is_refused_at_the_bound_and_not_unpacked_to_its_end(sized: bool)
         decode_batch(packed + footer(1, 1), bytes_max=1_000_000)
 
 
-def test_a_block_keeps_what_it_was_given_when_the_callers_buffer_changes() -> None:
-    buffer = bytearray(b"before")
-    block = RecordBlock()
-    block.extend([buffer])
-    buffer[:] = b"after!"
-    assert decode_batch(block.seal())[0] == b"before"
-
-
-@given(st.lists(records, max_size=5), compressions)
+@given(st.lists(records | st.just([bytes(5000), b"small"]) | st.just([bytes(9000)]), max_size=5), compressions)
 def test_a_block_grown_in_steps_is_the_block_made_at_once(steps: list[list[bytes]], compression: Compression) -> None:
     block = RecordBlock()
     for step in steps:
@@ -132,7 +124,7 @@ def test_every_kind_of_buffer_is_framed_by_its_bytes() -> None:
     wide = memoryview(bytearray(8)).cast("I")
     strided = memoryview(b"abcdef")[::2]
     given_records = checked_records([b"x", bytearray(b"y"), memoryview(b"z"), wide, strided])
-    assert [bytes(r) for r in decode_batch(encode_batch(given_records))] == [b"x", b"y", b"z", bytes(8), b"ace"]
+    assert given_records == (b"x", b"y", b"z", bytes(8), b"ace")
 
 
 @pytest.mark.parametrize(

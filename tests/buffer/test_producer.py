@@ -266,7 +266,7 @@ async def test_a_batch_that_came_due_while_the_pipeline_was_full_goes_in_as_soon
 @simulated
 async def test_callers_in_line_are_served_in_the_order_they_came(simulation: Simulation) -> None:
     store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(0.1, 0.5)}))
-    producer, _ = built(simulation, store, max_in_flight_bytes=150, flush_size_bytes=1)
+    producer, _ = built(simulation, store, max_in_flight_bytes=300, flush_size_bytes=1)
     calls = []
     for number in range(6):
         calls.append(asyncio.create_task(producer.produce([b"%d" % number + bytes(100)])))
@@ -279,7 +279,7 @@ async def test_callers_in_line_are_served_in_the_order_they_came(simulation: Sim
 @simulated
 async def test_a_caller_cancelled_in_line_has_produced_nothing_and_holds_nobody_up(simulation: Simulation) -> None:
     store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(1.0, 1.0)}))
-    producer, _ = built(simulation, store, max_in_flight_bytes=150, flush_size_bytes=1)
+    producer, _ = built(simulation, store, max_in_flight_bytes=300, flush_size_bytes=1)
     await producer.produce([b"first" + bytes(100)])
     cancelled = asyncio.create_task(producer.produce([b"cancelled" + bytes(100)]))
     behind = asyncio.create_task(producer.produce([b"behind" + bytes(100)]))
@@ -293,7 +293,7 @@ async def test_a_caller_cancelled_in_line_has_produced_nothing_and_holds_nobody_
 @simulated
 async def test_a_buffer_changed_while_its_caller_waits_in_line_goes_in_as_it_was(simulation: Simulation) -> None:
     store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(1.0, 1.0)}))
-    producer, _ = built(simulation, store, max_in_flight_bytes=150, flush_size_bytes=1)
+    producer, _ = built(simulation, store, max_in_flight_bytes=300, flush_size_bytes=1)
     await producer.produce([bytes(100)])
     buffer = bytearray(b"before")
     records = [buffer]
@@ -551,7 +551,7 @@ async def test_close_flushes_and_refuses_what_comes_after(simulation: Simulation
 @simulated
 async def test_callers_in_line_at_close_are_told_so(simulation: Simulation) -> None:
     store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(1.0, 1.0)}))
-    producer, _ = built(simulation, store, max_in_flight_bytes=150, flush_size_bytes=1)
+    producer, _ = built(simulation, store, max_in_flight_bytes=300, flush_size_bytes=1)
     await producer.produce([bytes(100)])
     waiting = asyncio.create_task(producer.produce([bytes(100)]))
     await simulation.clock.sleep(0.1)

@@ -159,7 +159,7 @@ class World:
             flush_interval_seconds=entropy.choice([0.02, 0.1, 0.5]),
             flush_size_bytes=entropy.choice([60, 200, 1000]),
             max_buffered_inputs=entropy.choice([2, 5, 100]),
-            max_in_flight_bytes=entropy.choice([100, 200, 100_000]),
+            max_in_flight_bytes=entropy.choice([150, 300, 100_000]),
             max_in_flight_batches=entropy.choice([1, 3, 12]),
             upload_concurrency=entropy.choice([1, 4]),
             manifest_append_batches=entropy.choice([1, 3, 64]),

@@ -35,13 +35,19 @@ class Input:
             raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes")
         payload = bytes(metadata)
         size = sum(map(len, checked)) + _LENGTH_BYTES * len(checked) + len(payload) + _RANGE_BYTES
-        if size > config.max_in_flight_bytes:
+        accepted = cls(checked, payload, size)
+        if accepted.held > config.max_in_flight_bytes:
             raise InvalidInput(
                 f"an input of {size} bytes can never be accepted",
-                f"max_in_flight_bytes is {config.max_in_flight_bytes}",
+                f"max_in_flight_bytes is {config.max_in_flight_bytes}, and closing a batch copies it",
                 "split it, or raise the bound",
             )
-        return cls(checked, payload, size)
+        return accepted
+
+    @property
+    def held(self) -> int:
+        """Bytes it takes from the bound until its batch is encoded: itself, and room for that copy."""
+        return 2 * self.size
 
 
 class OpenBatch:

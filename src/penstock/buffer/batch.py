@@ -1,6 +1,6 @@
 """Batch objects: records framed by their lengths, and a footer of seven bytes that says how to read them.
 
-Encoding copies each record once. Decoding copies none: `Records` are views of the bytes that were
+Encoding copies a large record once and a small one twice. Decoding copies none: `Records` are views of the bytes that were
 fetched, or of those that zstd gave back. Another version or compression is `Unsupported`; a count,
 length or frame that does not add up is `Corrupt`. Format page: docs/format/buffer.md.
 """
@@ -40,6 +40,10 @@ DECODED_BYTES_MAX: Final = 1024 * 1024 * 1024
 # A zstd block of 4 bytes can unpack to 128 KiB, so a piece of this size overshoots the bound by 128 MiB at most.
 _PIECE_BYTES: Final = 4096
 
+# Records of this size and above are kept as they are until the block is sealed; smaller ones are framed into one
+# piece a call, because an object of their own would cost more memory than they do.
+_KEEP_BYTES: Final = 4096
+
 # zstd's own default; higher levels cost more time than the network they save on telemetry.
 _ZSTD_LEVEL: Final = 3
 
@@ -51,10 +55,10 @@ class Compression(IntEnum):
     ZSTD = 1
 
 
-def encode_batch(records: Sequence[Body], compression: Compression = Compression.NONE) -> Body:
+def encode_batch(records: Sequence[Body], compression: Compression = Compression.NONE) -> bytes:
     """The whole batch object."""
     block = RecordBlock()
-    block.extend(records)
+    block.extend(tuple(map(bytes, records)))
     return block.seal(compression)
 
 
@@ -79,32 +83,38 @@ def is_compressed(body: Body) -> bool:
 
 
 class RecordBlock:
-    """The growing record block of one batch: each record is copied in, so callers may reuse their buffers."""
+    """The growing record block of one batch. Sealing copies it once, into bytes that nobody else can change."""
 
     def __init__(self) -> None:
-        self._block = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
         self.count = 0
 
     def __len__(self) -> int:
         """Bytes so far, length fields included."""
-        return len(self._block)
+        return self._size
 
-    def extend(self, records: Sequence[Body]) -> None:
-        """Add records of known-good types and sizes, all or none."""
-        lengths = map(LENGTH.pack, map(len, records))
-        # One join in C, however many records there are: about 0.1 µs a record.
-        self._block += b"".join(chain.from_iterable(zip(lengths, records, strict=True)))
-        self.count += len(records)
+    def extend(self, records: Sequence[bytes]) -> None:
+        """Add records of sizes known to be good, all or none."""
+        lengths = list(map(len, records))
+        framed = chain.from_iterable(zip(map(LENGTH.pack, lengths), records, strict=True))
+        size = sum(lengths) + LENGTH.size * len(lengths)
+        if size < _KEEP_BYTES * len(lengths):
+            # One join in C, however many there are: about 0.1 µs a record.
+            self._parts.append(b"".join(framed))
+        else:
+            self._parts += framed
+        self._size += size
+        self.count += len(lengths)
 
-    def seal(self, compression: Compression = Compression.NONE) -> Body:
+    def seal(self, compression: Compression = Compression.NONE) -> bytes:
         """The batch object's bytes. The block is spent: nothing may be added after this."""
+        parts, self._parts = self._parts, []
         footer = _FOOTER.pack(compression, self.count, VERSION)
         if compression == Compression.ZSTD:
-            packed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(self._block)
-            self._block = bytearray()
-            return packed + footer
-        self._block += footer
-        return self._block
+            packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj(size=self._size)
+            parts = [*map(packer.compress, parts), packer.flush()]
+        return b"".join((*parts, footer))
 
 
 class Records(Sequence[memoryview]):

@@ -46,14 +46,14 @@ class Pipeline:
         store: ObjectStore,
         config: ProducerConfig,
         *,
-        settled: Callable[[int], None],
+        released: Callable[[int], None],
         halted: Callable[[PenstockError], None],
         clock: Clock,
         entropy: Entropy,
         observer: Observer,
     ) -> None:
         self._config = config
-        self._settled = settled
+        self._released = released
         self._tell_halted = halted
         self._clock = clock
         self._observer = observer
@@ -103,6 +103,7 @@ class Pipeline:
             with self._observer.span(names.BUFFER_UPLOAD, records=batch.count):
                 if batch.body is None:
                     batch.body = await self._uploader.encode(batch.block)
+                    self._release_parts(batch)
                 batch.placement = await self._uploader.upload(batch.body)
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the callers of this batch
             batch.failure = _as_ours(error)
@@ -213,9 +214,17 @@ class Pipeline:
 
     def _settle(self, batch: _Closed, outcome: str) -> None:
         self._batches.remove(batch)
-        batch.release()
         self._observer.count(names.BUFFER_BATCHES, outcome=outcome)
-        self._settled(batch.size)
+        held, batch.held = batch.held, 0
+        # Let go of the bytes now: the bound on them must not depend on who else still knows this batch.
+        batch.block, batch.body = RecordBlock(), None
+        self._released(held)
+
+    def _release_parts(self, batch: _Closed) -> None:
+        """The records are in the body now. Of a batch that was settled meanwhile, nothing is left to release."""
+        half = batch.held // 2
+        batch.held -= half
+        self._released(half)
 
 
 class _NotEnqueued(Exception):
@@ -232,7 +241,8 @@ class _Closed:
         self.block = batch.block
         self.count = batch.block.count
         self.metadata = tuple(batch.metadata)
-        self.size = batch.size
+        # What it takes from the producer's bound: its records, and until it is encoded the room for their copy.
+        self.held = 2 * batch.size
         self.opened_at = batch.opened_at
         self.outcome = batch.outcome
         self.body: Body | None = None
@@ -240,11 +250,6 @@ class _Closed:
         self.failure: PenstockError | None = None
         self.ready = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-
-    def release(self) -> None:
-        """Let go of the bytes now: the bound on them must not depend on who else still knows this batch."""
-        self.block = RecordBlock()
-        self.body = None
 
     @property
     def placed(self) -> Placement:

@@ -50,7 +50,7 @@ class Producer:
         self._pipeline = Pipeline(
             store,
             self._config,
-            settled=self._release,
+            released=self._release,
             halted=self._stop,
             clock=clock,
             entropy=entropy,
@@ -125,7 +125,7 @@ class Producer:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes accepted and not yet durable."""
+        """Bytes held for what is accepted and not yet durable, with room for the copy that closing a batch makes."""
         return self._held_bytes
 
     # Admission -----------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Producer:
         """Whether this input fits now. Makes room where closing a batch is all it takes."""
         if self._open is not None and (reason := self._open.full(self._config)) and not self._seal(reason):
             return False
-        if self._held_bytes + offered.size <= self._config.max_in_flight_bytes:
+        if self._held_bytes + offered.held <= self._config.max_in_flight_bytes:
             return True
         # The bytes it waits for may be those of the open batch, which nothing else might close for long.
         self._seal("pressure")
@@ -192,7 +192,7 @@ class Producer:
             self._open = OpenBatch(self._clock.monotonic())
         batch = self._open
         batch.add(offered, self._clock.now_ms())
-        self._held_bytes += offered.size
+        self._held_bytes += offered.held
         if reason := batch.full(self._config):
             self._seal(reason)
         elif self._timer is None:
@@ -229,7 +229,7 @@ class Producer:
             self._timer = None
 
     def _release(self, size: int) -> None:
-        """A batch was settled: its bytes and its place are free."""
+        """A batch was encoded or settled: its parts or its bytes are gone, and in the second case its place is free."""
         self._held_bytes -= size
         if self._pipeline.halted is None and self._open is not None and self._open.overdue is not None:
             self._seal(self._open.overdue)
@@ -239,7 +239,7 @@ class Producer:
     def _stop(self, error: PenstockError) -> None:
         """The pipeline has halted: what it was never given gets the same answer as what it never tried."""
         if self._open is not None:
-            self._held_bytes -= self._open.size
+            self._held_bytes -= 2 * self._open.size
             self._open.outcome.failed(error)
             self._open = None
         self._call_all()
