@@ -58,9 +58,9 @@ def index(
     """Make documents searchable: files, folders and buckets."""
     url, name = url_of(store), CollectionName(tenant, index_name, model)
     embedding = Embedding(embedding_url, embedding_key)
-    embedding.profile_of(model)
     console = Console(highlight=False)
-    events, unchanged = asyncio.run(_events([place_of(place) for place in places], url, name))
+    fingerprint = embedding.chunking_of(model, ChunkingConfig()).fingerprint
+    events, unchanged = asyncio.run(_events([place_of(place) for place in places], url, name, fingerprint))
     _send(url, events)
     uploads = sum(isinstance(event, UploadNotification) for event in events)
     console.print(f"{uploads:,} to index, {len(events) - uploads:,} to remove, {unchanged:,} unchanged")
@@ -71,10 +71,11 @@ def index(
 # What to notify ------------------------------------------------------------------------------------------
 
 
-async def _events(places: Sequence[Place], url: str, name: CollectionName) -> tuple[list[Notification], int]:
+async def _events(
+    places: Sequence[Place], url: str, name: CollectionName, fingerprint: str
+) -> tuple[list[Notification], int]:
     """The notifications that are needed, and how many documents need none."""
     known = {(entry.bucket, entry.key): entry for entry in await read_entries(url, name)}
-    fingerprint = ChunkingConfig().fingerprint
     events: list[Notification] = []
     unchanged = 0
     for place in places:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.documents import BatchRequest, decode
+from penstock.documents import BatchRequest, ChunkingConfig, decode
 from penstock.documents.embedding import (
     EMBEDDED_MODEL,
     Dispatcher,
@@ -58,6 +58,10 @@ class Embedding:
                 f"model {model!r} cannot be asked", "it has no endpoint", f"give its URL, or use {EMBEDDED_MODEL}"
             )
         return self.profile or profile_of(model)
+
+    def chunking_of(self, model: str, wanted: ChunkingConfig) -> ChunkingConfig:
+        """`wanted`, made smaller where the model takes less: a text is never cut off."""
+        return self.profile_of(model).chunking(wanted)
 
     def provider(self, model: str) -> EmbeddingProvider:
         if self.url is None:

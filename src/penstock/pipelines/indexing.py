@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -106,6 +106,9 @@ class IndexingJob:
         self._config = config
         self._progress = progress
         self.summary = IndexingSummary()
+        self._reading = replace(
+            config.reading, chunking=config.chunking, embedding=config.embedding, cells_max=config.rounds.cells_max
+        )
         spark.dataSource.register(BufferDataSource)
         self._writer = IndexWriter(config.url, config.vector_path, dict(config.options), config.embedding)
 
@@ -165,7 +168,7 @@ class IndexingJob:
             self.summary.refused += len(refused)
         waiting: dict[CollectionName, list[DocumentEntry]] = {}
         for name, named in events.items():
-            plan = plan_events(self._writer.entries(name, named), named, self._config.chunking.fingerprint)
+            plan = plan_events(self._writer.entries(name, named), named, self._fingerprint(name))
             self._writer.write_plan(name, plan)
             self.summary.deleted += plan.deleted
             self.summary.unchanged += plan.unchanged
@@ -187,13 +190,15 @@ class IndexingJob:
             limits = self._config.embedding.profile_of(name.model).batcher_limits()
             batched[name] = batch_round(name, entries, readings, self._writer.count(name), limits, now_ms)
         embedded = self._embed(batched)
-        fingerprint = self._config.chunking.fingerprint
         results = [
-            (name, conclude(entry, readings[entry.object_key], batched[name], embedded, fingerprint))
+            (name, conclude(entry, readings[entry.object_key], batched[name], embedded, self._fingerprint(name)))
             for name, entry in chosen
         ]
         self._writer.write_round(results, {name: one.count for name, one in batched.items()})
         return self._still(tagged[len(taken) :], results)
+
+    def _fingerprint(self, name: CollectionName) -> str:
+        return self._config.embedding.chunking_of(name.model, self._config.chunking).fingerprint
 
     def _still(
         self,
@@ -220,15 +225,8 @@ class IndexingJob:
             rows.append((entry.object_key, encode(entry.pending.upload), progress.next_seq, progress.next_byte_start))
         columns = [list(column) for column in zip(*rows, strict=True)]
         table = pa.table(dict(zip(reading_stage.INPUT_SCHEMA.names, columns, strict=True)), reading_stage.INPUT_SCHEMA)
-        reading = Reading(
-            self._config.chunking,
-            self._config.rounds.cells_max,
-            self._config.reading.limits,
-            self._config.reading.buckets,
-            self._config.reading.options,
-        )
         read = self._spark.createDataFrame(table).mapInArrow(
-            partial(read_documents, reading), reading_stage.OUTPUT_COLUMNS
+            partial(read_documents, self._reading), reading_stage.OUTPUT_COLUMNS
         )
         return readings_of(read.toArrow().to_pylist())
 

@@ -29,6 +29,7 @@ from penstock.documents import (
 from penstock.documents.parsers import Format, ParserLimits, Sandbox, sniff
 from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied, Unsupported
 from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
+from penstock.pipelines.embedding import Embedding
 
 __all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
 
@@ -77,6 +78,8 @@ class Reading:
     """How documents are read. Pickles with the task."""
 
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    # Knows what the models take.
+    embedding: Embedding = field(default_factory=Embedding)
     cells_max: int = 8
     limits: ParserLimits = field(default_factory=ParserLimits)
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
@@ -104,7 +107,7 @@ class _Reader:
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = Sandbox(reading.limits)
-        self._chunker = Chunker(reading.chunking)
+        self._chunkers: dict[str, Chunker] = {}
 
     def __enter__(self) -> _Reader:
         return self
@@ -121,19 +124,19 @@ class _Reader:
             upload = decode(row["upload"], UploadNotification)
             source, warnings = self._source(upload)
             progress = Progress(row["next_seq"], row["next_byte_start"])
-            yield from self._chunks(key, source, progress, warnings)
+            yield from self._chunks(key, self._chunker(upload.model), source, progress, warnings)
         except Conflict as error:
             yield _ending(key, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
             yield _ending(key, Outcome.QUARANTINED, [str(error)])
 
     def _chunks(
-        self, key: str, source: ByteSource, progress: Progress, warnings: list[str]
+        self, key: str, chunker: Chunker, source: ByteSource, progress: Progress, warnings: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """The chunks of the next cells, and how far they reach."""
-        last = self._chunker.cell_count(source.size) - 1
+        last = chunker.cell_count(source.size) - 1
         seq, reached, done = progress.next_seq, progress.next_byte_start, last < 0
-        for cell in islice(self._chunker.cells(source, progress), self._reading.cells_max):
+        for cell in islice(chunker.cells(source, progress), self._reading.cells_max):
             rows = _chunk_rows(key, cell, seq, progress.next_byte_start)
             seq, reached, done = seq + rows.num_rows, cell.end, cell.cell == last
             if cell.replaced_bytes:
@@ -158,6 +161,11 @@ class _Reader:
             )
         parsed = self._sandbox.parse(source.read(0, meta.size), name=upload.key, content_type=upload.content_type)
         return MemorySource(parsed.text), list(parsed.warnings)
+
+    def _chunker(self, model: str) -> Chunker:
+        if model not in self._chunkers:
+            self._chunkers[model] = Chunker(self._reading.embedding.chunking_of(model, self._reading.chunking))
+        return self._chunkers[model]
 
     def _store(self, bucket: str) -> ObjectStore:
         if bucket not in self._stores:
