@@ -25,9 +25,11 @@ from penstock.documents import (
     decode,
     encode,
 )
-from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, StaticProvider, profile_of
 from penstock.documents.sequencers import stamped
+from penstock.errors import PenstockError
 from penstock.objects import open_store
+from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
@@ -230,6 +232,16 @@ def test_updates_replace_deletes_remove_and_duplicates_change_nothing(shelf: She
     report = shelf.entries()["note.txt"].report
     assert report is not None
     assert report.status is DocumentStatus.SUPERSEDED
+
+
+def test_an_endpoint_that_is_not_there_ends_the_query_by_name_and_loses_nothing(shelf: Shelf) -> None:
+    event = shelf.write("note.txt", "Otters swim in the river.")
+    # Nobody listens on the port of the discard service; a key in the wrong place would be refused just so.
+    absent = Embedding("http://127.0.0.1:9", profile=profile_of(EMBEDDED_MODEL), policy=DispatchPolicy(attempts_max=1))
+    with pytest.raises(PenstockError, match="did not embed batch"):
+        shelf.run(event, embedding=absent)
+    assert shelf.run().documents == 1
+    assert shelf.search("otters")[0] == ("note.txt", "Otters swim in the river.")
 
 
 def test_a_large_text_is_read_in_rounds_and_gives_the_chunks_of_one_reading(shelf: Shelf) -> None:

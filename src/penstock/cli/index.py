@@ -189,7 +189,7 @@ def _run(url: str, embedding: Embedding, master: str, follow: bool, documents: i
             with IndexingJob(spark, config, progress=show) as job:
                 bar.update(task, description="indexing")
                 if follow:
-                    _follow(job.start())
+                    _follow(job)
                 else:
                     job.run_available()
         finally:
@@ -197,9 +197,10 @@ def _run(url: str, embedding: Embedding, master: str, follow: bool, documents: i
     _summarise(job.summary, console)
 
 
-def _follow(query: Any) -> None:
+def _follow(job: Any) -> None:
+    query = job.start()
     try:
-        query.awaitTermination()
+        job.await_end(query)
     except KeyboardInterrupt:
         query.stop()
 

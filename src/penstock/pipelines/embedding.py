@@ -18,6 +18,7 @@ from penstock.documents import BatchRequest, ChunkingConfig, decode
 from penstock.documents.embedding import (
     EMBEDDED_MODEL,
     Dispatcher,
+    DispatchPolicy,
     Embedded,
     EmbeddingProvider,
     ModelProfile,
@@ -50,6 +51,7 @@ class Embedding:
     url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     profile: ModelProfile | None = None
+    policy: DispatchPolicy = field(default_factory=DispatchPolicy)
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
@@ -80,7 +82,7 @@ async def _embed_all(embedding: Embedding, requests: list[BatchRequest]) -> list
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
     models = sorted({request.model for request in requests})
     providers = {model: embedding.provider(model) for model in models}
-    dispatchers = {model: Dispatcher(provider) for model, provider in providers.items()}
+    dispatchers = {model: Dispatcher(provider, retry=embedding.policy) for model, provider in providers.items()}
 
     async def embed(request: BatchRequest) -> pa.RecordBatch:
         async with gate:

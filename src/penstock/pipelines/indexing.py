@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +31,7 @@ from penstock.documents import (
     decode_notification,
     encode,
 )
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, PenstockError
 from penstock.pipelines import embedding as embedding_stage
 from penstock.pipelines import reading as reading_stage
 from penstock.pipelines.buffer_source import BufferDataSource
@@ -106,6 +107,7 @@ class IndexingJob:
         self._config = config
         self._progress = progress
         self.summary = IndexingSummary()
+        self._failure: PenstockError | None = None
         self._reading = replace(
             config.reading, chunking=config.chunking, embedding=config.embedding, cells_max=config.rounds.cells_max
         )
@@ -114,13 +116,20 @@ class IndexingJob:
 
     def run_available(self) -> IndexingSummary:
         """Take what the queue holds now, and return when it is searchable and durable."""
-        self._writing().trigger(availableNow=True).start().awaitTermination()
+        self.await_end(self._writing().trigger(availableNow=True).start())
         return self.summary
 
     def start(self) -> StreamingQuery:
         """Take what comes, until the query is stopped."""
         query: StreamingQuery = self._writing().trigger(processingTime=_TRIGGER).start()
         return query
+
+    def await_end(self, query: StreamingQuery) -> None:
+        """Wait until a query of this job ends; what ended it is raised as one of the project's own errors."""
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise self._failure or _failure_of(error) from error
 
     def close(self) -> None:
         self._writer.close()
@@ -145,6 +154,14 @@ class IndexingJob:
     # One micro-batch -------------------------------------------------------------------------------------
 
     def _micro_batch(self, frame: DataFrame, _: int) -> None:
+        try:
+            self._take(frame)
+        except PenstockError as error:
+            # Spark passes it on as text only.
+            self._failure = error
+            raise
+
+    def _take(self, frame: DataFrame) -> None:
         table = frame.select("sequence", "position", "record", "ingestion_time_ms").toArrow()
         done = self._writer.position(SOURCE)
         ordered = table.sort_by([("sequence", "ascending"), ("position", "ascending")]).to_pylist()
@@ -257,6 +274,14 @@ def _decoded(
             continue
         events.setdefault(name, []).append(event)
     return events, refused
+
+
+def _failure_of(error: StreamingQueryException) -> PenstockError:
+    """A task's own error is the last line of what it printed that names one."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    named = [line for line in lines if line.startswith("penstock.errors.")]
+    why = named[-1].removeprefix("penstock.errors.") if named else next(iter(lines), "")
+    return PenstockError("the indexing query ended", why, "nothing is lost: run it again once the cause is gone")
 
 
 def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:
