@@ -1,0 +1,60 @@
+"""`penstock index` sends what has changed and nothing else, and `penstock search` finds it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import penstock
+from penstock.cli.places import Place, place_of, url_of
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """The real command in a process of its own: it starts and stops a Spark of its own."""
+    command = [sys.executable, "-m", "penstock.cli", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_folder_is_a_bucket_and_a_file_is_a_key_in_one(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("text")
+    assert place_of(str(tmp_path)) == Place(f"file://{tmp_path}")
+    assert place_of(str(tmp_path / "note.txt")) == Place(f"file://{tmp_path}", "note.txt")
+    assert place_of("s3://bucket/prefix") == Place("s3://bucket/prefix")
+    assert url_of(str(tmp_path)) == f"file://{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["index", "nowhere"], "there is no nowhere"),
+        (["index", ".", "--model", "somebody's"], "cannot be asked"),
+        (["search", "anything"], "NotFound"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_spark_starts(tmp_path: Path, arguments: list[str], says: str) -> None:
+    store = ["--store", str(tmp_path / "store")]
+    answer = CliRunner().invoke(penstock, [*arguments, *store])
+    assert answer.exit_code == 1
+    assert says in answer.output
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.integration
+def test_a_folder_is_indexed_searched_and_the_second_time_costs_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "handbook"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text("not a document")
+    (folder / "otters.txt").write_text("Otters swim in the river and eat fish.")
+    (folder / "bread.md").write_text("# Bread\n\nThe loaf is baked in a hot oven.")
+    # The store lies inside what is indexed, and is left out.
+    assert "2 documents" in run(folder, "index", ".")
+    assert run(folder, "index", ".").startswith("0 to index, 0 to remove, 2 unchanged")
+    hits = [json.loads(line) for line in run(folder, "search", "fish in a river", "--json").splitlines()]
+    assert (hits[0]["key"], hits[0]["text"]) == ("otters.txt", "Otters swim in the river and eat fish.")
+    listed = [json.loads(line) for line in run(folder, "documents", "list", "--json").splitlines()]
+    assert [(row["key"], row["status"]) for row in listed] == [("bread.md", "indexed"), ("otters.txt", "indexed")]
