@@ -1,8 +1,9 @@
-"""`penstock demo`: the path of a record on this machine, with real processes and real kills.
+"""`penstock demo`: the path of a record and of a document on this machine, with real processes and real kills.
 
-Producers and a consumer share a queue in a directory. The demo kills one producer and one consumer
-with SIGKILL, freezes another consumer until a newer one has taken over, and then counts: every record
-that was acknowledged must be in the sink once. It exits with 1 if that does not hold.
+First, producers and a consumer share a queue in a directory. The demo kills one producer and one
+consumer with SIGKILL, freezes another consumer until a newer one has taken over, and then counts:
+every record that was acknowledged must be in the sink once. Then documents go in and search comes out
+(`demo_documents.py`). It exits with 1 if anything is lost or doubled.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.buffer import Consumer, ConsumerConfig
+from penstock.cli.demo_documents import DocumentsAct
 from penstock.cli.demo_workers import FENCED_EXIT, POSITION, SINK_PATH, records_in
 from penstock.clock import SYSTEM_CLOCK, Deadline
 from penstock.errors import InvalidInput, PenstockError
@@ -43,14 +45,19 @@ _POLL_SECONDS: Final = 0.05
     "--records", type=click.IntRange(1000), default=15_000, show_default=True, help="How many each producer sends."
 )
 def demo(directory: Path | None, records: int) -> None:
-    """Run the queue with real processes, kill some of them, and count what arrived."""
+    """Run the queue and the indexing job with real processes, kill some of them, and count what arrived."""
     if directory is not None:
         _make_new(directory)
-        passed = _Demo(directory, records).run()
+        passed = _play(directory.resolve(), records)
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
-            passed = _Demo(Path(temporary), records).run()
+            passed = _play(Path(temporary), records)
     raise SystemExit(0 if passed else 1)
+
+
+def _play(directory: Path, records: int) -> bool:
+    console = Console(highlight=False, soft_wrap=True)
+    return _QueueAct(directory, records, console).run() and DocumentsAct(directory, console).play()
 
 
 def _make_new(directory: Path) -> None:
@@ -80,14 +87,14 @@ class _Count:
         return self.acknowledged > 0 and self.lost == 0 and self.doubled == 0
 
 
-class _Demo:
-    """One run in one directory."""
+class _QueueAct:
+    """Producers and consumers around one queue, in one directory."""
 
-    def __init__(self, directory: Path, records: int) -> None:
-        self._directory = directory.resolve()
+    def __init__(self, directory: Path, records: int, console: Console) -> None:
+        self._directory = directory
         self._url = f"file://{self._directory}/store"
         self._stop = self._directory / "stop"
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = console
         self._children: list[Popen[bytes]] = []
         self._consumers = 0
         self._expected = _PRODUCERS * records
