@@ -1,0 +1,49 @@
+"""The embedding stage, called as an executor calls it: a vector or a reason for every chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.documents import BatchInput, BatchRequest, ChunkingConfig, encode
+from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.errors import InvalidInput
+from penstock.pipelines.embedding import REQUEST_SCHEMA, Embedding, embed_batches
+
+
+def request(counter: int, *texts: str) -> bytes:
+    inputs = [BatchInput(doc_id="0" * 64, chunk_id=text, seq=seq, text=text) for seq, text in enumerate(texts)]
+    return encode(
+        BatchRequest(
+            batch_id=f"acme:handbook:{EMBEDDED_MODEL}:{counter}:0",
+            tenant_id="acme",
+            index_id="handbook",
+            model=EMBEDDED_MODEL,
+            inputs=tuple(inputs),
+            tokens_total=1,
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
+
+
+def test_every_chunk_of_every_batch_gets_its_vector_or_a_reason() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([request(0, "otters", "rivers"), request(1, "   ")])], schema=REQUEST_SCHEMA)
+
+    rows = [row for batch in embed_batches(Embedding(), batches()) for row in batch.to_pylist()]
+    assert [row["chunk_id"] for row in rows] == ["otters", "rivers", "   "]
+    expected = StaticProvider().embed_now(["otters", "rivers"]).rows
+    assert np.allclose([row["vector"] for row in rows[:2]], expected)
+    assert (rows[2]["vector"], rows[2]["reason"]) == (None, "it is empty")
+
+
+def test_a_model_without_an_endpoint_is_refused_and_one_with_small_inputs_gets_small_chunks() -> None:
+    with pytest.raises(InvalidInput, match="no endpoint"):
+        Embedding().profile_of("voyage-3.5")
+    remote = Embedding("http://127.0.0.1:9")
+    assert remote.chunking_of("embed-english-v3.0", ChunkingConfig()).max_tokens <= 512
+    assert "secret" not in repr(Embedding("http://127.0.0.1:9", "secret"))
