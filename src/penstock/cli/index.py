@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from penstock.buffer import ConsumerConfig, Manifest, SyncProducer
 from penstock.cli.doctor import java_shim_directory
-from penstock.cli.places import VECTOR_PATH, Place, collection_options, place_of, url_of
+from penstock.cli.places import Place, collection_options, place_of, url_of
 from penstock.cli.search import read_entries
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import ChunkingConfig, DeleteNotification, Notification, UploadNotification, doc_id_of, encode
@@ -27,7 +27,7 @@ from penstock.documents.sequencers import stamped
 from penstock.errors import NotFound
 from penstock.objects import ObjectMeta, open_store
 from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.registry import DocumentEntry
+from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry
 from penstock.vector import CollectionName, VectorStore
 
 __all__ = ["index"]
@@ -154,7 +154,7 @@ async def _waiting(url: str) -> bool:
     try:
         manifest = Manifest((await store.get(ConsumerConfig().manifest_path)).data)
         async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
-            return manifest.count_after(await reader.position("queue")) > 0
+            return manifest.count_after(await reader.position(SOURCE)) > 0
     except NotFound:
         return False
     finally:

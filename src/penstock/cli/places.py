@@ -11,12 +11,11 @@ import click
 
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import NotFound
+from penstock.pipelines.registry import VECTOR_PATH
 
 __all__ = ["STORE_DEFAULT", "VECTOR_PATH", "Place", "collection_options", "place_of", "url_of"]
 
 STORE_DEFAULT: Final = "penstock-data"
-# Where a store keeps its vectors; the indexing job writes there.
-VECTOR_PATH: Final = "vectors"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from penstock.cli.places import VECTOR_PATH, collection_options, url_of
+from penstock.cli.places import collection_options, url_of
 from penstock.documents.embedding.provider import Vectors
 from penstock.errors import NotFound, Unavailable
 from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
+from penstock.pipelines.registry import VECTOR_PATH, DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, VectorStore
 
 __all__ = ["documents", "read_entries", "search"]

@@ -39,15 +39,12 @@ from penstock.pipelines.embedding import Embedding, embed_batches
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.planning import RoundLimits, fair_order, plan_events, take_round
 from penstock.pipelines.reading import Reading, read_documents
-from penstock.pipelines.registry import DocumentEntry
+from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry
 from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, conclude, readings_of
 from penstock.vector import CollectionName
 
-__all__ = ["SOURCE", "VECTOR_PATH", "IndexingConfig", "IndexingJob", "IndexingSummary"]
+__all__ = ["IndexingConfig", "IndexingJob", "IndexingSummary"]
 
-# Where the vectors of a store lie in it, and the name under which its queue's position is kept there.
-VECTOR_PATH: Final = "vectors"
-SOURCE: Final = "queue"
 _TRIGGER: Final = "100 milliseconds"
 # Of entries that no event made.
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -22,6 +22,8 @@ from penstock.vector import ALL_LISTS, Collection, CollectionName, CollectionRea
 __all__ = [
     "REGISTRY_DIMENSIONS",
     "REGISTRY_METRIC",
+    "SOURCE",
+    "VECTOR_PATH",
     "BatcherCount",
     "DocumentEntry",
     "Pending",
@@ -33,6 +35,9 @@ __all__ = [
     "registry_name",
 ]
 
+# Where the vectors of a store lie in it, and the name under which its queue's position is kept there.
+VECTOR_PATH: Final = "vectors"
+SOURCE: Final = "queue"
 # Rows need a vector; that of an entry is made from its id and only spreads the rows over lists.
 REGISTRY_DIMENSIONS: Final = 8
 REGISTRY_METRIC: Final = Metric.L2
