@@ -4,7 +4,7 @@ Every system gets the same records from the same number of callers, each of whic
 be acknowledged before it makes the next, for the same time. Peers that sync are set to sync before they
 acknowledge, as Penstock always does; NATS with its default, which acknowledges before the disk has
 anything, is shown for scale. Servers run as they come, on this machine's disk, with one Python client
-process each. A server that is not installed is named as absent. Takes about two minutes.
+process each. A server that is not installed is named as absent. Takes two to three minutes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from penstock.buffer.queue import ManifestFormat
 from penstock.objects import Register, open_store
 
 MIB = 1 << 20
-SECONDS = 4.0
+SECONDS = 3.0
+# Taken in turns, and the best counts: a shared disk has bad moments.
+ROUNDS = 2
 START_SECONDS_MAX = 20.0
 PRODUCE_TARGET = 1.5
 CONSUME_TARGET = 2.0
@@ -111,7 +113,8 @@ class Ours:
 @asynccontextmanager
 async def ours(folder: Path) -> AsyncIterator[Queue]:
     store = await open_store(f"file://{folder}")
-    config = ProducerConfig(flush_interval_seconds=0.002, flush_size_bytes=8 * MIB)
+    # Callers wait for each answer, so latency is throughput: small batches, of which several are under way at once.
+    config = ProducerConfig(flush_interval_seconds=0.002, flush_size_bytes=MIB)
     async with Producer(store, config) as producer, Consumer(store, ConsumerConfig(collect=False)) as consumer:
         yield Ours(producer, consumer)
     await store.close()
@@ -196,14 +199,20 @@ SYNCED_PEERS = ("redis, synced", "nats, synced")
 def report_load(load: Load, place: Path) -> None:
     print(f"\n{load}, {load.unit}")
     rates: dict[str, tuple[float, float]] = {}
-    for system, start in SYSTEMS.items():
+    missing: dict[str, str] = {}
+    for system, start in ROUNDS * [*SYSTEMS.items()]:
         with folder_in(place) as folder:
             try:
-                rates[system] = asyncio.run(measure(load, start(folder)))
+                produced, consumed = asyncio.run(measure(load, start(folder)))
             except Absent as absent:
-                print(f"  {system:14} absent: {absent}")
-            else:
-                print(f"  {system:14} produce {rates[system][0]:10,.0f}   consume {rates[system][1]:10,.0f}")
+                missing[system] = str(absent)
+                continue
+        best = rates.get(system, (0.0, 0.0))
+        rates[system] = max(best[0], produced), max(best[1], consumed)
+    for system, why in missing.items():
+        print(f"  {system:14} absent: {why}")
+    for system, (produced, consumed) in rates.items():
+        print(f"  {system:14} produce {produced:10,.0f}   consume {consumed:10,.0f}")
     peers = [rates[peer] for peer in SYNCED_PEERS if peer in rates]
     for name, index, target in (("produce", 0, PRODUCE_TARGET), ("consume", 1, CONSUME_TARGET)):
         if peers:
