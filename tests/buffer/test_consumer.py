@@ -6,69 +6,18 @@ import asyncio
 import struct
 
 import pytest
+from tests.buffer.consumers import MANIFEST, consumer, fill, filled, queued, the_next
 from tests.buffer.simulated import simulated
 
 from penstock.buffer import (
-    ConsumedBatch,
     Consumer,
-    ConsumerConfig,
-    DeadLetterPolicy,
-    DeadLetters,
     Manifest,
-    Producer,
-    ProducerConfig,
     Watermark,
 )
-from penstock.errors import Closed, Corrupt, Fenced, InvalidInput, NotFound, PenstockError, Unavailable
-from penstock.objects import MemoryStore, ObjectStore
+from penstock.errors import Closed, Fenced, InvalidInput, PenstockError, Unavailable
+from penstock.objects import MemoryStore
 from penstock.observability import names
-from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, Simulation
-
-MANIFEST = "ingest/manifest"
-
-
-async def filled(simulation: Simulation, count: int) -> FaultyStore:
-    """A queue of `count` batches, each with its own number as its record and metadata."""
-    inner = MemoryStore(clock=simulation.clock)
-    store = FaultyStore(inner, FaultPlan(), entropy=simulation.entropy.fork("faults"), clock=simulation.clock)
-    await fill(simulation, store, range(count))
-    return store
-
-
-async def fill(simulation: Simulation, store: ObjectStore, numbers: range) -> None:
-    entropy = simulation.entropy.fork(f"producer of {numbers}")
-    async with Producer(
-        store, ProducerConfig(max_buffered_inputs=1), clock=simulation.clock, entropy=entropy
-    ) as producer:
-        for number in numbers:
-            await producer.produce([b"%d" % number], b"m%d" % number)
-
-
-def consumer(
-    simulation: Simulation,
-    store: ObjectStore,
-    last_acked: int | None = None,
-    observer: RecordingObserver | None = None,
-    **knobs: object,
-) -> Consumer:
-    knobs.setdefault("collect", False)
-    config = ConsumerConfig(**knobs)  # type: ignore[arg-type]
-    entropy = simulation.entropy.fork("consumer")
-    made = Consumer(store, config, last_acked, clock=simulation.clock, entropy=entropy)
-    if observer is None:
-        return made
-    return Consumer(store, config, last_acked, clock=simulation.clock, entropy=entropy, observer=observer)
-
-
-async def queued(store: ObjectStore) -> list[int]:
-    return [entry.sequence for entry in Manifest.decode((await store.get(MANIFEST)).data)]
-
-
-async def the_next(made: Consumer) -> ConsumedBatch:
-    batch = await made.next_batch()
-    assert batch is not None
-    return batch
-
+from penstock.testing import Fate, FaultPlan, RecordingObserver, Simulation
 
 # Reading -----------------------------------------------------------------------------------------
 
@@ -402,129 +351,6 @@ async def test_a_gap_of_any_size_is_refused_without_counting_through_it(simulati
     await store.put(MANIFEST, struct.pack("<IQQH", 0, 2**63, 0, 1))
     with pytest.raises(InvalidInput, match="are gone"):
         await consumer(simulation, store, last_acked=5).start()
-
-
-# Dead letters ------------------------------------------------------------------------------------
-
-
-async def destroy(store: FaultyStore, sequence: int, body: bytes | None) -> str:
-    manifest = Manifest((await store.get(MANIFEST)).data)
-    location = manifest.location_of(sequence)
-    assert location is not None
-    if body is None:
-        await store.delete(location)
-    else:
-        await store.put(location, body)
-    return location
-
-
-@pytest.mark.parametrize(("body", "error"), [(None, NotFound), (b"garbage", PenstockError), (b"", Corrupt)])
-def test_an_unreadable_batch_halts_the_consumer_until_it_is_repaired(
-    body: bytes | None, error: type[PenstockError]
-) -> None:
-    @simulated
-    async def check(simulation: Simulation) -> None:
-        store = await filled(simulation, 2)
-        location = Manifest((await store.get(MANIFEST)).data)[0].location
-        sound = (await store.get(location)).data
-        await destroy(store, 0, body)
-        made = consumer(simulation, store)
-        for _ in range(2):
-            with pytest.raises(error):
-                await made.next_batch()
-        await store.put(location, sound)
-        assert (await the_next(made)).sequence == 0
-
-    check()
-
-
-@pytest.mark.parametrize(("body", "reason"), [(None, "missing"), (b"garbage", "unreadable")])
-def test_an_unreadable_batch_is_set_aside_with_a_record_and_the_queue_goes_on(body: bytes | None, reason: str) -> None:
-    @simulated
-    async def check(simulation: Simulation) -> None:
-        store, observer = await filled(simulation, 3), RecordingObserver()
-        location = await destroy(store, 1, body)
-        made = consumer(simulation, store, observer=observer, dead_letter=DeadLetterPolicy.SET_ASIDE)
-        assert (await the_next(made)).sequence == 0
-        assert (await the_next(made)).sequence == 2
-        assert await queued(store) == [0, 1, 2], "what lies before it is not acknowledged, so nothing may leave"
-        letter = await DeadLetters(store, "ingest").read(1)
-        assert (letter.sequence, letter.location, letter.reason) == (1, location, reason)
-        assert [one.payload for one in letter.metadata] == [b"m1"]
-        if body is not None:
-            assert letter.body_key is not None
-            assert (await store.get(letter.body_key)).data == body
-        assert observer.counted(names.BUFFER_DEAD_LETTERS, reason=reason) == 1
-        assert [event["sequence"] for event in observer.events(names.BUFFER_DEAD_LETTER)] == [1]
-        await made.ack(0)
-        await made.ack(2)
-        await made.flush()
-        assert await queued(store) == []
-
-    check()
-
-
-@simulated
-async def test_a_dead_letter_is_recorded_before_it_leaves_the_queue(simulation: Simulation) -> None:
-    store = await filled(simulation, 2)
-    await destroy(store, 0, None)
-    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
-    await made.start()
-    store.script("put", Fate.ERROR_BEFORE)
-    with pytest.raises(Unavailable):
-        await made.next_batch()
-    assert await queued(store) == [0, 1]
-    assert (await the_next(made)).sequence == 1
-    assert await queued(store) == [1], "at the head of the queue it leaves at once"
-
-
-@simulated
-async def test_a_consumer_may_start_behind_a_dead_letter(simulation: Simulation) -> None:
-    store = await filled(simulation, 3)
-    await destroy(store, 1, None)
-    first = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
-    assert (await the_next(first)).sequence == 0
-    await first.ack_through(0)
-    assert (await the_next(first)).sequence == 2
-    successor = consumer(simulation, store, last_acked=0)
-    assert (await the_next(successor)).sequence == 2
-
-
-@simulated
-async def test_a_passing_fault_is_never_a_dead_letter(simulation: Simulation) -> None:
-    store = await filled(simulation, 1)
-    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
-    await made.start()
-    store.script("get", Fate.SERVED, Fate.THROTTLED)
-    with pytest.raises(Unavailable):
-        await made.next_batch()
-    assert await DeadLetters(store, "ingest").sequences(0, 10) == set()
-    assert (await the_next(made)).sequence == 0
-
-
-@simulated
-async def test_a_zombie_records_no_dead_letter_of_what_its_successor_consumed(simulation: Simulation) -> None:
-    store = await filled(simulation, 2)
-    zombie = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
-    descriptor = (await zombie.next_descriptors(1))[0]
-    successor = consumer(simulation, store)
-    await successor.next_descriptors(1)
-    await successor.ack_through(0)
-    await store.delete(descriptor.location)
-    with pytest.raises(NotFound):
-        await zombie.fetch(descriptor)
-    with pytest.raises(Fenced):
-        await zombie.set_aside(descriptor, NotFound("gone"))
-    assert await DeadLetters(store, "ingest").sequences(0, 10) == set()
-
-
-@simulated
-async def test_what_is_no_longer_queued_cannot_be_set_aside(simulation: Simulation) -> None:
-    made = consumer(simulation, await filled(simulation, 1), dead_letter=DeadLetterPolicy.SET_ASIDE)
-    descriptor = (await made.next_descriptors(1))[0]
-    await made.ack_through(0)
-    with pytest.raises(InvalidInput, match="not in the queue"):
-        await made.set_aside(descriptor, NotFound("gone"))
 
 
 # Looking, and life -------------------------------------------------------------------------------
