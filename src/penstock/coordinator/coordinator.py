@@ -332,7 +332,8 @@ class Coordinator(Generic[D, S]):
             answer.set_result(error)
 
     def _fail_waiters(self, first: int, cause: PenstockError) -> None:
-        self._meters.failed(first, cause)
+        if not self._machine.aborted:
+            self._meters.failed(first, cause)
         for waiters in self._waiters.values():
             waiters.fail(first, partial(unsettled, cause))
 
