@@ -36,6 +36,9 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_QUIET_LOG: Final = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
+
 # A driver on one machine listens on no other address.
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -63,6 +66,9 @@ def open_session(
     builder = SparkSession.builder.master(master).appName(name)
     local = _LOCAL_SETTINGS if master.startswith("local") else {}
     shuffle = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
-    for key, value in {**SESSION_SETTINGS, **local, **shuffle, **(settings or {})}.items():
+    chosen = {**SESSION_SETTINGS, **local, **shuffle, **(settings or {})}
+    # Joined and not replaced: a caller that tunes the driver's JVM still gets a quiet log.
+    chosen[_DRIVER_OPTIONS] = f"{_QUIET_LOG} {chosen.get(_DRIVER_OPTIONS, '')}".strip()
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
