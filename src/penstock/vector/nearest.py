@@ -30,7 +30,7 @@ __all__ = ["NearestRows"]
 _POSTINGS: Final = Shelf(Family.POSTINGS)
 # Candidates beyond those asked for, for exact ranking to choose from: codes rarely confuse more than a few.
 _SPARE: Final = 8
-# How fast an exact search fetches more candidates when their codes leave doubt.
+# How fast a search that is not done fetches more candidates, or looks into more lists.
 _WIDENING: Final = 4
 # Queries scanned in one call, and the memory that ranking them exactly may take.
 _QUERIES_AT_ONCE: Final = 1024
@@ -81,11 +81,32 @@ class NearestRows:
                 parts.append(await self._exactly(blocks, state, chunk, count, selected, damage))
                 continue
             wanted = count + _SPARE if rerank else count
-            found = await self._scan(blocks, state, chunk, wanted, probes, selected, damage)
+            found = await self._filled(blocks, state, chunk, wanted, probes, selected, damage, count)
             if rerank:
                 found = await _rank(blocks, state, chunk, found, damage)
             parts.append(Candidates(found.scores[:, :count], found.ids[:, :count]))
         return _joined(parts)
+
+    async def _filled(
+        self,
+        blocks: BlockReader,
+        state: CollectionState,
+        queries: Floats,
+        wanted: int,
+        probes: int,
+        selected: IdSet | None,
+        damage: Damage,
+        count: int,
+    ) -> Candidates:
+        """Candidates; a query that finds fewer rows than asked for looks into more lists."""
+        found = await self._scan(blocks, state, queries, wanted, probes, selected, damage)
+        short = np.flatnonzero(found.ids[:, count - 1] == NONE)
+        while len(short) and probes < len(state.centroids):
+            probes = min(probes * _WIDENING, len(state.centroids))
+            more = await self._scan(blocks, state, queries[short], wanted, probes, selected, damage)
+            found.ids[short], found.scores[short] = more.ids, more.scores
+            short = short[more.ids[:, count - 1] == NONE]
+        return found
 
     async def _exactly(
         self,
@@ -130,17 +151,23 @@ class NearestRows:
         kept = self._kept(blocks, state, lists)
         if kept is not None:
             return await self._run(state, kept, queries, lists, count, selected)
-        best: Candidates | None = None
-        for wave in self._waves(blocks, state, np.unique(lists)):
-            stack = await self._stack(blocks, state, wave, damage)
-            found = await self._run(state, stack, queries, lists, count, selected)
-            best = found if best is None else best.merged(found)
-        return best or _nothing(len(queries), count)
+        waves = self._waves(blocks, state, np.unique(lists))
+        if len(waves) == 1:
+            stack = await self._stack(blocks, state, waves[0], damage)
+            return await self._run(state, stack, queries, lists, count, selected)
+        best = _nothing(len(queries), count)
+        for wave in waves:
+            read = await self._read(blocks, state, wave.tolist(), damage)
+            stack = Stack(state.dimensions, state.metric, read)
+            best = best.merged(await self._run(state, stack, queries, lists, count, selected))
+        return best
 
     async def _run(
         self, state: CollectionState, stack: Stack, queries: Floats, lists: Ids, count: int, selected: IdSet | None
     ) -> Candidates:
-        mean_rows = stack.rows / max(1, len(stack.lists))
+        if not stack.lists:
+            return _nothing(len(queries), count)
+        mean_rows = stack.rows / len(stack.lists)
         components = lists.size * mean_rows * state.dimensions
         arguments = (np.ascontiguousarray(queries), lists, count, selected, self._config.threads)
         if components < _OFFLOAD_COMPONENTS:
@@ -163,9 +190,8 @@ class NearestRows:
         lists: dict[int, PostingList] = {}
         if kept is not None and kept.directory is directory and kept.evictions == blocks.cache.evictions:
             lists = dict(kept.stack.lists)
-        missing = [number for number in wave.tolist() if number not in lists]
         before = len(damage.blocks)
-        lists |= await blocks.built(state, _POSTINGS, missing, PostingBlock, PostingList, PostingList, damage)
+        lists |= await self._read(blocks, state, [number for number in wave.tolist() if number not in lists], damage)
         stack = Stack(state.dimensions, state.metric, lists)
         evictions = blocks.cache.evictions
         if len(damage.blocks) == before and blocks.cache.holds_half(stack.size_bytes):
@@ -174,6 +200,11 @@ class NearestRows:
             while len(self._stacks) > _STACKS_MAX:
                 self._stacks.popitem(last=False)
         return stack
+
+    async def _read(
+        self, blocks: BlockReader, state: CollectionState, numbers: list[int], damage: Damage
+    ) -> dict[int, PostingList]:
+        return await blocks.built(state, _POSTINGS, numbers, PostingBlock, PostingList, PostingList, damage)
 
     def _waves(self, blocks: BlockReader, state: CollectionState, numbers: Ids) -> list[Ids]:
         """Lists in groups of which each fits into half of the cache."""
@@ -186,10 +217,11 @@ class NearestRows:
 def _doubtful(state: CollectionState, queries: Floats, found: Candidates, ranked: Candidates, count: int) -> Array:
     """Queries for which a row that was not fetched might still be better than the last one found."""
     norms = np.linalg.norm(queries, axis=1)
-    edge = found.scores[:, -1]
+    more = found.ids[:, -1] != NONE
+    edge = np.where(more, found.scores[:, -1], np.float32(0))
     highest_unseen = edge + uncertainty(state.metric, norms, state.head.norm_max, edge)
     last = ranked.scores[:, min(count, ranked.scores.shape[1]) - 1]
-    doubtful: Array = (found.ids[:, -1] != NONE) & (highest_unseen >= last)
+    doubtful: Array = more & (highest_unseen >= last)
     return doubtful
 
 

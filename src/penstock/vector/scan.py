@@ -63,7 +63,7 @@ class Candidates:
 
 
 class Stack:
-    """Some lists put together, by number. Holds them as long as it lives."""
+    """Some lists put together, by number. Holds them as long as it lives; one without lists cannot be searched."""
 
     def __init__(self, dimensions: int, metric: Metric, lists: dict[int, PostingList]) -> None:
         self.lists = lists
@@ -71,14 +71,19 @@ class Stack:
         self.size_bytes = sum(found.size_bytes for found in lists.values())
         self._metric = metric
         self._numbers = np.array(sorted(lists), np.int64)
+        self._index: Any = None
+        if lists:
+            self._assemble(dimensions, metric)
+
+    def _assemble(self, dimensions: int, metric: Metric) -> None:
         pointers = faiss.InvertedListsPtrVector()
         for number in self._numbers.tolist():
-            pointers.push_back(lists[number].inverted)
-        self._inverted = faiss.VStackInvertedLists(len(lists), pointers.data())
+            pointers.push_back(self.lists[number].inverted)
+        self._inverted = faiss.VStackInvertedLists(len(self.lists), pointers.data())
         kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
         self._quantizer = faiss.IndexFlatL2(dimensions)
-        self._index: Any = faiss.IndexIVFScalarQuantizer(
-            self._quantizer, dimensions, max(1, len(lists)), QUANTIZER_TYPE, kind, False
+        self._index = faiss.IndexIVFScalarQuantizer(
+            self._quantizer, dimensions, len(self.lists), QUANTIZER_TYPE, kind, False
         )
         assert self._index.code_size == code_bytes(dimensions)
         self._index.is_trained = True
@@ -109,4 +114,9 @@ class Stack:
         places = np.searchsorted(self._numbers, lists)
         places[places == len(self._numbers)] = 0
         there = self._numbers[places] == lists if len(self._numbers) else np.zeros(lists.shape, np.bool_)
-        return np.ascontiguousarray(np.where(there, places, NONE), np.int64)
+        if there.all():
+            return np.ascontiguousarray(places, np.int64)
+        # The kernel stops at the first probe that is none, so those come last.
+        probes = -np.sort(-np.where(there, places, NONE), axis=1)
+        width = max(1, int(there.sum(axis=1).max(initial=0)))
+        return np.ascontiguousarray(probes[:, :width], np.int64)

@@ -1,0 +1,77 @@
+"""Exact when all lists are probed, whatever the codes lose; native, however many lists and waves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore
+
+Make = Callable[..., pa.Table]
+
+
+def exact(metric: Metric, rows: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
+    prepared, asked = metric.prepare(rows).astype(np.float64), metric.prepare(queries).astype(np.float64)
+    scores = -np.linalg.norm(asked[:, None] - prepared[None], axis=2) if metric is Metric.L2 else asked @ prepared.T
+    return -np.sort(-scores, axis=1)[:, :k]
+
+
+def searched(
+    rows: Make, metric: Metric, vectors: np.ndarray, queries: np.ndarray, k: int, **options: Any
+) -> np.ndarray:
+    async def run() -> np.ndarray:
+        config = VectorConfig(list_rows=32, **options)
+        async with await VectorStore.over(MemoryKeyValue(MemoryVolume()), config) as store:
+            collection = await store.collection("t", "i", "m", dimensions=vectors.shape[1], metric=metric)
+            await collection.upsert(rows([f"r{n}" for n in range(len(vectors))], vectors), durable=True)
+            answer = await collection.search(queries, k, probes=ALL_LISTS)
+            return answer["score"].to_numpy().reshape(len(queries), k)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize(
+    ("spread", "offset"),
+    [(1.0, 0.0), (1e-4, 3.0), (1e6, 0.0), (1e-6, 0.0)],
+    ids=["plain", "nearly-equal", "large", "small"],
+)
+def test_all_probes_are_exact_even_where_codes_cannot_tell_rows_apart(
+    rows: Make, metric: Metric, spread: float, offset: float
+) -> None:
+    """Rows that differ far below the codes' resolution: the search must fetch until no doubt is left."""
+    random = np.random.default_rng(7)
+    vectors = (random.standard_normal((900, 12)) * spread + offset).astype(np.float32)
+    queries = (random.standard_normal((20, 12)) * spread + offset).astype(np.float32)
+    found = searched(rows, metric, vectors, queries, 10)
+    expected = exact(metric, vectors, queries, 10)
+    assert np.allclose(found, expected, rtol=2e-5, atol=2e-5 * spread * max(spread, 1.0) + 1e-6 * offset)
+
+
+def test_waves_of_lists_that_do_not_fit_together_find_the_same(rows: Make) -> None:
+    random = np.random.default_rng(8)
+    vectors = random.standard_normal((2000, 8)).astype(np.float32)
+    queries = random.standard_normal((50, 8)).astype(np.float32)
+    whole = searched(rows, Metric.COSINE, vectors, queries, 7)
+    waves = searched(rows, Metric.COSINE, vectors, queries, 7, cache_bytes=8000)
+    assert np.allclose(whole, waves)
+    assert np.allclose(whole, exact(Metric.COSINE, vectors, queries, 7), atol=1e-5)
+
+
+def test_more_queries_than_one_kernel_call_takes(rows: Make) -> None:
+    random = np.random.default_rng(9)
+    vectors = random.standard_normal((300, 4)).astype(np.float32)
+    queries = random.standard_normal((2500, 4)).astype(np.float32)
+    found = searched(rows, Metric.L2, vectors, queries, 3)
+    assert np.allclose(found, exact(Metric.L2, vectors, queries, 3), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_are_all_equal_are_all_found(rows: Make) -> None:
+    found = searched(rows, Metric.L2, np.ones((500, 4), np.float32), np.ones((1, 4), np.float32), 400)
+    assert (found == 0).all()
