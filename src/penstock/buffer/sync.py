@@ -7,8 +7,6 @@ promises, and nothing more.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -18,15 +16,14 @@ from penstock.buffer.consumer import Consumer
 from penstock.buffer.fetch import ConsumedBatch
 from penstock.buffer.handle import WriteHandle
 from penstock.buffer.lag import Lag
+from penstock.buffer.loop_thread import LoopThread
 from penstock.buffer.manifest import Descriptor
 from penstock.buffer.producer import Producer
-from penstock.errors import Closed
 from penstock.objects import Body, ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer
 
 __all__ = ["SyncConsumer", "SyncProducer", "SyncWriteHandle"]
 
-T = TypeVar("T")
 Role = TypeVar("Role", Producer, Consumer)
 Self = TypeVar("Self", bound="_Door[Any]")
 
@@ -38,7 +35,7 @@ class _Door(Generic[Role]):
         self, store: str | StoreSpec, observer: Observer, make: Callable[[ObjectStore], Coroutine[Any, Any, Role]]
     ) -> None:
         spec = StoreSpec(store) if isinstance(store, str) else store
-        self._thread = _LoopThread()
+        self._thread = LoopThread("penstock-buffer")
         try:
             self._store: ObjectStore = self._thread.run(spec.open(probe=True, observer=observer))
             self._role: Role = self._thread.run(make(self._store))
@@ -68,7 +65,7 @@ class _Door(Generic[Role]):
 class SyncWriteHandle:
     """One accepted input."""
 
-    def __init__(self, thread: _LoopThread, handle: WriteHandle) -> None:
+    def __init__(self, thread: LoopThread, handle: WriteHandle) -> None:
         self._thread = thread
         self._handle = handle
 
@@ -133,32 +130,3 @@ class SyncConsumer(_Door[Consumer]):
 
     def lag(self) -> Lag:
         return self._thread.run(self._role.lag())
-
-
-class _LoopThread:
-    """An event loop in a thread. `run` may be called from any other thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-buffer", daemon=True)
-        self._thread.start()
-        self.closed = False
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self.closed:
-            work.close()
-            raise Closed("the queue's door is closed", "close() was called", "make a new one")
-        waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return waiting.result()
-        except BaseException:
-            # An interrupt of the waiting thread, such as Ctrl-C, ends the call as well. Else this does nothing.
-            waiting.cancel()
-            raise
-
-    def close(self) -> None:
-        self.run(self._loop.shutdown_default_executor())
-        self.closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
