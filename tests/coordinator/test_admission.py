@@ -32,13 +32,14 @@ def test_the_line_moves_in_order_and_a_large_write_is_not_overtaken() -> None:
     assert room.grant() == [large, small]
 
 
-def test_nobody_overtakes_a_ticket_that_is_granted_and_not_yet_claimed() -> None:
+def test_a_granted_ticket_keeps_its_room_and_holds_up_nobody() -> None:
     room = Room(max_bytes=10, max_writes=10)
-    ticket = room.queue(1)
+    ticket = room.queue(4)
     assert room.grant() == [ticket]
-    assert not room.take(1)
+    assert not room.take(7)
+    assert room.take(6)
     room.claim(ticket)
-    assert room.take(1)
+    assert (room.bytes, room.writes) == (10, 2)
 
 
 @pytest.mark.parametrize("granted", [False, True])

@@ -271,6 +271,29 @@ async def test_a_flush_that_runs_while_an_earlier_one_fails_is_never_cut_off_and
 
 
 @scenario()
+async def test_a_repeat_waits_until_everything_before_it_is_durable(bench: Bench) -> None:
+    """A store that died has lost the earlier flush too; a repeat on top of nothing would put the later one first."""
+    coordinator = bench.coordinator
+    await bench.write(a=1)
+    flush = asyncio.create_task(coordinator.flush(until=Mark.FLUSHED))
+    first = await bench.call(1)
+    first.land()
+    await flush
+    await bench.write(a=2)
+    everything = asyncio.create_task(coordinator.flush())
+    (await bench.call(2)).fail(OutcomeUnknown("the store died"))
+    await bench.clock.sleep(30)
+    assert len(bench.handler.calls) == 2
+    first.lose(OutcomeUnknown("the store died"))
+    await bench.clock.sleep(10)
+    for number in (3, 4):
+        (await bench.call(number)).finish()
+        await bench.quiet()
+    assert await everything == 2
+    assert bench.handler.ranges == [(1, 1, 1), (2, 2, 1), (1, 1, 2), (2, 2, 2)]
+
+
+@scenario()
 async def test_writes_before_the_failed_one_become_durable_by_themselves(bench: Bench) -> None:
     coordinator = bench.coordinator
     handles = []

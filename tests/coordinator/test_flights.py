@@ -35,14 +35,17 @@ def test_a_failure_makes_everything_on_top_of_it_due_again() -> None:
     assert running.phase is Phase.DUE
 
 
-def test_what_is_due_goes_out_in_order_and_counts_its_attempts() -> None:
+def test_a_repeat_waits_until_everything_before_it_is_durable() -> None:
     flights = _flights(Phase.LANDED, Phase.DUE, Phase.DUE)
-    due = flights.due
-    assert due is not None
-    assert due.epochs.first == 2
-    due.start()
-    assert due.epochs.attempt == 2
+    first, second, _ = flights
+    assert flights.repeating
+    assert flights.due is None
+    flights.settle(first)
+    assert flights.due is second
+    second.start()
+    assert second.epochs.attempt == 2
     assert flights.running
+    assert flights.due is None
 
 
 def test_only_an_attempt_under_way_is_carried() -> None:

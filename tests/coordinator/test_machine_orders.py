@@ -111,6 +111,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.next_first = epochs.last + 1
             self.deltas[epochs.first] = flush.delta
         assert self.deltas[epochs.first] is flush.delta, "a repeat of something else"
+        assert not epochs.repeat or epochs.first == self.machine.durable + 1, "a repeat on uncertain ground"
         self.running = epochs
 
     def answer(self, how: str, mark: Mark | None = None, first: int = 0, last: int = 1 << 60) -> None:

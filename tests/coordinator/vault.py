@@ -1,14 +1,16 @@
 """A store for the coordinator's simulation: a memory that a crash loses, a disk that it does not, and faults.
 
 Zones of fault. A flush may be slow, fail before it lands, land and lose its answer, or fail for good. The
-wait for durability may be slow, fail before or after the disk has the write. A crash loses what is in
-memory only, except that an upload already under way may still reach the disk. The vault itself never
+wait for durability may be slow, fail before or after the disk has the write. The session may die under its
+writer: what is in memory only is lost, every call fails, and a repeat opens it again. A crash of the process
+loses the same, except that an upload already under way may still reach the disk. The vault itself never
 loses what it has on disk, never reorders, and never tears a batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from penstock.clock import Clock
@@ -63,6 +65,7 @@ class Weather:
     unavailable: float = 0.0
     lost_answer: float = 0.0
     fatal: float = 0.0
+    death: float = 0.0
     slow: float = 0.0
 
     @classmethod
@@ -72,6 +75,7 @@ class Weather:
             unavailable=entropy.uniform(0, worst),
             lost_answer=entropy.uniform(0, worst),
             fatal=entropy.uniform(0, worst / 4),
+            death=entropy.uniform(0, worst / 4),
             slow=entropy.uniform(0, worst / 2),
         )
 
@@ -108,6 +112,8 @@ class Session:
         # What the coordinator did wrong. Kept, because to the coordinator an error here is only a failed flush.
         self.violations: list[str] = []
         self._busy = False
+        self._dead = False
+        self._opened = 1
         self._last_handed = 0
         self._handed: dict[int, Rows] = {}
 
@@ -118,6 +124,8 @@ class Session:
         self._check(delta, epochs)
         self._busy = True
         try:
+            if self._dead and epochs.repeat:
+                self.log, self._dead, self._opened = list(self.vault.disk), False, self._opened + 1
             await self._pass_time(0.02)
             self._strike(before_landing=True)
             self._land(delta, (self.fence, epochs.first), epochs.repeat)
@@ -125,8 +133,8 @@ class Session:
             self._strike(before_landing=False)
         finally:
             self._busy = False
-        upto = len(self.log)
-        return Flushed(tuple(row for batch in self.log for row in batch.rows), lambda: self._durable(upto))
+        durable = partial(self._durable, len(self.log), self._opened)
+        return Flushed(tuple(row for batch in self.log for row in batch.rows), durable)
 
     def crash(self) -> None:
         """What was still being uploaded reaches the disk in part, in order."""
@@ -141,9 +149,11 @@ class Session:
         # The same write again: rows that are there stay single, and drawers are overwritten once more.
         self.log.append(Batch(() if landed else tuple(delta.rows), dict(delta.drawers), delta.position, proof))
 
-    async def _durable(self, upto: int) -> None:
+    async def _durable(self, upto: int, opened: int) -> None:
         # Slower than landing, as in life, so that several flushes are on their way at one time.
         await self._pass_time(0.2)
+        if opened != self._opened:
+            raise OutcomeUnknown("the vault died, and was opened again")
         self._strike(before_landing=True)
         self._persist(upto)
         await self._pass_time(0.1)
@@ -174,6 +184,9 @@ class Session:
         await self._clock.sleep(on_the_tick(self._entropy.uniform(0, 30 if slow else seconds_max)))
 
     def _strike(self, *, before_landing: bool) -> None:
+        self._dead = self._dead or self._entropy.chance(self.weather.death)
+        if self._dead:
+            raise OutcomeUnknown("the vault is dead")
         if self._entropy.chance(self.weather.fatal):
             raise StorageFull("the vault is full") if before_landing else ValueError("a bug in the vault")
         if before_landing and self._entropy.chance(self.weather.unavailable):

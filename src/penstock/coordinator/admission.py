@@ -1,8 +1,9 @@
 """Who may write now: two bounds, and a fair line before them.
 
-Pure. A writer that finds room takes it at once. One that does not stands in line; the line moves in the
-order of arrival, and nobody overtakes, so a large write is never starved by small ones. A ticket that is
-granted holds its room until it is claimed or withdrawn, which is what makes a cancelled caller harmless.
+Pure. A writer that finds room takes it at once. One that does not stands in line; room is given to the line
+in the order of arrival, and nobody takes any past those who stand there, so a large write is never starved
+by small ones. A ticket that is granted holds its room until it is claimed or withdrawn, which is what makes
+a cancelled caller harmless.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class Room:
         self.max_writes = max_writes
         self.bytes = 0
         self.writes = 0
-        self._granted = 0
         # Ordered, because a writer whose patience ends leaves from the middle.
         self._line: OrderedDict[Ticket, None] = OrderedDict()
 
@@ -40,8 +40,12 @@ class Room:
         return len(self._line)
 
     def take(self, size_bytes: int) -> bool:
-        """Take room if there is some and nobody came before."""
-        if self._line or self._granted or not self._fits(size_bytes):
+        """Take room if there is some and nobody stands in line.
+
+        Granted tickets are not waited for: they have their room, and waiting would make every writer that comes
+        after a full buffer stand in line behind the one before it, for ever.
+        """
+        if self._line or not self._fits(size_bytes):
             return False
         self.bytes += size_bytes
         self.writes += 1
@@ -62,7 +66,6 @@ class Room:
         while self._line and self._fits((ticket := next(iter(self._line))).size_bytes):
             del self._line[ticket]
             ticket.granted = True
-            self._granted += 1
             self.bytes += ticket.size_bytes
             self.writes += 1
             granted.append(ticket)
@@ -72,7 +75,6 @@ class Room:
         """A granted ticket's room becomes its write's."""
         assert ticket.granted
         ticket.granted = False
-        self._granted -= 1
 
     def withdraw(self, ticket: Ticket) -> None:
         """Give up a place, and the room if it was granted."""

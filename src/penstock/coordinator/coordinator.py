@@ -46,8 +46,8 @@ __all__ = ["Coordinator", "WriteHandle"]
 D = TypeVar("D", bound=Delta)
 S = TypeVar("S")
 
-# A caller that writes in a tight loop never waits while there is room; once in so many writes it lets others
-# run, so that flushes overlap with it. About a millisecond at full speed.
+# A caller that writes in a tight loop never waits while there is room; after so many writes without a turn it
+# lets others run, so that flushes overlap with it. About a millisecond at full speed.
 _WRITES_PER_YIELD: Final = 1024
 
 
@@ -143,8 +143,7 @@ class Coordinator(Generic[D, S]):
 
     async def reached(self, mark: Mark, epoch: int) -> None:
         """Return when everything up to `epoch` has reached `mark`, without asking for a flush."""
-        marks = self._machine.watermarks
-        if epoch <= (marks.applied if mark is Mark.APPLIED else getattr(marks, mark)):
+        if epoch <= getattr(self._machine, mark):
             return
         if (failure := self._machine.failure_of(epoch)) is not None:
             raise unsettled(failure)
@@ -159,7 +158,7 @@ class Coordinator(Generic[D, S]):
         and a cancellation alike mean that the write was not taken.
         """
         self._streak += 1
-        if self._streak >= _WRITES_PER_YIELD:
+        if self._streak > _WRITES_PER_YIELD:
             self._streak = 0
             await self._clock.sleep(0)
         size_bytes = delta.size_bytes
@@ -296,6 +295,7 @@ class Coordinator(Generic[D, S]):
 
     def _turn(self) -> None:
         self._turning = False
+        self._streak = 0
         self._perform(self._machine.turn(self._clock.monotonic()))
         self._meters.gauges(self._machine, self._waiters)
 

@@ -2,7 +2,8 @@
 
 At most one is with the handler at a time; several may be visible and not yet durable. When one fails, it
 and all that were written on top of it become due again, in their order and with their epochs, so that a
-later write never ends up below an earlier one.
+later write never ends up below an earlier one. A repeat begins when everything before it is durable: even a
+store that died and lost its memory can then be opened again in its place.
 """
 
 from __future__ import annotations
@@ -68,9 +69,14 @@ class Flights(Generic[D]):
         return self._first(Phase.RUNNING) is not None
 
     @property
+    def repeating(self) -> bool:
+        """Whether some are to be handed over again; nothing new begins before they are."""
+        return self._first(Phase.DUE) is not None
+
+    @property
     def due(self) -> Flight[D] | None:
-        """The one to hand over next."""
-        return self._first(Phase.DUE)
+        """The one to hand over again, once everything before it is durable."""
+        return self._flights[0] if self._flights and self._flights[0].phase is Phase.DUE else None
 
     def add(self, flight: Flight[D]) -> None:
         self._flights.append(flight)

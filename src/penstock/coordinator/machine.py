@@ -309,7 +309,7 @@ class Machine(Generic[D, S]):
         flight = self.flights.due
         if flight is None:
             reason = self._reason()
-            if reason is None or len(self.flights) >= self.config.max_unsettled_flushes:
+            if reason is None or self.flights.repeating or len(self.flights) >= self.config.max_unsettled_flushes:
                 return []
             epochs = Epochs(self.applied - self.pending.writes + 1, self.applied, attempt=0)
             try:

@@ -75,5 +75,7 @@ class FlushHandler(Protocol[D, S]):
         Data and source position go into one atomic write. That also makes a repeat the same write: with
         `epochs.repeat` the earlier attempt may be in the store wholly or not at all, never in part.
         `Unavailable` and `OutcomeUnknown`, here and from `durable`, mean: hand me the same writes again.
+        A store that has died is opened again in a repeat and at no other time: then all before it is durable,
+        and all after it is going to be handed over again too.
         """
         ...
