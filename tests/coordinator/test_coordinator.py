@@ -166,11 +166,14 @@ async def test_a_flush_with_nothing_new_does_nothing(bench: Bench) -> None:
 
 
 @scenario()
-async def test_an_epoch_that_was_never_given_out_cannot_be_flushed(bench: Bench) -> None:
+async def test_an_epoch_that_was_never_given_out_is_neither_flushed_nor_waited_for(bench: Bench) -> None:
     await bench.write()
     for epoch in (2, -1):
         with pytest.raises(InvalidInput, match=f"epoch {epoch} "):
             await bench.coordinator.flush(epoch)
+        for mark in Mark:
+            with pytest.raises(InvalidInput, match=f"epoch {epoch} "):
+                await bench.coordinator.reached(mark, epoch)
     assert bench.coordinator.watermarks == Watermarks(applied=1)
 
 

@@ -27,9 +27,10 @@ async def test_a_snapshot_is_seen_before_the_mark_moves(bench: Bench) -> None:
         await coordinator.reached(Mark.FLUSHED, epoch)
         seen.append(coordinator.current.epoch >= epoch and coordinator.current.snapshot["a"] >= epoch)
 
-    readers = [asyncio.create_task(reader(epoch)) for epoch in (1, 2, 3) for _ in range(3)]
+    readers = []
     for epoch in (1, 2, 3):
         await bench.write(a=epoch)
+        readers += [asyncio.create_task(reader(epoch)) for _ in range(3)]
         await _flush(bench, epoch)
     await asyncio.gather(*readers)
     assert seen == [True] * 9

@@ -100,6 +100,16 @@ class Machine(Generic[D, S]):
     def watermarks(self) -> Watermarks:
         return Watermarks(self.applied, self.flushed, self.durable)
 
+    def known(self, epoch: int) -> int:
+        """Refuse an epoch that no write has: waiting for it might never end."""
+        if not 0 <= epoch <= self.applied:
+            raise InvalidInput(
+                f"epoch {epoch} belongs to no write",
+                f"epochs up to {self.applied} were given out so far",
+                "pass the epoch of a write's handle",
+            )
+        return epoch
+
     def failure_of(self, epoch: int) -> PenstockError | None:
         """Why `epoch` is not going to be durable without a retry."""
         return self.failure if self.failure is not None and epoch >= self._failed_from else None
@@ -173,13 +183,7 @@ class Machine(Generic[D, S]):
 
     def ask_flush(self, epoch: int | None = None) -> int:
         """Want everything up to `epoch` flushed, or all that is accepted by now; the epoch to wait for."""
-        wanted = self.applied if epoch is None else epoch
-        if not 0 <= wanted <= self.applied:
-            raise InvalidInput(
-                f"epoch {wanted} cannot be flushed",
-                f"epochs up to {self.applied} were given out so far",
-                "pass the epoch of a write's handle",
-            )
+        wanted = self.applied if epoch is None else self.known(epoch)
         self._flush_wanted = max(self._flush_wanted, wanted)
         self.due = True
         return wanted
