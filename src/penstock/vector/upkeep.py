@@ -193,6 +193,7 @@ async def _reshape(
     shaped = await offload(
         len(rows),
         reshape,
+        state.metric,
         state.centroids,
         in_hand,
         rows.take(living),
