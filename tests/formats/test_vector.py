@@ -1,0 +1,180 @@
+"""Bytes of every released version of the vector store's formats. They lie in shared buckets, so they never change."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute
+from penstock.vector.block import Kind, seal
+from penstock.vector.codes import decode, encode
+from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
+from penstock.vector.directory import FRAGMENT, decode_page, encode_page
+from penstock.vector.documents import DocumentBlock
+from penstock.vector.identity import DictionaryBlock, Identities
+from penstock.vector.keys import (
+    Address,
+    CollectionName,
+    Family,
+    Shelf,
+    collection_key,
+    fragment_key,
+    head_key,
+    page_key,
+    position_key,
+)
+from penstock.vector.terms import TermBlock
+
+GOLDEN = Path(__file__).parent / "golden" / "vector"
+
+_IDS = np.array([3, 5, 9], np.int64)
+_PLAIN: dict[str, tuple[Family, Content]] = {
+    "vectors-v1.bin": (Family.VECTORS, VectorBlock(_IDS, np.arange(6, dtype=np.float32).reshape(3, 2) / 4)),
+    "postings-v1.bin": (Family.POSTINGS, PostingBlock(_IDS, np.arange(12, dtype=np.uint8).reshape(3, 4))),
+    "dictionary-v1.bin": (
+        Family.DICTIONARY,
+        DictionaryBlock(
+            Identities(np.array([1, 1, 2**63], np.uint64), np.array([4, 5, 2**64 - 1], np.uint64)),
+            np.array([3, -1, 9], np.int64),
+        ),
+    ),
+    "deleted-v1.bin": (Family.DELETED, IdBlock(_IDS + (1 << 40))),
+}
+_COMPRESSED: dict[str, tuple[Family, Content]] = {
+    "names-v1.bin": (Family.NAMES, ColumnBlock(_IDS, pa.array(["a", "größe", ""]))),
+    "column-v1.bin": (
+        Family.COLUMN,
+        ColumnBlock(_IDS, pa.array([1_700_000_000_000_000] * 3, pa.timestamp("us", "UTC"))),
+    ),
+    "terms-v1.bin": (
+        Family.TERMS,
+        TermBlock(
+            np.array([7, 2**64 - 1], np.uint64), np.array([2, 3]), np.array([3, 9, 5]), np.array([1, 2, 300], np.uint16)
+        ),
+    ),
+    "documents-v1.bin": (
+        Family.DOCUMENTS,
+        DocumentBlock.of(
+            np.array([8, 8], np.uint64), ["doc", "doc"], ["v1", "v1"], np.array([0, 1], np.uint8), np.array([3, -1])
+        ),
+    ),
+}
+
+
+def shown(content: Any) -> list[Any]:
+    """A content as plain values."""
+    fields = [getattr(content, name) for name in content.__slots__]
+    return [
+        shown(f) if isinstance(f, Identities) else (f.to_pylist() if hasattr(f, "to_pylist") else f.tolist())
+        for f in fields
+    ]
+
+
+@pytest.mark.parametrize("name", _PLAIN)
+def test_a_block_is_still_written_to_the_byte(name: str) -> None:
+    family, content = _PLAIN[name]
+    assert content.encode(family) == (GOLDEN / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", [*_PLAIN, *_COMPRESSED])
+def test_a_released_block_is_still_read(name: str) -> None:
+    family, content = (_PLAIN | _COMPRESSED)[name]
+    assert shown(type(content).decode(family, (GOLDEN / name).read_bytes())) == shown(content)
+
+
+def test_a_page_is_still_written_and_read_to_the_byte() -> None:
+    fragments = np.array([(5, 1, 2, 3), (2**64 - 1, 2**63, 2**32 - 1, 9)], FRAGMENT)
+    assert encode_page(fragments) == (GOLDEN / "page-v1.bin").read_bytes()
+    assert decode_page((GOLDEN / "page-v1.bin").read_bytes()).tolist() == fragments.tolist()
+
+
+def test_the_envelope_is_drawn_as_it_is() -> None:
+    value = seal(Kind.HEAD, b"{}")
+    assert value[:12] == b"PSVB" + bytes([1, 102, 0, 0]) + struct.pack("<I", 2)
+    assert value[16:] == b"{}"
+
+
+def test_keys_are_drawn_as_they_are() -> None:
+    address = Address(Shelf(Family.COLUMN, 258), 5, 6)
+    assert head_key(1).hex() == "100000000100"
+    assert page_key(1, address.shelf, 5).hex() == "100000000101" + "04" + "0102" + "0000000000000005"
+    assert fragment_key(1, address).hex() == "100000000102" + "04" + "0102" + "0000000000000005" + "0000000000000006"
+    assert position_key("queue") == b"\x01queue"
+    assert collection_key(CollectionName("t", "in", "m")) == b"\x02\x00\x01t\x00\x02in\x00\x01m"
+
+
+def test_codes_are_the_upper_halves_of_floats() -> None:
+    vectors = np.array([[1.0, -2.5, 0.0, 3.14159274]], np.float32)
+    assert encode(vectors).tobytes().hex() == "803f20c000004940"
+    assert decode(np.frombuffer(bytes.fromhex("803f20c000004940"), np.uint8)[None]).tolist() == [
+        [1.0, -2.5, 0.0, 3.140625]
+    ]
+
+
+def volume_of(dump: bytes) -> MemoryVolume:
+    """A key-value store from a file of keys and values, each with its length before it."""
+    volume, at, parts = MemoryVolume(), 0, []
+    while at < len(dump):
+        (size,) = struct.unpack_from("<I", dump, at)
+        parts.append(dump[at + 4 : at + 4 + size])
+        at += 4 + size
+    volume.land("keyvalue", list(zip(parts[::2], parts[1::2], strict=True)))
+    return volume
+
+
+def dump_of(volume: MemoryVolume) -> bytes:
+    entries = volume.table("keyvalue").entries(b"", None, reverse=False)
+    return b"".join(struct.pack("<I", len(part)) + part for entry in entries for part in entry)
+
+
+async def write_example(volume: MemoryVolume) -> None:
+    """The store whose dump is kept: lists that split, dead and hidden rows, words, attributes, a position."""
+    random = np.random.default_rng(42)
+    async with await VectorStore.over(MemoryKeyValue(volume), VectorConfig(list_rows=8)) as store:
+        collection = await store.collection("tenant", "index", "model", dimensions=4, metric="cosine")
+        for start in (0, 30):
+            table = pa.table(
+                {
+                    "id": [f"row-{n}" for n in range(start, start + 40)],
+                    "vector": pa.array(
+                        list(random.standard_normal((40, 4)).astype(np.float32)), pa.list_(pa.float32())
+                    ),
+                    "text": [f"word{n % 5} common" for n in range(start, start + 40)],
+                    "attributes": [{"n": n, "lang": "de" if n % 2 else "en"} for n in range(start, start + 40)],
+                }
+            )
+            await collection.upsert(table, source="queue", position=start, durable=True)
+        await collection.delete(["row-1", "row-2"], durable=True)
+        for version in ("v1", "v2", "v3"):
+            rows = pa.table({"id": ["chunk"], "vector": pa.array([[1.0, 2.0, 3.0, 4.0]], pa.list_(pa.float32()))})
+            await collection.upsert(rows, document="doc", version=version, durable=True)
+            if version != "v3":
+                await collection.flip("doc", version, durable=True)
+
+
+def test_a_store_of_version_1_is_still_read_searched_and_written_to() -> None:
+    async def run() -> None:
+        volume = volume_of((GOLDEN / "store-v1.bin").read_bytes())
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("tenant", "index", "model")
+            assert store.position("queue") == 30
+            assert (await collection.verify()).problems == []
+            stats = await collection.stats()
+            assert (stats.rows, stats.hidden_rows, stats.attributes) == (69, 1, {"lang": "string", "n": "integer"})
+            assert await collection.current_version("doc") == "v2"
+            found = await collection.search([[1.0, 2.0, 3.0, 4.0]], 1, probes=ALL_LISTS)
+            assert found["id"].to_pylist() == ["chunk"]
+            by_text = await collection.search(text="word3", k=50, filter=attribute("lang") == "de")
+            assert {int(name.split("-")[1]) % 10 for name in by_text["id"].to_pylist()} == {3}
+            await collection.flip("doc", "v3", durable=True)
+            await store.compact()
+            assert (await collection.verify()).problems == []
+
+    asyncio.run(run())
