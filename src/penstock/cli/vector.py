@@ -1,0 +1,201 @@
+"""`penstock vector`: look at a vector store, check it, read rows, and tidy it. Only `compact` ever writes.
+
+All others read beside a running writer, as its followers do, and see what is durable. `compact` has to be the
+writer: it takes the fence, and a writer that runs elsewhere stops with an error that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock.cli.places import VECTOR_PATH, url_of
+from penstock.errors import NotFound
+from penstock.vector import CollectionName, CollectionReader, CollectionStats, VectorReader, VectorStore, VerifyReport
+
+__all__ = ["vector"]
+
+# What a terminal shows of a row's text and of its vector.
+_TEXT_CHARACTERS: Final = 200
+_COMPONENTS: Final = 6
+_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+
+_path_option = click.option(
+    "--path", default=VECTOR_PATH, show_default=True, help="Where in the store the vectors lie."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+_store_argument = click.argument("store", metavar="STORE")
+
+
+@click.group()
+def vector() -> None:
+    """Look at a vector store, check it, read rows, tidy it. STORE is a directory or a URL."""
+
+
+@vector.command()
+@_store_argument
+@_path_option
+@_json_option
+def stats(store: str, path: str, as_json: bool) -> None:
+    """Show every collection: its rows, its size, and in what shape it is."""
+    found = _follow(store, path, lambda reader: _each(reader, CollectionReader.stats))
+    if as_json:
+        for each in found:
+            click.echo(json.dumps(_plain(each)))
+        return
+    if not found:
+        click.echo("There is no collection yet.")
+    console = Console(highlight=False)
+    for each in found:
+        console.print(_stats_table(each))
+
+
+@vector.command()
+@_store_argument
+@_path_option
+def verify(store: str, path: str) -> None:
+    """Read everything and report whatever does not agree; exit code 1 if anything is wrong."""
+    reports: list[VerifyReport] = _follow(store, path, lambda reader: _each(reader, CollectionReader.verify))
+    for report in reports:
+        verdict = "sound" if report.sound else f"{len(report.problems)} problems"
+        click.echo(f"{report.collection}: {verdict} ({report.rows:,} rows, {report.blocks:,} blocks read)")
+        for problem in report.problems:
+            click.echo(f"  - {problem}")
+    if not reports:
+        click.echo("There is no collection yet.")
+    if not all(report.sound for report in reports):
+        raise SystemExit(1)
+
+
+@vector.command()
+@_store_argument
+@_path_option
+@click.option("--yes", is_flag=True, help="Do not ask: a writer that runs elsewhere will be fenced.")
+def compact(store: str, path: str, yes: bool) -> None:
+    """Drop what is dead, reshape lists and merge small blocks, in small steps that can be interrupted."""
+    if not yes:
+        click.confirm("Only one process may write: one that writes now will be stopped. Go on?", abort=True)
+
+    async def work() -> tuple[list[CollectionStats], list[CollectionStats]]:
+        await _require(url_of(store), path)
+        async with await VectorStore.open(url_of(store), path) as opened:
+            before = await opened.stats()
+            await opened.compact()
+            return before, await opened.stats()
+
+    before, after = asyncio.run(work())
+    for old, new in zip(before, after, strict=True):
+        click.echo(
+            f"{new.name}: {_size(old.stored_bytes)} in {old.blocks:,} blocks became "
+            f"{_size(new.stored_bytes)} in {new.blocks:,}; {old.lists:,} lists became {new.lists:,}"
+        )
+    if not after:
+        click.echo("There is no collection yet.")
+
+
+@vector.command()
+@_store_argument
+@click.argument("collection", metavar="TENANT/INDEX/MODEL")
+@click.argument("ids", nargs=-1, required=True)
+@_path_option
+@_json_option
+def get(store: str, collection: str, ids: tuple[str, ...], path: str, as_json: bool) -> None:
+    """Show rows of a collection by their ids; exit code 1 if one is not there."""
+    name = _name(collection)
+
+    async def read(reader: VectorReader) -> list[dict[str, Any]]:
+        opened = await reader.collection(name.tenant, name.index, name.model)
+        return (await opened.get(dict.fromkeys(ids))).to_pylist()
+
+    rows = {row["id"]: row for row in _follow(store, path, read)}
+    for row in rows.values():
+        if as_json:
+            click.echo(json.dumps(row, ensure_ascii=False, default=str))
+        else:
+            _show_row(row)
+    missing = [wanted for wanted in dict.fromkeys(ids) if wanted not in rows]
+    if missing:
+        raise NotFound(f"{name} has no row {', '.join(missing)}", "it was never written, was removed, or is hidden")
+
+
+async def _each(reader: VectorReader, ask: Callable[[CollectionReader], Awaitable[Any]]) -> list[Any]:
+    names = await reader.collections()
+    return [await ask(await reader.collection(name.tenant, name.index, name.model)) for name in names]
+
+
+def _follow(store: str, path: str, work: Callable[[VectorReader], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with await VectorStore.open_reader(url_of(store), path) as reader:
+            return await work(reader)
+
+    return asyncio.run(run())
+
+
+async def _require(url: str, path: str) -> None:
+    """Raise if there is no store: opening a writer would make one."""
+    async with await VectorStore.open_reader(url, path) as reader:
+        await reader.collections()
+
+
+def _name(text: str) -> CollectionName:
+    parts = text.split("/")
+    if len(parts) < 3:
+        raise click.BadParameter("name the tenant, the index and the model, joined by slashes")
+    return CollectionName(parts[0], parts[1], "/".join(parts[2:]))
+
+
+def _stats_table(stats: CollectionStats) -> Table:
+    table = Table(box=None, pad_edge=False, title=f"{escape(str(stats.name))}", title_justify="left", show_header=False)
+    shape = f"{stats.lists:,} lists, half of them above {stats.list_rows_median:,} rows, the longest {stats.list_rows_max:,}"
+    kinds = ", ".join(
+        f"{kind} {_size(size)}" for kind, size in sorted(stats.bytes_by_kind.items(), key=lambda k: -k[1]) if size
+    )
+    for what, value in (
+        ("vectors", f"{stats.dimensions:,} dimensions, compared by {stats.metric}"),
+        ("rows", f"{stats.rows:,}, of which {stats.texts:,} with text"),
+        ("not yet current", f"{stats.hidden_rows:,} rows of versions that nobody sees yet"),
+        (
+            "dead",
+            f"{stats.dead_rows:,} rows that are still in blocks" + (", being swept out" if stats.sweeping else ""),
+        ),
+        ("attributes", ", ".join(f"{name} ({kind})" for name, kind in stats.attributes.items()) or "none"),
+        ("shape", shape),
+        ("stored", f"{_size(stats.stored_bytes)} in {stats.blocks:,} blocks: {kinds}"),
+        ("in memory", f"{_size(stats.resident_bytes)} while in use, beside the block cache"),
+    ):
+        table.add_row(f"  {what}", escape(value))
+    return table
+
+
+def _show_row(row: dict[str, Any]) -> None:
+    shown = ", ".join(f"{number:.4g}" for number in row["vector"][:_COMPONENTS])
+    more = f", … {len(row['vector']):,} in all" if len(row["vector"]) > _COMPONENTS else ""
+    click.echo(row["id"])
+    click.echo(f"  vector      {shown}{more}")
+    for name, value in (row["attributes"] or {}).items():
+        if value is not None:
+            click.echo(f"  {name:<11} {value}")
+    if row["text"] is not None:
+        flat = " ".join(row["text"].split())
+        click.echo(f"  text        {flat[:_TEXT_CHARACTERS]}{' …' if len(flat) > _TEXT_CHARACTERS else ''}")
+
+
+def _plain(stats: CollectionStats) -> dict[str, Any]:
+    fields = {name: getattr(stats, name) for name in stats.__slots__}
+    return fields | {"name": str(stats.name)}
+
+
+def _size(size: float) -> str:
+    """A number of bytes for a person."""
+    for unit in _UNITS[:-1]:
+        if size < 1000:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} {_UNITS[-1]}"

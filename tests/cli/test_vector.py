@@ -1,0 +1,133 @@
+"""`penstock vector`: what an operator sees of a vector store, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.vector import vector
+from penstock.errors import NotFound
+from penstock.keyvalue import WriteBatch, open_keyvalue
+from penstock.vector import VectorStore
+from penstock.vector.keys import Family, fragments_prefix, parse_fragment_key
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A collection of 300 rows, of which 30 were deleted, and a version that is not current."""
+
+    async def fill() -> None:
+        random = np.random.default_rng(1)
+        async with await VectorStore.open(f"file://{tmp_path}", "vectors") as opened:
+            collection = await opened.collection("acme", "manual", "org/model", dimensions=8)
+            for start in range(0, 300, 100):
+                table = pa.table(
+                    {
+                        "id": [f"r{n}" for n in range(start, start + 100)],
+                        "vector": pa.array(
+                            list(random.standard_normal((100, 8)).astype(np.float32)), pa.list_(pa.float32())
+                        ),
+                        "text": [f"text number {n}" for n in range(start, start + 100)],
+                        "attributes": [{"page": n} for n in range(start, start + 100)],
+                    }
+                )
+                await collection.upsert(table, durable=True)
+            hidden = table.slice(0, 5).drop_columns(["text", "attributes"])
+            await collection.upsert(hidden, document="d", version="v", durable=True)
+            await collection.delete([f"r{n}" for n in range(30)], durable=True)
+
+    asyncio.run(fill())
+    return str(tmp_path)
+
+
+def run(*arguments: str, **options: object) -> Result:
+    return CliRunner().invoke(vector, arguments, **options)  # type: ignore[arg-type]
+
+
+def test_stats_tell_rows_sizes_and_shape_in_words(store: str) -> None:
+    answer = run("stats", store)
+    assert answer.exit_code == 0, answer.output
+    for text in (
+        "acme/manual/org/model",
+        "8 dimensions",
+        "270, of which 270 with text",
+        "5 rows of versions",
+        "30 rows",
+        "page (integer)",
+    ):
+        assert text in answer.output
+
+
+def test_stats_as_json_have_every_figure(store: str) -> None:
+    (line,) = run("stats", store, "--json").output.splitlines()
+    stats = json.loads(line)
+    assert (stats["name"], stats["rows"], stats["dead_rows"], stats["hidden_rows"]) == (
+        "acme/manual/org/model",
+        270,
+        30,
+        5,
+    )
+
+
+def test_verify_says_that_a_store_is_sound(store: str) -> None:
+    answer = run("verify", store)
+    assert answer.exit_code == 0, answer.output
+    assert "acme/manual/org/model: sound (270 rows" in answer.output
+
+
+def test_verify_names_what_is_wrong_and_fails(store: str) -> None:
+    async def damage() -> None:
+        keyvalue = await open_keyvalue(f"file://{store}", "vectors")
+        async for entries in keyvalue.scan_prefix(fragments_prefix(0)):
+            for key, value in entries:
+                if parse_fragment_key(key).shelf.family is Family.VECTORS:
+                    await (await keyvalue.write(WriteBatch().put(key, value[:-1]))).durable()
+        await keyvalue.close()
+
+    asyncio.run(damage())
+    answer = run("verify", store)
+    assert answer.exit_code == 1
+    assert "vectors, bucket 0" in answer.output
+    assert "cannot be read" in answer.output
+
+
+def test_compact_asks_first_and_then_says_what_became_of_what(store: str) -> None:
+    refused = run("compact", store, input="n\n")
+    assert refused.exit_code == 1
+    assert "will be stopped" in refused.output
+    answer = run("compact", store, "--yes")
+    assert answer.exit_code == 0, answer.output
+    assert "acme/manual/org/model:" in answer.output
+    assert "became" in answer.output
+    assert json.loads(run("stats", store, "--json").output)["dead_rows"] == 0
+    assert run("verify", store).exit_code == 0
+
+
+def test_get_shows_rows_and_fails_for_one_that_is_not_there(store: str) -> None:
+    answer = run("get", store, "acme/manual/org/model", "r40", "r1")
+    assert isinstance(answer.exception, NotFound)
+    assert "no row r1" in str(answer.exception)
+    for text in ("r40", "page        40", "text number 40", "8 in all"):
+        assert text in answer.output
+
+
+def test_get_as_json_gives_the_whole_row(store: str) -> None:
+    row = json.loads(run("get", store, "acme/manual/org/model", "r40", "--json").output)
+    assert (row["id"], len(row["vector"]), row["attributes"]) == ("r40", 8, {"page": 40})
+
+
+@pytest.mark.parametrize("command", [["stats"], ["verify"], ["compact", "--yes"], ["get", "a/b/c", "id"]])
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: list[str]) -> None:
+    answer = run(command[0], str(tmp_path / "nothing"), *command[1:])
+    assert isinstance(answer.exception, NotFound)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_collection_is_named_by_three_parts(store: str) -> None:
+    assert run("get", store, "acme/manual", "r40").exit_code == 2
