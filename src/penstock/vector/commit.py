@@ -138,7 +138,7 @@ def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorCo
     if len(centroids):
         labels = nearest(prepared, centroids.vectors)
     else:
-        centres, labels = partition(state.metric, prepared, pieces(len(ids), config.list_rows, config.lists_max))
+        centres, labels = partition(prepared, pieces(len(ids), config.list_rows, config.lists_max))
         next_list = len(centres)
         centroids = Centroids(np.arange(next_list), centres)
         put_centroids(draft, centroids, centroids.lists)

@@ -1,8 +1,7 @@
 """How near two vectors are. Every score here grows with nearness, whatever the metric.
 
-Lists are kept by Euclidean distance in all three metrics. Under cosine vectors and centres are brought to length
-one, where both agree: centres of any length would draw queries to the loosest clusters. Under dot the lists are
-clusters in space and only their order of probing is by dot.
+Lists are kept by Euclidean distance in all three metrics: under cosine vectors are brought to length one
+first, where both agree; under dot the lists are clusters in space and only their order of probing is by dot.
 """
 
 from __future__ import annotations
@@ -18,10 +17,6 @@ __all__ = ["MAGNITUDE_MAX", "Metric"]
 
 # Sums of squares of such numbers over any sensible dimension stay finite in four-byte floats.
 MAGNITUDE_MAX: Final = 1e15
-
-
-# Below this the square of a length is no longer a full float.
-_TINY: Final = 1e-15
 
 
 class Metric(StrEnum):
@@ -43,22 +38,13 @@ class Metric(StrEnum):
         return prepared
 
     def scores(self, queries: Floats, rows: Floats) -> Floats:
-        """Nearness of each prepared query to its own rows: queries (m, d), rows (m, r, d) as they were given."""
+        """Nearness of each query to its own rows: queries (m, d), rows (m, r, d), both prepared."""
         if self is Metric.L2:
             apart = rows - queries[:, None, :]
             squared: Floats = -np.einsum("mrd,mrd->mr", apart, apart)
             return squared
-        product: Floats = np.matmul(rows, queries[:, :, None])[:, :, 0]
-        if self is Metric.DOT:
-            return product
-        lengths = np.sqrt(np.einsum("mrd,mrd->mr", rows, rows))
-        # Squares of tiny numbers vanish: such rows are brought to length one the careful way.
-        tiny = lengths < _TINY
-        cosine: Floats = np.divide(product, np.where(tiny, np.float32(1), lengths), dtype=np.float32)
-        if tiny.any():
-            places = np.nonzero(tiny)
-            cosine[places] = np.einsum("nd,nd->n", queries[places[0]], self.prepare(rows[places]))
-        return cosine
+        product: Floats = np.einsum("md,mrd->mr", queries, rows)
+        return product
 
     def similarity(self, scores: Floats) -> Floats:
         """What a caller is shown: cosine similarity, dot product, or the distance in space with a minus sign."""

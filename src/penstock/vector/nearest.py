@@ -234,14 +234,19 @@ async def _rank(
     parts = []
     for first in range(0, len(queries), at_once):
         ids, scores = found.ids[first : first + at_once], found.scores[first : first + at_once]
+        flat = ids.reshape(-1)
+        real = np.flatnonzero(flat != NONE)
+        vectors, missing = await find_vectors(blocks, state, flat[real], damage)
+        exact = np.full(flat.shape, -np.inf, np.float32)
+        rows = np.zeros((len(flat), state.dimensions), np.float32)
+        rows[real] = state.metric.prepare(vectors)
         chunk = queries[first : first + at_once]
-        vectors, missing = await find_vectors(blocks, state, ids.reshape(-1), damage)
-        exact = state.metric.scores(chunk, vectors.reshape(len(chunk), width, -1)).reshape(-1)
-        exact[missing] = scores.reshape(-1)[missing]
-        ranks = np.where(ids == NONE, np.float32(-np.inf), exact.reshape(ids.shape))
+        computed = state.metric.scores(chunk, rows.reshape(len(chunk), width, -1)).reshape(-1)
+        exact[real] = computed[real]
+        exact[real[missing]] = scores.reshape(-1)[real[missing]]
+        ranks: Floats = exact.reshape(ids.shape)
         order = np.lexsort((ids, -ranks), axis=1)
-        line = np.arange(len(ids))[:, None]
-        parts.append(Candidates(ranks[line, order], ids[line, order]))
+        parts.append(Candidates(np.take_along_axis(ranks, order, 1), np.take_along_axis(ids, order, 1)))
     return _joined(parts)
 
 

@@ -193,7 +193,6 @@ async def _reshape(
     shaped = await offload(
         len(rows),
         reshape,
-        state.metric,
         state.centroids,
         in_hand,
         rows.take(living),
