@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "documents": ("penstock.cli.search", "documents"),
     "index": ("penstock.cli.index", "index"),
     "search": ("penstock.cli.search", "search"),
+    "vector": ("penstock.cli.vector", "vector"),
 }
 
 
