@@ -24,7 +24,7 @@ from penstock.observability import names
 from penstock.testing import RecordingObserver
 from penstock.testing.servers import AzureServer, S3Server
 
-HASTY = RetryPolicy(deadline_seconds=0.2)
+HASTY = RetryPolicy(deadline_seconds=2)
 
 
 def opened(url: str, **options: Any) -> ObjectStore:

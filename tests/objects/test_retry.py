@@ -178,6 +178,15 @@ def test_a_call_that_hangs_ends_at_the_deadline() -> None:
     assert on_script(promise) == pytest.approx(20)
 
 
+def test_what_the_store_said_last_is_reported_even_if_the_last_attempt_was_cut_short() -> None:
+    async def promise(store: RetryingStore, inner: ScriptedStore, _: RecordingObserver) -> None:
+        inner.script.extend([BUSY, HANG])
+        with pytest.raises(DeadlineExceeded, match=f"1 retries within 10 s; the last answer: {BUSY}"):
+            await store.get("object")
+
+    on_script(promise)
+
+
 def test_cancelling_ends_the_waiting() -> None:
     async def main(simulation: Simulation) -> None:
         store = RetryingStore(UnreachableStore(), POLICY, clock=simulation.clock, entropy=simulation.entropy)

@@ -139,6 +139,7 @@ class Repeater:
         deadline = Deadline(self._clock, self._policy.deadline_seconds)
         may_have_landed = False
         retries = 0
+        answer = ""
         with self.observed(verb):
             while True:
                 try:
@@ -146,9 +147,11 @@ class Repeater:
                         return await call()
                 except (Unavailable, OutcomeUnknown, TimeoutError) as error:
                     may_have_landed |= is_write and not isinstance(error, Unavailable)
+                    # An attempt that the deadline cut short says nothing; the one before it may have said why.
+                    answer = str(error) or answer
                     pause = self._policy.pause_seconds(retries, self._entropy)
                     if pause >= deadline.remaining:
-                        raise self._given_up(f"{verb} of {what}", retries, error, may_have_landed) from error
+                        raise self._given_up(f"{verb} of {what}", retries, answer, may_have_landed) from error
                 await self._clock.sleep(pause)
                 retries += 1
                 self._observer.count(names.OBJECTS_RETRIES, verb=verb)
@@ -166,11 +169,11 @@ class Repeater:
             self._observer.count(names.OBJECTS_REQUESTS, verb=verb, outcome=outcome)
             self._observer.observe(names.OBJECTS_REQUEST_SECONDS, self._clock.monotonic() - started, verb=verb)
 
-    def _given_up(self, what: str, retries: int, error: Exception, may_have_landed: bool) -> PenstockError:
+    def _given_up(self, what: str, retries: int, answer: str, may_have_landed: bool) -> PenstockError:
         kind = OutcomeUnknown if may_have_landed else DeadlineExceeded
         return kind(
             f"{what} did not succeed",
-            f"{retries} retries within {self._policy.deadline_seconds:g} s; the last answer: {str(error) or 'none'}",
+            f"{retries} retries within {self._policy.deadline_seconds:g} s; the last answer: {answer or 'none'}",
             "read it again before deciding" if may_have_landed else "try again later",
         )
 
