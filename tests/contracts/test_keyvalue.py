@@ -28,7 +28,7 @@ from penstock.keyvalue import (
 from penstock.testing.servers import AzureServer, S3Server
 
 # How long a follower on a real server may take before the test gives up; it is asked to poll every 20 ms.
-FOLLOWER_BOUND_SECONDS = 10.0
+FOLLOWER_BOUND_SECONDS = 60.0
 
 
 class Medium(Protocol):

@@ -112,7 +112,7 @@ def test_a_follower_in_another_process_sees_what_is_durable(tmp_path: Path) -> N
             assert [await line(child), await line(child)] == ["ready", "1"]
             for number in range(2, 6):
                 await (await store.write(process.batch(number))).durable()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     assert await line(child) == str(number)
         await store.close()
 

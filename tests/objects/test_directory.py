@@ -239,7 +239,7 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
         locks = f"{tmp_path}/.penstock/locks"
         killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", HOLD_AND_DIE, locks], check=False)
         assert killed.returncode == -9
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await store.put("object", b"after")
 
     on_directory(tmp_path, promise)
