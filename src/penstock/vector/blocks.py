@@ -154,7 +154,7 @@ class BlockReader:
             if value is not None:
                 return kind.decode(address.shelf.family, value)
             if self.moving:
-                raise StateMoved(f"{address} of {state.name} is gone", "the writer replaced it meanwhile")
+                raise StateMoved(f"{address} of {state.name} is gone", "the writer replaced it meanwhile", "read again")
             raise Corrupt("a block is missing", "the directory lists it and the store does not have it")
         except Corrupt as error:
             named = f"{address} of {state.name}"

@@ -6,8 +6,9 @@ returns tells when it is visible and when it is durable.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -15,12 +16,13 @@ from penstock.coordinator import WriteHandle
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
 from penstock.vector.attributes import AttributeType, attribute_type
-from penstock.vector.blocks import BlockReader
+from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.documents import Mark
 from penstock.vector.filter import Filter
 from penstock.vector.fusion import Fusion
 from penstock.vector.identity import ABSENT, identities_of
 from penstock.vector.keys import CollectionName
+from penstock.vector.listing import PAGE_ROWS, ListRequest, list_rows
 from penstock.vector.lookup import document_blocks, find_rows
 from penstock.vector.operations import (
     Change,
@@ -44,6 +46,10 @@ __all__ = ["Changes", "Collection", "CollectionReader"]
 
 T = TypeVar("T")
 Work = Callable[[BlockReader, CollectionState], Awaitable[T]]
+Moment: TypeAlias = tuple[BlockReader, CollectionState]
+
+# How often a follower's listing begins again because the store moved on before its first page was read.
+_ATTEMPTS_MAX: Final = 8
 
 
 class Views(Protocol):
@@ -53,6 +59,10 @@ class Views(Protocol):
 
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on one moment of a collection."""
+        ...
+
+    def held(self, spec: CollectionSpec) -> AbstractAsyncContextManager[Moment]:
+        """One moment of a collection, for as long as it is needed."""
         ...
 
 
@@ -111,6 +121,28 @@ class CollectionReader:
             return pa.table(await read_columns(blocks, state, rows[rows != ABSENT], columns))
 
         return await self._views.read(self.spec, read)
+
+    def scan(
+        self, filter: Filter | None = None, columns: Sequence[str] = COLUMNS, page_rows: int = PAGE_ROWS
+    ) -> AsyncGenerator[pa.Table, None]:
+        """All visible rows that match, in pages of one moment, in the order in which they were last written.
+
+        A follower that finds its moment gone after the first page raises `Unavailable`: begin again.
+        """
+        return self._pages(ListRequest(filter, columns, page_rows))
+
+    async def _pages(self, request: ListRequest) -> AsyncGenerator[pa.Table, None]:
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            begun = False
+            try:
+                async with self._views.held(self.spec) as (blocks, state):
+                    async for page in list_rows(blocks, state, request):
+                        begun = True
+                        yield page
+                return
+            except StateMoved:
+                if begun or attempt == _ATTEMPTS_MAX:
+                    raise
 
     async def current_version(self, document: str) -> str | None:
         """The version of a document that is current, or None."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import msgspec
 
@@ -185,11 +186,15 @@ class VectorFlushHandler:
         return advanced
 
     async def _retire(self) -> None:
+        """Close the snapshots before the published one that nobody reads, however long others are read."""
         current = self.published() if self.published else None
-        while self._handed_out and current in self._handed_out and self._handed_out[0] is not current:
-            if self._handed_out[0].holders:
-                return
-            await self._handed_out.popleft().close()
+        older = list(takewhile(lambda snapshot: snapshot is not current, self._handed_out))
+        if len(older) == len(self._handed_out):
+            return
+        for snapshot in older:
+            if not snapshot.holders:
+                await snapshot.close()
+                self._handed_out.remove(snapshot)
 
     def _count(self, operations: Sequence[Operation]) -> None:
         written = sum(len(operation.rows) for operation in operations if isinstance(operation, Upsert))

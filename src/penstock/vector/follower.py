@@ -6,6 +6,8 @@ newer state is read and the work begins again, so that an answer is always of on
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -16,7 +18,7 @@ from penstock.keyvalue import Reader
 from penstock.observability import SILENT, Observer
 from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.cache import BlockCache
-from penstock.vector.collection import CollectionReader, Work
+from penstock.vector.collection import CollectionReader, Moment, Work
 from penstock.vector.config import VectorConfig
 from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
@@ -71,16 +73,26 @@ class VectorReader:
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on one moment of a collection that is not older than allowed."""
         for _ in range(_ATTEMPTS_MAX):
-            state = await self._fresh(spec.name)
             try:
-                return await work(self._blocks, state)
+                async with self.held(spec) as (blocks, state):
+                    return await work(blocks, state)
             except StateMoved:
-                self._seen.pop(spec.name, None)
+                continue
         raise Unavailable(
             f"{spec.name} could not be read {_ATTEMPTS_MAX} times in a row",
             "the writer replaced blocks faster than this follower could read them",
             "read again, or give the follower a larger cache",
         )
+
+    @asynccontextmanager
+    async def held(self, spec: CollectionSpec) -> AsyncIterator[Moment]:
+        """One moment of a collection; `StateMoved` as soon as something is needed that is no longer there."""
+        state = await self._fresh(spec.name)
+        try:
+            yield self._blocks, state
+        except StateMoved:
+            self._seen.pop(spec.name, None)
+            raise
 
     async def close(self) -> None:
         await self._blocks.reader.close()

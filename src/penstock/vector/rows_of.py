@@ -15,9 +15,17 @@ from penstock.vector.keys import Family, Shelf
 from penstock.vector.lookup import find_column, find_vectors
 from penstock.vector.state import CollectionState
 
-__all__ = ["COLUMNS", "read_columns"]
+__all__ = ["COLUMNS", "check_columns", "read_columns"]
 
 COLUMNS: Final = ("id", "vector", "text", "attributes")
+
+
+def check_columns(wanted: Sequence[str]) -> Sequence[str]:
+    """Refuse a column that rows do not have."""
+    for name in wanted:
+        if name not in COLUMNS:
+            raise InvalidInput(f"column {name!r}", f"rows have the columns {', '.join(COLUMNS)}")
+    return wanted
 
 
 async def read_columns(
@@ -25,17 +33,15 @@ async def read_columns(
 ) -> dict[str, Column]:
     """The wanted columns of rows, in the order of `ids`."""
     columns: dict[str, Column] = {}
-    for name in wanted:
+    for name in check_columns(wanted):
         if name == "id":
             columns[name] = await find_column(blocks, state, Shelf(Family.NAMES), ids, pa.string(), damage)
         elif name == "text":
             columns[name] = await find_column(blocks, state, Shelf(Family.TEXTS), ids, pa.string(), damage)
         elif name == "vector":
             columns[name] = await _vectors(blocks, state, ids, damage)
-        elif name == "attributes":
-            columns[name] = await _attributes(blocks, state, ids, damage)
         else:
-            raise InvalidInput(f"column {name!r}", f"rows have the columns {', '.join(COLUMNS)}")
+            columns[name] = await _attributes(blocks, state, ids, damage)
     return columns
 
 

@@ -15,14 +15,14 @@ from penstock.vector.state import CollectionState
 __all__ = ["select_rows"]
 
 
-async def select_rows(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage) -> IdSet:
+async def select_rows(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage | None) -> IdSet:
     """The visible rows that a filter matches."""
     check_filter(where, state.types)
     mask = await _mask(blocks, state, where, damage)
     return IdSet.of_mask(mask).intersection(state.visible)
 
 
-async def _mask(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage) -> Bools:
+async def _mask(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage | None) -> Bools:
     match where:
         case And(parts):
             mask = np.ones(state.head.next_id, np.bool_)
@@ -41,7 +41,7 @@ async def _mask(blocks: BlockReader, state: CollectionState, where: Filter, dama
     raise AssertionError(where)
 
 
-async def _compare(blocks: BlockReader, state: CollectionState, where: In | Range, damage: Damage) -> Bools:
+async def _compare(blocks: BlockReader, state: CollectionState, where: In | Range, damage: Damage | None) -> Bools:
     record = state.attributes[where.name]
     shelf = Shelf(Family.COLUMN, record.number)
     mask = np.zeros(state.head.next_id, np.bool_)

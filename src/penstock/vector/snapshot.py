@@ -45,7 +45,7 @@ _CENTROIDS: Final = Shelf(Family.CENTROIDS)
 _READ_ATTEMPTS: Final = 3
 
 
-@dataclass
+@dataclass(eq=False)
 class VectorSnapshot:
     """The store at one moment."""
 

@@ -7,6 +7,8 @@ The pages docs/rooms/vector.md and docs/format/vector.md tell what is promised a
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -19,7 +21,7 @@ from penstock.observability import SILENT, Observer
 from penstock.vector.attributes import AttributeType
 from penstock.vector.blocks import BlockReader
 from penstock.vector.cache import BlockCache
-from penstock.vector.collection import Changes, Collection, Work
+from penstock.vector.collection import Changes, Collection, Moment, Work
 from penstock.vector.config import VectorConfig
 from penstock.vector.flush import VectorFlushHandler
 from penstock.vector.follower import VectorReader
@@ -222,11 +224,17 @@ class VectorStore:
 
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on the newest published moment of a collection."""
+        async with self.held(spec) as (blocks, state):
+            return await work(blocks, state)
+
+    @asynccontextmanager
+    async def held(self, spec: CollectionSpec) -> AsyncIterator[Moment]:
+        """The newest published moment of a collection, kept open."""
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(spec.name)
             if state is None:
                 state = CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
-            return await work(snapshot.blocks, state)
+            yield snapshot.blocks, state
 
     def _snapshot(self) -> VectorSnapshot:
         self._check_open()
