@@ -48,11 +48,33 @@ def test_within_a_family_the_sequencer_decides_and_not_the_time():
     assert not sequencers.is_newer("s3:01", later, "s3:01", NOW)
 
 
-def test_between_families_and_without_a_sequencer_the_time_decides():
-    later = NOW + timedelta(milliseconds=1)
+def test_between_families_the_time_decides_and_two_clocks_may_differ():
+    later, skew = NOW + timedelta(milliseconds=1), timedelta(seconds=sequencers.SKEW_SECONDS_MAX)
     assert sequencers.is_newer("ns:1", later, "s3:ff", NOW)
     assert sequencers.is_newer(None, later, "s3:ff", NOW)
+    assert sequencers.is_newer("s3:01", NOW - skew + timedelta(milliseconds=1), "seen:1", NOW)
+    assert not sequencers.is_newer("s3:01", NOW - skew, "seen:1", NOW)
+
+
+def test_without_sequencers_the_time_alone_decides():
+    assert sequencers.is_newer(None, NOW + timedelta(microseconds=1), None, NOW)
     assert not sequencers.is_newer(None, NOW, None, NOW)
+    assert sequencers.same_event(None, NOW, None, NOW)
+
+
+def test_a_family_keeps_its_order_when_another_was_heard_in_between():
+    assert not sequencers.is_newer("s3:04", NOW, "seen:1", NOW, ("s3:05",))
+    assert not sequencers.is_newer("s3:05", NOW, "seen:1", NOW, ("s3:05",))
+    assert sequencers.is_newer("s3:06", NOW, "seen:1", NOW, ("s3:05",))
+
+
+def test_the_last_order_of_every_other_family_is_remembered():
+    first = sequencers.remembered("seen:1", "s3:05", NOW, ())
+    assert first == ("s3:05",)
+    assert sequencers.remembered("s3:06", "seen:1", NOW, first) == ("seen:1",)
+    assert sequencers.remembered("seen:2", "seen:1", NOW, first) == first
+    assert sequencers.last_seen_ns("s3:06", ("seen:00000000000000000007",)) == 7
+    assert sequencers.last_seen_ns(None, ()) == -1
 
 
 @pytest.mark.parametrize("raw", ["", "xyz", "0x1", "-1", " 1"])

@@ -1,12 +1,13 @@
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.documents.contracts import DeleteNotification, UploadNotification
 from penstock.documents.identity import doc_id_of
-from penstock.documents.versions import ObjectState, Verdict, apply
+from penstock.documents.versions import ObjectState, Verdict, apply, observed
 
 START = datetime(2025, 8, 28, tzinfo=UTC)
 COMMON = {"tenant_id": "t", "index_id": "i", "bucket": "b", "key": "k", "model": "m"}
@@ -93,6 +94,63 @@ def test_uploads_without_any_sequencer_are_ordered_by_their_time():
     state, verdicts = after(second, first, second)
     assert verdicts == [Verdict.INDEX, Verdict.STALE, Verdict.DUPLICATE]
     assert state.doc_id == doc_id_of(second)
+
+
+def ms(seconds: float) -> int:
+    """The time on our clock, so many seconds after the start."""
+    return int((START + timedelta(seconds=seconds)).timestamp() * 1000)
+
+
+def seen(state: ObjectState | None, seconds: float, etag: str) -> UploadNotification:
+    """What a listing or a retry tells of an object at this time of our clock."""
+    at, sequencer = observed(state, ms(seconds))
+    return UploadNotification(**COMMON, size_bytes=1, etag=etag, sequencer=sequencer, created_at=at)
+
+
+def forgotten(state: ObjectState, seconds: float) -> DeleteNotification:
+    at, sequencer = observed(state, ms(seconds))
+    return DeleteNotification(**COMMON, sequencer=sequencer, created_at=at)
+
+
+@pytest.mark.parametrize("our_clock", [-3600, -1, 0, 1, 3600])
+def test_what_we_do_ourselves_is_accepted_after_an_event_of_the_bucket_whatever_our_clock_says(our_clock: float):
+    state, _ = after(upload(10, "A"))
+    again = apply(state, seen(state, 10 + our_clock, "A"))
+    assert again.verdict is Verdict.INDEX
+    assert apply(again.state, forgotten(again.state, 10 + our_clock)).verdict is Verdict.REMOVE
+
+
+@pytest.mark.parametrize("ahead", [0, 5, 59])
+def test_an_event_of_the_bucket_after_what_we_did_is_accepted_though_our_clock_runs_ahead(ahead: float):
+    state, _ = after(upload(10, "A"))
+    state = apply(state, seen(state, 10 + ahead, "A")).state
+    assert apply(state, upload(11, "B")).verdict is Verdict.INDEX
+
+
+def test_a_b_a_with_a_listing_in_between_ends_on_a_and_late_events_stay_stale():
+    """The bucket tells A and A again; B is seen by a listing, and its own event comes last."""
+    state, _ = after(upload(1, "A"))
+    state = apply(state, seen(state, 2.5, "B")).state
+    decision = apply(state, upload(3, "A"))
+    assert decision.verdict is Verdict.INDEX
+    assert apply(decision.state, upload(2, "B")).verdict is Verdict.STALE
+    assert apply(decision.state, upload(3, "A")).verdict is Verdict.DUPLICATE
+    assert decision.state.doc_id == doc_id_of(upload(1, "A"))
+
+
+def test_an_old_event_of_the_bucket_told_again_does_not_undo_a_removal_by_hand():
+    state, _ = after(upload(1, "A"), upload(2, "B"))
+    gone = apply(state, forgotten(state, 3)).state
+    for event in (upload(1, "A"), upload(2, "B")):
+        assert apply(gone, event).verdict is Verdict.STALE
+    assert apply(gone, upload(4, "C")).verdict is Verdict.INDEX
+
+
+def test_two_looks_in_one_millisecond_have_an_order():
+    first = observed(None, ms(1))
+    state, _ = after(UploadNotification(**COMMON, size_bytes=1, sequencer=first.sequencer, created_at=first.at))
+    assert observed(state, ms(1)).sequencer > first.sequencer
+    assert observed(state, ms(0)).sequencer > first.sequencer
 
 
 events = st.lists(st.tuples(st.booleans(), st.sampled_from("ABC")), min_size=1, max_size=8)

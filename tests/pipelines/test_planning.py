@@ -105,3 +105,21 @@ def test_tenants_take_turns_and_a_round_keeps_its_bounds_but_never_stays_empty()
     assert len(take_round(waiting, RoundLimits(documents_max=2), 1024)) == 2
     assert len(take_round(waiting, RoundLimits(bytes_max=1300), 1024)) == 2
     assert len(take_round(waiting, RoundLimits(bytes_max=1), 1024)) == 1
+
+
+def test_a_version_that_is_current_is_read_again_when_somebody_asks_and_not_for_a_replay() -> None:
+    known = finished(only(plan_events({}, [upload("a", 1)], RULE)))
+    again = msgspec.structs.replace(upload("a", 2), reread=True)
+    plan = plan_events(known, [again], RULE)
+    pending = only(plan).pending
+    assert pending is not None
+    assert pending.version != f"{pending.doc_id}:1"
+    assert (plan.unchanged, only(plan).upload) == (0, again)
+    replayed = plan_events(finished(only(plan)), [again], RULE)
+    assert only(replayed).pending is None
+
+
+def test_an_entry_keeps_what_was_last_told_until_the_object_is_gone() -> None:
+    first = only(plan_events({}, [upload("a", 1)], RULE))
+    assert first.upload == upload("a", 1)
+    assert only(plan_events({first.object_key: first}, [delete(2)], RULE)).upload is None

@@ -59,6 +59,8 @@ class UploadNotification(Contract, frozen=True, kw_only=True):
     created_at: Instant
     # The order of the events of one object, as `penstock.documents.sequencers` writes it.
     sequencer: str | None = None
+    # Read it also when this very version is searchable already: somebody asked for it.
+    reread: bool = False
 
 
 class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event", tag="delete"):

@@ -1,19 +1,42 @@
 """The order of the events of one object, whatever store they come from.
 
 Every store orders the events of a key in its own way. A sequencer is written once, by the parser that knows its store,
-as `family:order`, where `order` is text whose byte order is the order of events. Within a family it decides; between
-families, or where a store gives none, the time of the event does. Orders of different objects are never compared.
+as `family:order`, where `order` is text whose byte order is the order of events; an event without one is ordered by its
+time. What we see or do ourselves (a listing, a retry, a person's removal) has a family of its own, `seen`. Within a
+family the order decides, also when something of another family was accepted in between. Between families the times do,
+and because these are of two clocks, an event may be older by `SKEW_SECONDS_MAX` and still counts: to drop what is newer
+would lose it for good, while to take what is older costs one conditional read. Orders of different objects are never
+compared.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from penstock.errors import InvalidInput
 
-__all__ = ["azure", "ceph", "gcs", "is_newer", "minio", "s3", "same_event", "stamped"]
+__all__ = [
+    "SKEW_SECONDS_MAX",
+    "azure",
+    "ceph",
+    "gcs",
+    "is_newer",
+    "last_seen_ns",
+    "minio",
+    "remembered",
+    "s3",
+    "same_event",
+    "seen",
+    "stamped",
+]
 
+# Machines that keep time differ by far less; one that differs by more must set its clock.
+SKEW_SECONDS_MAX: Final = 60
+_SKEW: Final = timedelta(seconds=SKEW_SECONDS_MAX)
+_SEEN: Final = "seen"
+_TIME: Final = "time"
 _HEX: Final = frozenset("0123456789abcdef")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,24 +78,50 @@ def stamped(nanoseconds: int) -> str:
     return f"ns:{nanoseconds:020d}"
 
 
-def is_newer(sequencer: str | None, at: datetime, than: str | None, than_at: datetime) -> bool:
-    """Whether an event comes after the last one accepted."""
-    if sequencer and than and _family(sequencer) == _family(than):
-        return sequencer > than
-    return at > than_at
+def seen(nanoseconds: int) -> str:
+    """Our own look at an object, or a person's act on it, at this time of our own clock."""
+    return f"{_SEEN}:{nanoseconds:020d}"
+
+
+def is_newer(
+    sequencer: str | None, at: datetime, than: str | None, than_at: datetime, earlier: Sequence[str] = ()
+) -> bool:
+    """Whether an event comes after the last one accepted; `earlier` are the last ones of other families."""
+    named, last = _named(sequencer, at), _named(than, than_at)
+    if _family(named) == _family(last):
+        return named > last
+    if any(_family(other) == _family(named) and other >= named for other in earlier):
+        return False
+    return at > than_at - _SKEW
 
 
 def same_event(sequencer: str | None, at: datetime, other: str | None, other_at: datetime) -> bool:
     """Whether two events of an object are one event, told twice."""
-    if sequencer and other and _family(sequencer) == _family(other):
-        return sequencer == other
-    return at == other_at
+    return _named(sequencer, at) == _named(other, other_at)
+
+
+def remembered(sequencer: str | None, last: str | None, last_at: datetime, earlier: Sequence[str]) -> tuple[str, ...]:
+    """What `earlier` becomes when an event is accepted after `last`: the last orders of all families but its own."""
+    family = _family(sequencer) if sequencer else _TIME
+    kept = {_family(order): order for order in (*earlier, _named(last, last_at))}
+    return tuple(order for name, order in sorted(kept.items()) if name != family)
+
+
+def last_seen_ns(last: str | None, earlier: Sequence[str]) -> int:
+    """The time of our own last look among these orders, or -1."""
+    looks = [int(order.partition(":")[2]) for order in (*earlier, last or "") if _family(order) == _SEEN]
+    return max(looks, default=-1)
 
 
 def nanoseconds_of(at: datetime) -> int:
     """Exactly, where a float would lose the microseconds."""
     gone = at - _EPOCH
     return (gone.days * 86_400 + gone.seconds) * 1_000_000_000 + gone.microseconds * 1000
+
+
+def _named(sequencer: str | None, at: datetime) -> str:
+    """An event without a sequencer is ordered by its time, in a family of such events."""
+    return sequencer or f"{_TIME}:{nanoseconds_of(at):020d}"
 
 
 def _family(sequencer: str) -> str:

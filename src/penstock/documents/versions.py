@@ -4,21 +4,23 @@ The state holds the order of the last event accepted, the current document and w
 accepted only when it is newer; the same event again is a duplicate, an older one is stale. A tombstone keeps its order,
 so that a create that was overtaken by its delete stays dropped. A, B, A on a bucket without versions ends on A: the
 documents of both As are one, and only their order tells them apart. A delete of one version that is not the current
-one changes nothing.
+one changes nothing. Events of a bucket and our own looks at it (`observed`) meet here: each keeps its own order, as
+`penstock.documents.sequencers` has it.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
 from penstock.documents.identity import doc_id_of
-from penstock.documents.sequencers import is_newer, same_event
+from penstock.documents.sequencers import is_newer, last_seen_ns, remembered, same_event, seen
 
-__all__ = ["Decision", "ObjectState", "Verdict", "apply"]
+__all__ = ["Decision", "ObjectState", "Observation", "Verdict", "apply", "observed"]
 
 
 class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +33,8 @@ class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tombstone: bool = False
     # Counts accepted events: two stays of the same document on one object are two revisions.
     revision: int = 1
+    # The last sequencers of other families than that of `sequencer`.
+    earlier: tuple[str, ...] = ()
 
 
 class Verdict(StrEnum):
@@ -53,6 +57,22 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in (Verdict.INDEX, Verdict.REMOVE)
 
 
+class Observation(NamedTuple):
+    """When something was seen or done by us, and its order."""
+
+    at: datetime
+    sequencer: str
+
+
+def observed(state: ObjectState | None, now_ms: int) -> Observation:
+    """The order of what we see or do now: after all that was accepted, whatever the clocks say."""
+    now, now_ns = datetime.fromtimestamp(now_ms / 1000, UTC), now_ms * 1_000_000
+    if state is None:
+        return Observation(now, seen(now_ns))
+    last_ns = last_seen_ns(state.sequencer, state.earlier)
+    return Observation(max(now, state.at), seen(max(now_ns, last_ns + 1)))
+
+
 def apply(state: ObjectState | None, event: Notification) -> Decision:
     """The decision on one event of an object in `state`; None is an object never heard of."""
     if state is not None:
@@ -65,7 +85,7 @@ def apply(state: ObjectState | None, event: Notification) -> Decision:
 
 
 def _refusal(state: ObjectState, event: Notification) -> Verdict | None:
-    if is_newer(event.sequencer, event.created_at, state.sequencer, state.at):
+    if is_newer(event.sequencer, event.created_at, state.sequencer, state.at, state.earlier):
         return None
     same = same_event(event.sequencer, event.created_at, state.sequencer, state.at)
     return Verdict.DUPLICATE if same and _same_effect(state, event) else Verdict.STALE
@@ -86,6 +106,7 @@ def _indexed(state: ObjectState | None, upload: UploadNotification) -> Decision:
         doc_id=document,
         version_id=upload.version_id,
         revision=state.revision + 1 if state else 1,
+        earlier=_earlier(state, upload),
     )
     return Decision(verdict=Verdict.INDEX, state=after, superseded=before if before != document else None)
 
@@ -99,5 +120,10 @@ def _removed(state: ObjectState | None, delete: DeleteNotification) -> Decision:
         sequencer=delete.sequencer,
         tombstone=True,
         revision=state.revision + 1 if state else 1,
+        earlier=_earlier(state, delete),
     )
     return Decision(verdict=Verdict.REMOVE, state=after, superseded=state.doc_id if state else None)
+
+
+def _earlier(state: ObjectState | None, event: Notification) -> tuple[str, ...]:
+    return remembered(event.sequencer, state.sequencer, state.at, state.earlier) if state else ()

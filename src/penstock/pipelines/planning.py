@@ -100,9 +100,9 @@ def _accepted(
         plan.removed.append(key)
         plan.deleted += 1
         report = DocumentReport(doc_id=decision.superseded or key, status=DocumentStatus.DELETED)
-        return msgspec.structs.replace(entry, current=None, fingerprint=None, report=report)
+        return msgspec.structs.replace(entry, current=None, fingerprint=None, report=report, upload=None)
     assert isinstance(event, UploadNotification)
-    return _wanted(plan, entry, before, event, fingerprint)
+    return _wanted(plan, msgspec.structs.replace(entry, upload=event), before, event, fingerprint)
 
 
 def _wanted(
@@ -114,7 +114,7 @@ def _wanted(
         return _resumable(plan, msgspec.structs.replace(entry, pending=before), fingerprint)
     if before is not None:
         plan.dropped.append((entry.object_key, before.version))
-    if entry.current == document and entry.fingerprint == fingerprint:
+    if entry.current == document and entry.fingerprint == fingerprint and not upload.reread:
         plan.unchanged += 1
         return entry
     version = f"{document}:{entry.state.revision}"

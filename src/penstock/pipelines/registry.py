@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.documents import DocumentReport, ObjectState, Progress, UploadNotification
-from penstock.errors import Corrupt
-from penstock.vector import ALL_LISTS, Collection, CollectionName, CollectionReader, Metric
+from penstock.errors import Corrupt, InvalidInput
+from penstock.vector import ALL_LISTS, Collection, CollectionName, CollectionReader, Metric, attribute
 
 __all__ = [
     "REGISTRY_DIMENSIONS",
@@ -32,7 +32,9 @@ __all__ = [
     "entries_of",
     "entry_rows",
     "list_entries",
+    "pending_entries",
     "registry_name",
+    "subject_of",
 ]
 
 # Where the vectors of a store lie in it, and the name under which its queue's position is kept there.
@@ -56,7 +58,11 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str
     # Of the chunking that the progress was made with.
     fingerprint: str
+    # Its place among all that are pending: the lowest is worked on first.
+    turn: int = 0
     progress: Progress = Progress()
+    # Of the text, which for a parsed document is not the object's own size; known once a part of it was read.
+    text_bytes: int | None = None
     chunks: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
@@ -75,6 +81,8 @@ class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     fingerprint: str | None = None
     pending: Pending | None = None
     report: DocumentReport | None = None
+    # What was last told of the object and accepted; None once it is gone.
+    upload: UploadNotification | None = None
 
 
 class BatcherCount(msgspec.Struct, frozen=True):
@@ -82,6 +90,10 @@ class BatcherCount(msgspec.Struct, frozen=True):
 
     counter: int = 0
     clock_ms: int = 0
+
+    def at(self, now_ms: int) -> BatcherCount:
+        """The count once it is that late; its time never goes back."""
+        return BatcherCount(self.counter, max(self.clock_ms, now_ms))
 
 
 _R = TypeVar("_R", DocumentEntry, BatcherCount)
@@ -92,14 +104,22 @@ def registry_name(name: CollectionName) -> CollectionName:
     return CollectionName(name.tenant, name.index, name.model + _SUFFIX)
 
 
+def subject_of(name: CollectionName) -> CollectionName | None:
+    """The collection whose documents' entries lie in `name`; None when it is no registry."""
+    if not name.model.endswith(_SUFFIX):
+        return None
+    return CollectionName(name.tenant, name.index, name.model.removesuffix(_SUFFIX))
+
+
 def entry_rows(entries: Iterable[DocumentEntry]) -> pa.Table:
     """Rows to upsert, one an entry."""
     listed = list(entries)
-    return _rows([entry.object_key for entry in listed], [msgspec.json.encode(entry) for entry in listed])
+    keys, records = [entry.object_key for entry in listed], [msgspec.json.encode(entry) for entry in listed]
+    return _rows(keys, records, [entry.pending is not None for entry in listed])
 
 
 def batcher_row(count: BatcherCount) -> pa.Table:
-    return _rows([_BATCHER], [msgspec.json.encode(count)])
+    return _rows([_BATCHER], [msgspec.json.encode(count)], [False])
 
 
 async def entries_of(registry: Collection, object_keys: Iterable[str]) -> dict[str, DocumentEntry]:
@@ -114,6 +134,16 @@ async def batcher_count(registry: Collection) -> BatcherCount:
     return _decode(records[0], BatcherCount) if records else BatcherCount()
 
 
+async def pending_entries(registry: CollectionReader) -> list[DocumentEntry]:
+    """The entries of documents that are begun and not done."""
+    try:
+        pages = [page async for page in registry.scan(attribute("pending") == True, ["attributes"])]  # noqa: E712
+    except InvalidInput:
+        # A registry that has never said what is pending: then the queue still holds it.
+        return []
+    return [_decode(record, DocumentEntry) for page in pages for record in _records(page)]
+
+
 async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
     """The entries of all objects, by bucket and key; at most `LISTED_MAX`."""
     anywhere = np.zeros((1, REGISTRY_DIMENSIONS), np.float32)
@@ -123,15 +153,15 @@ async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
     return sorted(entries, key=lambda entry: (entry.bucket, entry.key))
 
 
-def _rows(ids: list[str], records: list[bytes]) -> pa.Table:
+def _rows(ids: list[str], records: list[bytes], pending: list[bool]) -> pa.Table:
     places = [np.frombuffer(hashlib.sha256(row.encode()).digest()[:REGISTRY_DIMENSIONS], np.uint8) for row in ids]
     vectors = np.array(places, np.float32).reshape(-1)
-    attributes = pa.array([record.decode() for record in records], pa.string())
+    attributes = [pa.array([record.decode() for record in records], pa.string()), pa.array(pending, pa.bool_())]
     return pa.table(
         {
             "id": pa.array(ids, pa.string()),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors), REGISTRY_DIMENSIONS),
-            "attributes": pa.StructArray.from_arrays([attributes], names=["record"]),
+            "attributes": pa.StructArray.from_arrays(attributes, names=["record", "pending"]),
         }
     )
 
