@@ -1,29 +1,65 @@
-"""A driver of the indexing job to be killed: takes what the queue holds in small rounds, then ends.
+"""A driver of the indexing job to be killed: opens one session and runs the jobs it is handed, one after another.
 
-Arguments: the store's URL and a folder for the checkpoint.
+Arguments: Spark's master and its settings as JSON. A line of standard input is a job; `round` is said after every write,
+`done` or `failed` at a job's end.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
 
 from penstock.documents import ChunkingConfig
+from penstock.documents.embedding import DispatchPolicy, ModelProfile
+from penstock.errors import PenstockError
+from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.session import open_session, prepare_environment
 
-# Small, so that a short text has many cells and a document many rounds.
+# Small, so that a short text has many cells, a document many rounds and a round several batches.
 CHUNKING = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
+ROUNDS = RoundLimits(documents_max=5, cells_max=3, bytes_max=8 << 10)
+MODEL = "tested-model"
+PROFILE = ModelProfile(
+    name=MODEL,
+    tokens_per_request=700,
+    items_per_request=6,
+    tokens_per_input=400,
+    dimensions=32,
+    usd_per_million_tokens=10.0,
+)
+# Patient in tries and not in seconds: a provider that fails often must not make the test slow.
+POLICY = DispatchPolicy(attempts_max=8, pause_seconds=0.02, pause_seconds_max=0.2)
+ANSWER_SECONDS_MAX = 1.0
 
 
-def main(url: str, folder: str) -> None:
+def main(master: str, settings: str) -> None:
     prepare_environment(os.environ, Path(sys.prefix) / "share" / "penstock" / "java")
-    spark = open_session("local[2]", settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
-    config = IndexingConfig(url, f"{folder}/checkpoint", chunking=CHUNKING, rounds=RoundLimits(cells_max=4))
+    spark = open_session(master, settings=json.loads(settings))
+    say("ready")
+    for line in sys.stdin:
+        job = json.loads(line)
+        embedding = Embedding(job["embedding"], profile=PROFILE, policy=POLICY, timeout_seconds=ANSWER_SECONDS_MAX)
+        config = IndexingConfig(
+            job["url"],
+            job["checkpoint"],
+            chunking=CHUNKING,
+            embedding=embedding,
+            rounds=ROUNDS,
+            batches_per_trigger=2,
+        )
+        try:
+            with IndexingJob(spark, config, progress=lambda _: say("round")) as running:
+                running.run_available()
+        except PenstockError as error:
+            say(f"failed {error}")
+        else:
+            say("done")
 
-    with IndexingJob(spark, config, progress=lambda _: print("round", flush=True)) as job:
-        job.run_available()
-    spark.stop()
+
+def say(word: str) -> None:
+    print(word.replace("\n", " "), flush=True)
 
 
 if __name__ == "__main__":

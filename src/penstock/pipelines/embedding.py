@@ -26,14 +26,20 @@ from penstock.documents.embedding import (
     StaticProvider,
     profile_of,
 )
+from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX
 from penstock.errors import InvalidInput
 
 __all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "embed_batches"]
 
-REQUEST_SCHEMA: Final = pa.schema({"request": pa.binary()})
-OUTPUT_COLUMNS: Final = "doc_id string, chunk_id string, vector array<float>, cost_usd double, reason string"
+_REQUEST: Final[list[pa.Field[Any]]] = [
+    # Among the requests of the round: what is answered is told apart by it.
+    pa.field("place", pa.int64()),
+    pa.field("request", pa.binary()),
+]
+REQUEST_SCHEMA: Final = pa.schema(_REQUEST)
+OUTPUT_COLUMNS: Final = "request long, chunk_id string, vector array<float>, cost_usd double, reason string"
 _OUTPUT: Final[list[pa.Field[Any]]] = [
-    pa.field("doc_id", pa.string()),
+    pa.field("request", pa.int64()),
     pa.field("chunk_id", pa.string()),
     pa.field("vector", pa.list_(pa.float32())),
     pa.field("cost_usd", pa.float64()),
@@ -52,6 +58,8 @@ class Embedding:
     api_key: str | None = field(default=None, repr=False)
     profile: ModelProfile | None = None
     policy: DispatchPolicy = field(default_factory=DispatchPolicy)
+    # For one answer; a request that takes longer is asked again.
+    timeout_seconds: float = REQUEST_SECONDS_MAX
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
@@ -68,50 +76,49 @@ class Embedding:
     def provider(self, model: str) -> EmbeddingProvider:
         if self.url is None:
             return StaticProvider()
-        return OpenAiProvider(self.url, self.profile_of(model), api_key=self.api_key)
+        return OpenAiProvider(self.url, self.profile_of(model), api_key=self.api_key, timeout=self.timeout_seconds)
 
 
 def embed_batches(embedding: Embedding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: rows of `REQUEST_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
     for batch in batches:
-        requests = [decode(row["request"], BatchRequest) for row in batch.to_pylist()]
+        requests = {row["place"]: decode(row["request"], BatchRequest) for row in batch.to_pylist()}
         yield from asyncio.run(_embed_all(embedding, requests))
 
 
-async def _embed_all(embedding: Embedding, requests: list[BatchRequest]) -> list[pa.RecordBatch]:
+async def _embed_all(embedding: Embedding, requests: dict[int, BatchRequest]) -> list[pa.RecordBatch]:
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-    models = sorted({request.model for request in requests})
+    models = sorted({request.model for request in requests.values()})
     providers = {model: embedding.provider(model) for model in models}
     dispatchers = {model: Dispatcher(provider, retry=embedding.policy) for model, provider in providers.items()}
 
-    async def embed(request: BatchRequest) -> pa.RecordBatch:
+    async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
         async with gate:
-            return _rows(request, await dispatchers[request.model].embed(request))
+            return _rows(place, request, await dispatchers[request.model].embed(request))
 
     try:
-        return await asyncio.gather(*map(embed, requests))
+        return await asyncio.gather(*(embed(place, request) for place, request in requests.items()))
     finally:
         for provider in providers.values():
             await provider.close()
 
 
-def _rows(request: BatchRequest, embedded: Embedded) -> pa.RecordBatch:
+def _rows(place: int, request: BatchRequest, embedded: Embedded) -> pa.RecordBatch:
     """A batch's cost is shared out evenly: providers bill requests, reports are of documents."""
-    share = embedded.cost_usd / max(1, len(request.inputs))
+    names = [item.chunk_id for item in request.inputs]
     reasons = {letter.chunk_id: letter.reason for letter in embedded.dead_letters}
-    rows = []
-    for item in request.inputs:
-        vector = embedded.vectors.get(item.chunk_id)
-        if vector is not None and not np.any(vector):
+    for name, vector in embedded.vectors.items():
+        if not np.any(vector):
             # Nothing in it that the model knows: it has no direction to compare.
-            vector, reasons[item.chunk_id] = None, "the model knows nothing in it"
-        rows.append(
-            {
-                "doc_id": item.doc_id,
-                "chunk_id": item.chunk_id,
-                "vector": vector,
-                "cost_usd": share,
-                "reason": reasons.get(item.chunk_id),
-            }
-        )
-    return pa.RecordBatch.from_pylist(rows, schema=_OUTPUT_SCHEMA)
+            reasons[name] = "the model knows nothing in it"
+    vectors = [None if name in reasons else embedded.vectors[name] for name in names]
+    return pa.record_batch(
+        [
+            pa.array([place] * len(names), pa.int64()),
+            pa.array(names, pa.string()),
+            pa.array(vectors, pa.list_(pa.float32())),
+            pa.array([embedded.cost_usd / len(names)] * len(names), pa.float64()),
+            pa.array([reasons.get(name) for name in names], pa.string()),
+        ],
+        schema=_OUTPUT_SCHEMA,
+    )

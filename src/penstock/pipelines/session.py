@@ -7,6 +7,7 @@ prepares it first.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -45,6 +46,9 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
 }
 
+# A cluster gives a task four tries; a local session gives one unless its master says more, and a lost worker ends it.
+_TASK_TRIES: Final = 4
+
 
 def prepare_environment(environment: MutableMapping[str, str], shim_directory: Path) -> JavaRuntime:
     """Point Spark at a Java that works and at this very Python, unless the caller has chosen others."""
@@ -56,15 +60,21 @@ def prepare_environment(environment: MutableMapping[str, str], shim_directory: P
 
 
 def open_session(
-    master: str = "local[*]",
+    master: str | None = "local[*]",
     *,
     name: str = "penstock",
     shuffle_partitions: int = 2,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on `master`, or the running one when there is one already."""
-    builder = SparkSession.builder.master(master).appName(name)
-    local = _LOCAL_SETTINGS if master.startswith("local") else {}
+    """A session on `master`, or the running one when there is one already.
+
+    `local[N]` becomes `local[N,4]`: a task whose Python process is lost is tried again, as on a cluster. None leaves
+    the choice to whoever started this program: `spark-submit --master …`.
+    """
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(retrying(master))
+    local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
     shuffle = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
     chosen = {**SESSION_SETTINGS, **local, **shuffle, **(settings or {})}
     # Joined and not replaced: a caller that tunes the driver's JVM still gets a quiet log.
@@ -72,3 +82,9 @@ def open_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def retrying(master: str) -> str:
+    """`master`, with tries for its tasks where it is a local one that names none."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{found.group(1) or 1},{_TASK_TRIES}]" if found else master
