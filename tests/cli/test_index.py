@@ -24,7 +24,7 @@ def test_a_folder_is_a_bucket_and_a_file_is_a_key_in_one(tmp_path: Path) -> None
     (tmp_path / "note.txt").write_text("text")
     assert place_of(str(tmp_path)) == Place(f"file://{tmp_path}")
     assert place_of(str(tmp_path / "note.txt")) == Place(f"file://{tmp_path}", "note.txt")
-    assert place_of("s3://bucket/prefix") == Place("s3://bucket/prefix")
+    assert place_of("s3://bucket/prefix") == Place("bucket", prefix="prefix")
     assert url_of(str(tmp_path)) == f"file://{tmp_path}"
 
 
@@ -58,3 +58,26 @@ def test_a_folder_is_indexed_searched_and_the_second_time_costs_nothing(tmp_path
     assert (hits[0]["key"], hits[0]["text"]) == ("otters.txt", "Otters swim in the river and eat fish.")
     listed = [json.loads(line) for line in run(folder, "documents", "list", "--json").splitlines()]
     assert [(row["key"], row["status"]) for row in listed] == [("bread.md", "indexed"), ("otters.txt", "indexed")]
+
+
+@pytest.mark.integration
+def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_path: Path) -> None:
+    """The bucket's name stands for a folder here, and a listing of that folder finds the same document."""
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "otters.txt").write_text("Otters swim in the river and eat fish.")
+    thing = {"key": "otters.txt", "size": 38, "sequencer": "0055"}
+    record = {
+        "eventName": "ObjectCreated:Put",
+        "eventTime": "2026-01-02T03:04:05Z",
+        "s3": {"bucket": {"name": "shelf"}, "object": thing},
+    }
+    (tmp_path / "event.json").write_text(json.dumps({"Records": [record]}))
+    bucket = ["--bucket", "shelf=shelf"]
+    assert "1 uploads" in run(tmp_path, "notify", "event.json", "--source", "s3")
+    assert "1 documents" in run(tmp_path, "index", *bucket)
+    assert run(tmp_path, "index", *bucket) == "nothing waits in the queue\n"
+    assert json.loads(run(tmp_path, "search", "fish in a river", "--json"))["bucket"] == "shelf"
+    # The event named no version: the listing does, and from then on nothing is to be done.
+    assert run(tmp_path, "index", "shelf", *bucket).startswith("1 to index, 0 to remove")
+    assert run(tmp_path, "index", "shelf", *bucket).startswith("0 to index, 0 to remove, 1 unchanged")
+    assert len(run(tmp_path, "documents", "list", "--json").splitlines()) == 1

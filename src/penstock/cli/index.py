@@ -2,14 +2,14 @@
 
 The job takes them from there exactly as it takes those that a bucket sends. Documents that are current already are not
 notified, so that indexing a folder again costs what has changed; documents that are gone are notified as deleted.
+Without a path it takes what waits in the queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,33 +17,28 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from penstock.buffer import ConsumerConfig, Manifest, SyncProducer
 from penstock.cli.doctor import java_shim_directory
-from penstock.cli.places import Place, collection_options, place_of, url_of
+from penstock.cli.listing import Listing, compare, list_place
+from penstock.cli.places import Place, bucket_option, collection_options, embedding_options, place_of, url_of
 from penstock.cli.search import read_entries
-from penstock.clock import SYSTEM_CLOCK
-from penstock.documents import ChunkingConfig, DeleteNotification, Notification, UploadNotification, doc_id_of, encode
-from penstock.documents.sequencers import stamped
-from penstock.errors import NotFound
-from penstock.objects import ObjectMeta, open_store
+from penstock.cli.sending import count_waiting, send
+from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry
-from penstock.vector import CollectionName, VectorStore
+from penstock.pipelines.reading import Reading
+from penstock.vector import CollectionName
 
 __all__ = ["index"]
 
-# Notifications in one record of the queue's batch: a folder of any size is sent in bounded steps.
-_EVENTS_PER_CALL: Final = 1000
 _QUIET: Final = {"spark.log.level": "ERROR"}
 
 
 @click.command()
-@click.argument("places", nargs=-1, required=True, metavar="PATH_OR_URL…")
+@click.argument("places", nargs=-1, metavar="[PATH_OR_URL]…")
 @collection_options
 @click.option("--follow", is_flag=True, help="Go on taking notifications from the queue until interrupted.")
+@bucket_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--embedding-url", default=None, metavar="URL", help="An OpenAI-compatible endpoint for the model.")
-@click.option("--embedding-key", default=None, envvar="PENSTOCK_EMBEDDING_KEY", help="Its key.")
+@embedding_options
 def index(
     places: tuple[str, ...],
     store: str,
@@ -51,120 +46,50 @@ def index(
     tenant: str,
     model: str,
     follow: bool,
+    buckets: Mapping[str, str],
     master: str,
     embedding_url: str | None,
     embedding_key: str | None,
 ) -> None:
-    """Make documents searchable: files, folders and buckets."""
+    """Make documents searchable: files, folders and buckets, and whatever waits in the queue."""
     url, name = url_of(store), CollectionName(tenant, index_name, model)
-    embedding = Embedding(embedding_url, embedding_key)
+    embedding, reading = Embedding(embedding_url, embedding_key), Reading(buckets=buckets)
     console = Console(highlight=False)
     fingerprint = embedding.chunking_of(model, ChunkingConfig()).fingerprint
-    events, unchanged = asyncio.run(_events([place_of(place) for place in places], url, name, fingerprint))
-    _send(url, events)
-    uploads = sum(isinstance(event, UploadNotification) for event in events)
-    console.print(f"{uploads:,} to index, {len(events) - uploads:,} to remove, {unchanged:,} unchanged")
-    if follow or events or asyncio.run(_waiting(url)):
-        _run(url, embedding, master, follow, uploads, console)
+    named = [place_of(place, buckets) for place in places]
+    listing = asyncio.run(_look(named, url, name, fingerprint, reading))
+    send(url, listing.events)
+    uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
+    if places:
+        console.print(_told(listing, uploads))
+    if follow or listing.events or listing.under_way or asyncio.run(count_waiting(url)):
+        _run(url, embedding, reading, master, follow, uploads, console)
+    elif not places:
+        console.print("nothing waits in the queue")
 
 
-# What to notify ------------------------------------------------------------------------------------------
+async def _look(places: Sequence[Place], url: str, name: CollectionName, fingerprint: str, reading: Reading) -> Listing:
+    found = {place: await list_place(place, reading, url) for place in places}
+    known = await read_entries(url, name) if places else []
+    return compare(name, found, known, fingerprint)
 
 
-async def _events(
-    places: Sequence[Place], url: str, name: CollectionName, fingerprint: str
-) -> tuple[list[Notification], int]:
-    """The notifications that are needed, and how many documents need none."""
-    known = {(entry.bucket, entry.key): entry for entry in await read_entries(url, name)}
-    events: list[Notification] = []
-    unchanged = 0
-    for place in places:
-        listed = await _listed(place, url)
-        for meta in listed:
-            upload = UploadNotification(etag=meta.version, size_bytes=meta.size, **_event(name, place.bucket, meta.key))
-            if _is_current(known.get((place.bucket, meta.key)), upload, fingerprint):
-                unchanged += 1
-            else:
-                events.append(upload)
-        if place.key is None:
-            events += _gone(known.values(), place.bucket, listed, name)
-    return events, unchanged
-
-
-async def _listed(place: Place, url: str) -> list[ObjectMeta]:
-    store = await open_store(place.bucket, read_only=True)
-    try:
-        if place.key is not None:
-            return [await store.head(place.key)]
-        pages = [page async for page in store.list()]
-    finally:
-        await store.close()
-    # The store's own directory may lie in the folder that is indexed.
-    own = url.removeprefix(place.bucket).lstrip("/") + "/" if url.startswith(f"{place.bucket}/") else None
-    found = [meta for page in pages for meta in page]
-    return [meta for meta in found if not _is_hidden(meta.key) and not (own and meta.key.startswith(own))]
-
-
-def _is_hidden(key: str) -> bool:
-    return any(segment.startswith(".") for segment in key.split("/"))
-
-
-def _is_current(entry: DocumentEntry | None, upload: UploadNotification, fingerprint: str) -> bool:
-    if entry is None or entry.pending is not None:
-        return False
-    return entry.current == doc_id_of(upload) and entry.fingerprint == fingerprint
-
-
-def _gone(
-    known: Iterable[DocumentEntry], bucket: str, listed: Sequence[ObjectMeta], name: CollectionName
-) -> list[DeleteNotification]:
-    present = {meta.key for meta in listed}
-    missing = [e.key for e in known if e.bucket == bucket and not e.state.tombstone and e.key not in present]
-    return [DeleteNotification(**_event(name, bucket, key)) for key in missing]
-
-
-def _event(name: CollectionName, bucket: str, key: str) -> dict[str, Any]:
-    now_ms = SYSTEM_CLOCK.now_ms()
-    return {
-        "tenant_id": name.tenant,
-        "index_id": name.index,
-        "model": name.model,
-        "bucket": bucket,
-        "key": key,
-        "created_at": datetime.fromtimestamp(now_ms / 1000, UTC),
-        # A listing has no order of its own: what is seen now is newer than what was seen before.
-        "sequencer": stamped(now_ms * 1_000_000),
-    }
-
-
-def _send(url: str, events: Sequence[Notification]) -> None:
-    if not events:
-        return
-    with SyncProducer(url) as producer:
-        for start in range(0, len(events), _EVENTS_PER_CALL):
-            producer.produce([encode(event) for event in events[start : start + _EVENTS_PER_CALL]]).durable()
-
-
-async def _waiting(url: str) -> bool:
-    """Whether an earlier run has left something in the queue."""
-    try:
-        store = await open_store(url, read_only=True)
-    except NotFound:
-        return False
-    try:
-        manifest = Manifest((await store.get(ConsumerConfig().manifest_path)).data)
-        async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
-            return manifest.count_after(await reader.position(SOURCE)) > 0
-    except NotFound:
-        return False
-    finally:
-        await store.close()
+def _told(listing: Listing, uploads: int) -> str:
+    removed = len(listing.events) - uploads
+    told = f"{uploads:,} to index, {removed:,} to remove, {listing.unchanged:,} unchanged"
+    if listing.under_way:
+        told += f", {listing.under_way:,} under way"
+    if listing.set_aside:
+        told += f", {listing.set_aside:,} set aside before (see `penstock documents list`)"
+    return told
 
 
 # The job -------------------------------------------------------------------------------------------------
 
 
-def _run(url: str, embedding: Embedding, master: str, follow: bool, documents: int, console: Console) -> None:
+def _run(
+    url: str, embedding: Embedding, reading: Reading, master: str, follow: bool, documents: int, console: Console
+) -> None:
     from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
     from penstock.pipelines.session import open_session, prepare_environment
 
@@ -185,7 +110,7 @@ def _run(url: str, embedding: Embedding, master: str, follow: bool, documents: i
 
         spark = open_session(master, settings=_QUIET)
         try:
-            config = IndexingConfig(url, _checkpoint(url), embedding=embedding)
+            config = IndexingConfig(url, _checkpoint(url), embedding=embedding, reading=reading)
             with IndexingJob(spark, config, progress=show) as job:
                 bar.update(task, description="indexing")
                 if follow:

@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "doctor": ("penstock.cli.doctor", "doctor"),
     "documents": ("penstock.cli.search", "documents"),
     "index": ("penstock.cli.index", "index"),
+    "notify": ("penstock.cli.notify", "notify"),
     "search": ("penstock.cli.search", "search"),
     "vector": ("penstock.cli.vector", "vector"),
 }

@@ -1,8 +1,12 @@
-"""What the commands on documents share: which store, whose index, which model, and where a path's objects are."""
+"""What the commands on documents share: which store, whose index, which model, and where a path's objects are.
+
+A bucket is named here as its events name it, so that what a listing sees and what the bucket tells are one object: S3's
+by their bare names, all others by the URL they are opened with. `--bucket NAME=URL` says where a name is to be found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,9 +15,20 @@ import click
 
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import NotFound
+from penstock.objects.url import StoreUrl, parse_url
 from penstock.pipelines.registry import VECTOR_PATH
 
-__all__ = ["STORE_DEFAULT", "VECTOR_PATH", "Place", "collection_options", "place_of", "url_of"]
+__all__ = [
+    "STORE_DEFAULT",
+    "VECTOR_PATH",
+    "Place",
+    "bucket_option",
+    "collection_options",
+    "embedding_options",
+    "json_option",
+    "place_of",
+    "url_of",
+]
 
 STORE_DEFAULT: Final = "penstock-data"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,10 +36,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A bucket as a URL, and the one key in it that is meant, or None for all of it."""
+    """A bucket, and the one key or the prefix in it that is meant; a prefix has no slash at its end."""
 
     bucket: str
     key: str | None = None
+    prefix: str = ""
+
+    def holds(self, bucket: str, key: str) -> bool:
+        """Whether an object lies here."""
+        if bucket != self.bucket:
+            return False
+        return key == self.key if self.key is not None else not self.prefix or key.startswith(f"{self.prefix}/")
 
 
 def collection_options(command: Command) -> Command:
@@ -39,16 +61,73 @@ def collection_options(command: Command) -> Command:
     return command
 
 
+def embedding_options(command: Command) -> Command:
+    """`--embedding-url` and `--embedding-key`."""
+    for option in (
+        click.option("--embedding-key", default=None, envvar="PENSTOCK_EMBEDDING_KEY", help="Its key."),
+        click.option(
+            "--embedding-url", default=None, metavar="URL", help="An OpenAI-compatible endpoint for the model."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def bucket_option(command: Command) -> Command:
+    """`--bucket NAME=URL`, also from the environment, parted by blanks."""
+    return click.option(
+        "--bucket",
+        "buckets",
+        multiple=True,
+        metavar="NAME=URL",
+        envvar="PENSTOCK_BUCKETS",
+        callback=_buckets,
+        help="Where a bucket is that events name and that is not S3's. Repeatable.",
+    )(command)
+
+
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
 def url_of(store: str) -> str:
     """A store's URL; a plain path is a directory here."""
-    return store if "://" in store else f"file://{Path(store).absolute()}"
+    return str(parse_url(store)) if "://" in store else _folder_url(Path(store).absolute())
 
 
-def place_of(given: str) -> Place:
-    """The bucket and the key of a path or a URL that a person named."""
+def place_of(given: str, buckets: Mapping[str, str] | None = None) -> Place:
+    """The bucket and the key or prefix of a path or a URL that a person named."""
     if "://" in given and not given.startswith("file://"):
-        return Place(given)
-    path = Path(given.removeprefix("file://")).resolve()
+        return _named(_cloud(given), buckets or {})
+    path = Path(parse_url(given).place if "://" in given else given).resolve()
     if not path.exists():
         raise NotFound(f"there is no {given}", f"{path} does not exist", "name a file, a folder or a store's URL")
-    return Place(f"file://{path}") if path.is_dir() else Place(f"file://{path.parent}", path.name)
+    found = Place(_folder_url(path)) if path.is_dir() else Place(_folder_url(path.parent), path.name)
+    return _named(found, buckets or {})
+
+
+def _folder_url(path: Path) -> str:
+    return str(StoreUrl("file", str(path)))
+
+
+def _cloud(given: str) -> Place:
+    url = parse_url(given)
+    return Place(url.place if url.scheme == "s3" else f"{url.scheme}://{url.place}", prefix=url.prefix)
+
+
+def _named(place: Place, buckets: Mapping[str, str]) -> Place:
+    """Under the name that events have for the very same bucket, if one was given."""
+    for name, url in buckets.items():
+        known = Place(url) if url.startswith("file://") else _cloud(url)
+        if known.bucket == place.bucket and not known.prefix:
+            return Place(name, place.key, place.prefix)
+    return place
+
+
+def _buckets(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        name, equals, where = each.partition("=")
+        if not (name and equals and where):
+            raise click.BadParameter(f"{each!r} is not NAME=URL")
+        found[name] = str(parse_url(url_of(where)))
+    return found

@@ -89,7 +89,8 @@ def _place(subject: str) -> tuple[str, str]:
     container, blobs, key = rest.partition("/blobs/")
     if not (containers and blobs and container and key):
         raise InvalidInput(f"no blob is named by {subject[:120]!r}", "it has no /containers/…/blobs/…")
-    return container, key
+    # By its URL: a bucket without one is read as S3's.
+    return f"az://{container}", key
 
 
 def _handshake(data: dict[str, Any]) -> Received:

@@ -42,7 +42,6 @@ class GcsObject(msgspec.Struct, rename="camel"):
     """The part of an object's resource that is read."""
 
     size: int = 0
-    etag: str | None = None
     content_type: str | None = None
     bucket: str = ""
     name: str = ""
@@ -67,21 +66,24 @@ def parse(delivery: Delivery, route: Router) -> Received:
 
 def collect(kind: str, resource: GcsObject, at: datetime, events: Collector, *, source_id: str | None) -> None:
     """One event of `kind` (finalized, deleted), also when it came as a CloudEvent."""
+    # By its URL: a bucket without one is read as S3's.
+    bucket = f"gs://{resource.bucket}" if resource.bucket else ""
     if kind == "finalized":
         events.upload(
-            bucket=resource.bucket,
+            bucket=bucket,
             key=resource.name,
             size=resource.size,
             at=at,
             sequencer=sequencers.gcs(resource.generation, deleted=False),
-            etag=resource.etag,
+            # What reads are conditional on at Google, and what the object store calls its version.
+            etag=resource.generation,
             version_id=resource.generation,
             content_type=resource.content_type,
             source_id=source_id,
         )
     elif kind == "deleted":
         sequencer = sequencers.gcs(resource.generation, deleted=True)
-        events.delete(bucket=resource.bucket, key=resource.name, at=at, sequencer=sequencer, source_id=source_id)
+        events.delete(bucket=bucket, key=resource.name, at=at, sequencer=sequencer, source_id=source_id)
     else:
         events.ignore(f"{resource.bucket}/{resource.name}: {kind}")
 

@@ -1,0 +1,150 @@
+"""What a listing of folders and buckets means for an index: which documents are new, changed, gone, or as they were.
+
+Only what has changed becomes a notification. A document that was set aside stays so until it changes or somebody asks
+for it (`penstock documents retry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.cli.places import Place
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents import DeleteNotification, DocumentStatus, Notification, UploadNotification, doc_id_of
+from penstock.documents.versions import observed
+from penstock.errors import InvalidInput, NotFound
+from penstock.objects import ObjectMeta, ObjectStore
+from penstock.pipelines.reading import Reading
+from penstock.pipelines.registry import DocumentEntry
+from penstock.vector import CollectionName
+
+__all__ = ["Listing", "compare", "deletion", "list_place", "upload_of"]
+
+
+@dataclass(slots=True)
+class Listing:
+    """What there is to notify, and how many documents need it not."""
+
+    events: list[Notification] = field(default_factory=list)
+    unchanged: int = 0
+    # Unchanged as well, and not searchable: they could not be read, and nothing about them is different now.
+    set_aside: int = 0
+    # Being built already, by a run that did not come to its end.
+    under_way: int = 0
+
+
+def compare(
+    name: CollectionName,
+    found: Mapping[Place, Sequence[ObjectMeta]],
+    known: Iterable[DocumentEntry],
+    fingerprint: str,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Listing:
+    """The objects of some places against what the index knows of them. Pure but for the time."""
+    listing, entries = Listing(), {(entry.bucket, entry.key): entry for entry in known}
+    now_ms = clock.now_ms()
+    for place, metas in found.items():
+        for meta in metas:
+            _compare_one(listing, name, place.bucket, meta, entries.get((place.bucket, meta.key)), fingerprint, now_ms)
+        present = {meta.key for meta in metas}
+        listing.events += [
+            deletion(name, entry, now_ms)
+            for entry in entries.values()
+            if place.holds(entry.bucket, entry.key) and entry.key not in present and not entry.state.tombstone
+        ]
+    return listing
+
+
+async def list_place(place: Place, reading: Reading, own: str) -> list[ObjectMeta]:
+    """The objects of a place, without hidden ones and without those of the store `own`, which may lie in it."""
+    spec = reading.spec_of(place.bucket)
+    store = await spec.open()
+    try:
+        if place.key is not None:
+            return [await store.head(place.key)]
+        pages = [page async for page in store.list(f"{place.prefix}/" if place.prefix else "")]
+        listed = [meta for page in pages for meta in page]
+        if not listed and place.prefix:
+            return await _single(store, place)
+        kept = _without_own([meta for meta in listed if not _is_hidden(meta.key, place.prefix)], spec.url, own)
+        # A listing of Google's does not tell versions.
+        return [meta if meta.version else await store.head(meta.key) for meta in kept]
+    finally:
+        await store.close()
+
+
+def upload_of(
+    name: CollectionName, bucket: str, meta: ObjectMeta, entry: DocumentEntry | None, now_ms: int, **more: Any
+) -> UploadNotification:
+    """The object as it was seen now. What an earlier event told of the same content is kept."""
+    told = entry.upload if entry and entry.upload and entry.upload.etag == meta.version else None
+    return UploadNotification(
+        etag=meta.version,
+        size_bytes=meta.size,
+        version_id=told.version_id if told else None,
+        content_type=told.content_type if told else None,
+        **_event(name, bucket, meta.key, entry, now_ms),
+        **more,
+    )
+
+
+def deletion(name: CollectionName, entry: DocumentEntry, now_ms: int) -> DeleteNotification:
+    return DeleteNotification(**_event(name, entry.bucket, entry.key, entry, now_ms))
+
+
+def _compare_one(
+    listing: Listing,
+    name: CollectionName,
+    bucket: str,
+    meta: ObjectMeta,
+    entry: DocumentEntry | None,
+    fingerprint: str,
+    now_ms: int,
+) -> None:
+    if entry is None or entry.upload is None or entry.upload.etag != meta.version:
+        listing.events.append(upload_of(name, bucket, meta, entry, now_ms))
+    elif entry.pending is not None and entry.pending.fingerprint == fingerprint:
+        listing.under_way += 1
+    elif entry.current == doc_id_of(entry.upload) and entry.fingerprint == fingerprint:
+        listing.unchanged += 1
+    elif _is_set_aside(entry):
+        listing.set_aside += 1
+    else:
+        listing.events.append(upload_of(name, bucket, meta, entry, now_ms))
+
+
+def _is_set_aside(entry: DocumentEntry) -> bool:
+    report = entry.report
+    if report is None or entry.upload is None or report.doc_id != doc_id_of(entry.upload):
+        return False
+    return report.status is DocumentStatus.QUARANTINED
+
+
+def _event(name: CollectionName, bucket: str, key: str, entry: DocumentEntry | None, now_ms: int) -> dict[str, Any]:
+    at, sequencer = observed(entry.state if entry else None, now_ms)
+    names = {"tenant_id": name.tenant, "index_id": name.index, "model": name.model, "bucket": bucket, "key": key}
+    return {**names, "created_at": at, "sequencer": sequencer}
+
+
+async def _single(store: ObjectStore, place: Place) -> list[ObjectMeta]:
+    """A URL may name one object; a prefix without any is as empty as it looks."""
+    try:
+        return [await store.head(place.prefix)]
+    except NotFound:
+        return []
+
+
+def _is_hidden(key: str, prefix: str) -> bool:
+    return any(segment.startswith(".") for segment in key.removeprefix(prefix).split("/"))
+
+
+def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:
+    if own == bucket_url:
+        raise InvalidInput(f"{own} cannot be indexed", "it is the store of the index itself", "give another --store")
+    if not own.startswith(f"{bucket_url}/"):
+        return metas
+    inside = own.removeprefix(bucket_url).strip("/")
+    return [meta for meta in metas if not meta.key.startswith(f"{inside}/")]

@@ -1,0 +1,119 @@
+"""A listing becomes notifications of what has changed, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.cli.listing import Listing, compare, list_place
+from penstock.cli.places import Place, place_of, url_of
+from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of
+from penstock.errors import InvalidInput, NotFound
+from penstock.objects import ObjectMeta
+from penstock.pipelines.planning import plan_events
+from penstock.pipelines.reading import Reading
+from penstock.pipelines.registry import DocumentEntry
+from penstock.testing import ManualClock
+from penstock.vector import CollectionName
+
+NAME = CollectionName("acme", "handbook", "m")
+RULE = "rule/1"
+PLACE = Place("docs")
+
+
+def meta(key: str, version: str = "e1") -> ObjectMeta:
+    return ObjectMeta(key, 7, version, 0)
+
+
+def entry(key: str, etag: str = "e1", *, done: bool = True, **changes: object) -> DocumentEntry:
+    """An object that the bucket itself has told of, an hour ago by its own clock."""
+    event = UploadNotification(
+        tenant_id="acme",
+        index_id="handbook",
+        model="m",
+        bucket="docs",
+        key=key,
+        etag=etag,
+        size_bytes=7,
+        version_id="v9",
+        content_type="text/plain",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        sequencer="s3:05",
+    )
+    (planned,) = plan_events({}, [event], RULE).entries.values()
+    if done:
+        planned = msgspec.structs.replace(planned, pending=None, current=doc_id_of(event), fingerprint=RULE)
+    return msgspec.structs.replace(planned, **changes)
+
+
+def compared(metas: list[ObjectMeta], known: list[DocumentEntry], rule: str = RULE, place: Place = PLACE) -> Listing:
+    return compare(NAME, {place: metas}, known, rule, clock=ManualClock(1_800_000_000_000))
+
+
+def test_what_is_new_is_uploaded_and_what_is_as_it_was_is_not() -> None:
+    listing = compared([meta("a"), meta("b")], [entry("a")])
+    assert [event.key for event in listing.events] == ["b"]
+    assert listing.unchanged == 1
+
+
+def test_what_has_changed_is_uploaded_and_accepted_after_the_events_of_the_bucket() -> None:
+    known = entry("a")
+    listing = compared([meta("a", "e2")], [known])
+    (planned,) = plan_events({known.object_key: known}, listing.events, RULE).entries.values()
+    assert planned.pending is not None
+    assert planned.pending.upload.etag == "e2"
+
+
+def test_another_chunking_uploads_again_with_what_the_bucket_had_told() -> None:
+    (event,) = compared([meta("a")], [entry("a")], rule="rule/2").events
+    assert isinstance(event, UploadNotification)
+    assert (event.version_id, event.content_type) == ("v9", "text/plain")
+    assert doc_id_of(event) == entry("a").current
+
+
+def test_what_is_gone_is_deleted_once_and_only_inside_the_place() -> None:
+    known = [entry("x/a"), entry("y/b"), entry("xy")]
+    listing = compared([], known, place=Place("docs", prefix="x"))
+    assert [(type(event), event.key) for event in listing.events] == [(DeleteNotification, "x/a")]
+    (gone,) = plan_events({known[0].object_key: known[0]}, listing.events, RULE).entries.values()
+    assert compared([], [gone]).events == []
+
+
+def test_what_is_under_way_or_set_aside_is_not_sent_again() -> None:
+    poison = entry("b")
+    report = DocumentReport(doc_id=str(poison.current), status=DocumentStatus.QUARANTINED, reason="broken")
+    set_aside = msgspec.structs.replace(poison, current=None, report=report)
+    listing = compared([meta("a"), meta("b")], [entry("a", done=False), set_aside])
+    assert (listing.events, listing.under_way, listing.set_aside) == ([], 1, 1)
+    assert len(compared([meta("b", "e2")], [set_aside]).events) == 1
+
+
+def test_a_place_is_named_as_its_events_name_it(tmp_path: Path) -> None:
+    assert place_of("s3://docs/hand/book") == Place("docs", prefix="hand/book")
+    assert place_of("gs://docs") == Place("gs://docs")
+    assert place_of("az://docs/x") == Place("az://docs", prefix="x")
+    assert place_of(str(tmp_path), {"docs": url_of(str(tmp_path))}) == Place("docs")
+    odd = tmp_path / "100% #1"
+    odd.mkdir()
+    assert Reading().spec_of(place_of(str(odd)).bucket).url == url_of(str(odd))
+
+
+def test_a_folder_is_listed_without_hidden_files_and_without_the_store_in_it(tmp_path: Path) -> None:
+    for path in ("a.md", "sub/b.md", ".git/config", "sub/.hidden", "store/ingest/manifest"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("text")
+
+    def listed(path: Path) -> list[str]:
+        place = place_of(str(path))
+        return [meta.key for meta in asyncio.run(list_place(place, Reading(), url_of(str(tmp_path / "store"))))]
+
+    assert listed(tmp_path) == ["a.md", "sub/b.md"]
+    assert listed(tmp_path / "a.md") == ["a.md"]
+    with pytest.raises(InvalidInput, match="the store of the index itself"):
+        listed(tmp_path / "store")
+    with pytest.raises(NotFound):
+        listed(tmp_path / "nowhere")
