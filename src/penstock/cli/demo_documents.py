@@ -22,8 +22,8 @@ from typing import Final
 import docx
 from rich.console import Console
 
+from penstock.cli.entries import read_entries
 from penstock.cli.places import VECTOR_PATH
-from penstock.cli.search import read_entries
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import PenstockError
 from penstock.vector import CollectionName, VectorStore

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from penstock.cli.doctor import java_shim_directory
+from penstock.cli.entries import read_entries
 from penstock.cli.listing import Listing, compare, list_place
 from penstock.cli.places import Place, bucket_option, collection_options, embedding_options, place_of, url_of
-from penstock.cli.search import read_entries
 from penstock.cli.sending import count_waiting, send
 from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.pipelines.embedding import Embedding

@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     "demo-consume": ("penstock.cli.demo_workers", "consume"),
     "demo-produce": ("penstock.cli.demo_workers", "produce"),
     "doctor": ("penstock.cli.doctor", "doctor"),
-    "documents": ("penstock.cli.search", "documents"),
+    "documents": ("penstock.cli.documents", "documents"),
     "index": ("penstock.cli.index", "index"),
     "notify": ("penstock.cli.notify", "notify"),
     "search": ("penstock.cli.search", "search"),

@@ -1,4 +1,4 @@
-"""`penstock search` and `penstock documents`: questions to an index, answered beside whoever writes it."""
+"""`penstock search`: questions to an index, answered beside whoever writes it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from penstock.cli.places import collection_options, url_of
 from penstock.documents.embedding.provider import Vectors
-from penstock.errors import NotFound, Unavailable
+from penstock.errors import Unavailable
 from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.registry import VECTOR_PATH, DocumentEntry, list_entries, registry_name
+from penstock.pipelines.registry import VECTOR_PATH
 from penstock.vector import CollectionName, VectorStore
 
-__all__ = ["documents", "read_entries", "search"]
+__all__ = ["search"]
 
 # What of a passage is shown to a person; `--json` gives all of it.
 _PASSAGE_CHARACTERS_MAX: Final = 320
@@ -61,41 +60,6 @@ def search(
         console.print(f"   {escape(_shortened(hit['text']))}\n")
 
 
-@click.group()
-def documents() -> None:
-    """What became of documents."""
-
-
-@documents.command("list")
-@collection_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_documents(store: str, index_name: str, tenant: str, model: str, as_json: bool) -> None:
-    """List the documents of an index with their last reports."""
-    entries = asyncio.run(read_entries(url_of(store), CollectionName(tenant, index_name, model)))
-    rows = [_described(entry) for entry in entries]
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
-        return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("document", "status", "chunks", "tokens", "reason"):
-        table.add_column(heading, justify="right" if heading in ("chunks", "tokens") else "left")
-    for row in rows:
-        cells = (row["key"], row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", row["reason"] or "")
-        table.add_row(*map(escape, cells))
-    Console(highlight=False).print(table)
-
-
-async def read_entries(url: str, name: CollectionName) -> list[DocumentEntry]:
-    """The documents of an index; none when there is no such index yet."""
-    registry = registry_name(name)
-    try:
-        async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
-            return await list_entries(await reader.collection(registry.tenant, registry.index, registry.model))
-    except NotFound:
-        return []
-
-
 async def _hits(url: str, name: CollectionName, words: str, count: int, embedding: Embedding) -> list[dict[str, Any]]:
     query = await _embedded(words, name.model, embedding)
     async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
@@ -118,19 +82,6 @@ async def _embedded(words: str, model: str, embedding: Embedding) -> npt.NDArray
     if not isinstance(answer, Vectors):
         raise Unavailable(f"model {model} did not embed the question", answer.reason, "try again later")
     return answer.rows
-
-
-def _described(entry: DocumentEntry) -> dict[str, Any]:
-    report = entry.report
-    return {
-        "bucket": entry.bucket,
-        "key": entry.key,
-        "status": "pending" if entry.pending or report is None else report.status.value,
-        "chunks": report.chunks if report else 0,
-        "tokens": report.tokens if report else 0,
-        "reason": report.reason if report else None,
-        "warnings": list(report.warnings) if report else [],
-    }
 
 
 def _shortened(text: str) -> str:

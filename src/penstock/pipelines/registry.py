@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.documents import DocumentReport, ObjectState, Progress, UploadNotification
 from penstock.errors import Corrupt, InvalidInput
-from penstock.vector import ALL_LISTS, Collection, CollectionName, CollectionReader, Metric, attribute
+from penstock.vector import Collection, CollectionName, CollectionReader, Metric, attribute
 
 __all__ = [
     "REGISTRY_DIMENSIONS",
@@ -46,8 +46,6 @@ REGISTRY_METRIC: Final = Metric.L2
 _SUFFIX: Final = "#documents"
 # No objectKey, which is 64 hexadecimal digits.
 _BATCHER: Final = "batcher"
-# What one search may return at most.
-LISTED_MAX: Final = 10_000
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,10 +143,9 @@ async def pending_entries(registry: CollectionReader) -> list[DocumentEntry]:
 
 
 async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
-    """The entries of all objects, by bucket and key; at most `LISTED_MAX`."""
-    anywhere = np.zeros((1, REGISTRY_DIMENSIONS), np.float32)
-    found = await registry.search(anywhere, LISTED_MAX, probes=ALL_LISTS, columns=["attributes"], rerank=False)
-    named = zip(found["id"].to_pylist(), _records(found), strict=True)
+    """The entries of all objects, by bucket and key, as they were at one moment."""
+    pages = [page async for page in registry.scan(columns=["id", "attributes"])]
+    named = [pair for page in pages for pair in zip(page["id"].to_pylist(), _records(page), strict=True)]
     entries = [_decode(record, DocumentEntry) for row, record in named if row != _BATCHER]
     return sorted(entries, key=lambda entry: (entry.bucket, entry.key))
 
@@ -156,7 +153,10 @@ async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
 def _rows(ids: list[str], records: list[bytes], pending: list[bool]) -> pa.Table:
     places = [np.frombuffer(hashlib.sha256(row.encode()).digest()[:REGISTRY_DIMENSIONS], np.uint8) for row in ids]
     vectors = np.array(places, np.float32).reshape(-1)
-    attributes = [pa.array([record.decode() for record in records], pa.string()), pa.array(pending, pa.bool_())]
+    attributes: list[pa.Array[Any]] = [
+        pa.array([record.decode() for record in records], pa.string()),
+        pa.array(pending, pa.bool_()),
+    ]
     return pa.table(
         {
             "id": pa.array(ids, pa.string()),

@@ -1,0 +1,60 @@
+"""What is known of the documents of an index, read beside whoever writes it, and found by the keys that people name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from penstock.errors import InvalidInput, NotFound, Unavailable
+from penstock.pipelines.registry import VECTOR_PATH, DocumentEntry, list_entries, registry_name
+from penstock.vector import CollectionName, VectorStore
+
+__all__ = ["find_entries", "read_entries"]
+
+# A listing that a busy writer overtakes begins again, so often.
+_ATTEMPTS_MAX: Final = 5
+_NEAR_MAX: Final = 5
+
+
+async def read_entries(url: str, name: CollectionName) -> list[DocumentEntry]:
+    """The documents of an index; none when there is no such index yet."""
+    registry = registry_name(name)
+    for attempt in range(1, _ATTEMPTS_MAX + 1):
+        try:
+            async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
+                return await list_entries(await reader.collection(registry.tenant, registry.index, registry.model))
+        except NotFound:
+            return []
+        except Unavailable:
+            if attempt == _ATTEMPTS_MAX:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def find_entries(entries: Sequence[DocumentEntry], keys: Iterable[str]) -> list[DocumentEntry]:
+    """The entry of every key, each once. A key that is unknown, or in several buckets, is refused by name."""
+    found = [_find(entries, key) for key in keys]
+    return list({entry.object_key: entry for entry in found}.values())
+
+
+def _find(entries: Sequence[DocumentEntry], key: str) -> DocumentEntry:
+    named = [entry for entry in entries if key in (entry.key, _full(entry))]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        listed = ", ".join(map(_full, named))
+        raise InvalidInput(f"{key} is in several buckets", listed, "write BUCKET/KEY")
+    near = _near(entries, key)
+    remedy = f"did you mean {', '.join(near)}?" if near else "`penstock documents list` shows them all"
+    raise NotFound(f"the index knows no document {key}", f"it knows {len(entries):,} others", remedy)
+
+
+def _near(entries: Sequence[DocumentEntry], key: str) -> list[str]:
+    keys = [entry.key for entry in entries]
+    parts = [known for known in keys if key.casefold() in known.casefold()]
+    return list(dict.fromkeys([*parts, *get_close_matches(key, keys, _NEAR_MAX)]))[:_NEAR_MAX]
+
+
+def _full(entry: DocumentEntry) -> str:
+    return f"{entry.bucket}/{entry.key}"
