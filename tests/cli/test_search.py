@@ -1,0 +1,99 @@
+"""`penstock search` answers with passages and where they stand, and keeps to a filter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import penstock
+from penstock.cli.places import VECTOR_PATH, url_of
+from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.vector import VectorStore
+
+PASSAGES = {
+    "otters.txt": "Otters swim in the river and eat fish.",
+    "bread.md": "The loaf is baked in a hot oven.",
+    "law.md": "The court heard the appeal of the tenant.",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of three passages, each of a document of its own."""
+    folder = tmp_path_factory.mktemp("search")
+    vectors = StaticProvider().embed_now(list(PASSAGES.values())).rows
+    places = [
+        {"bucket": "b", "key": key, "seq": 0, "start": 10 * n, "end": 10 * n + 9} for n, key in enumerate(PASSAGES)
+    ]
+    table = pa.table(
+        {
+            "id": list(PASSAGES),
+            "vector": pa.array(list(vectors), pa.list_(pa.float32())),
+            "text": list(PASSAGES.values()),
+            "attributes": pa.array(places),
+        }
+    )
+
+    async def write() -> None:
+        async with await VectorStore.open(url_of(str(folder)), VECTOR_PATH) as opened:
+            collection = await opened.collection("default", "default", EMBEDDED_MODEL, dimensions=vectors.shape[1])
+            await collection.upsert(table, durable=True)
+
+    asyncio.run(write())
+    return folder
+
+
+def ask(store: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(penstock, ["search", *arguments, "--store", str(store)])
+
+
+def test_an_answer_names_the_document_the_place_the_score_and_the_passage(store: Path) -> None:
+    answer = ask(store, "fish in a river", "-n", "1")
+    assert answer.exit_code == 0, answer.output
+    heading, passage = answer.output.strip().splitlines()
+    assert heading.startswith("1. otters.txt  bytes 0–9  score ")
+    assert passage.strip() == PASSAGES["otters.txt"]
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [
+        ("key = 'bread.md'", {"bread.md"}),
+        ("key in ('law.md', 'otters.txt')", {"law.md", "otters.txt"}),
+        ("start >= 10 and not key = 'law.md'", {"bread.md"}),
+        ("bucket = 'elsewhere'", set()),
+    ],
+)
+def test_a_filter_holds_for_every_answer(store: Path, where: str, keys: set[str]) -> None:
+    answer = ask(store, "fish in a river", "--filter", where, "--json")
+    assert answer.exit_code == 0, answer.output
+    assert {json.loads(line)["key"] for line in answer.output.splitlines()} == keys
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("key = ", "at character 6"),
+        ("colour = 'red'", "attributes are: bucket, end, key, seq, start"),
+        ("start = 'ten'", "the attribute is"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused_in_words(store: Path, where: str, says: str) -> None:
+    answer = ask(store, "fish", "--filter", where)
+    assert answer.exit_code == 1
+    assert says in answer.output.replace("\n", " ")
+    assert "Traceback" not in answer.output
+
+
+def test_words_that_the_model_does_not_know_are_still_looked_up_as_words(store: Path) -> None:
+    assert ask(store, "€€€").exit_code == 0
+
+
+def test_an_index_that_is_not_there_is_named(store: Path) -> None:
+    answer = ask(store, "fish", "--index", "nowhere")
+    assert (answer.exit_code, "nowhere" in answer.output) == (1, True)
