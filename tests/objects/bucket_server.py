@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -51,6 +51,9 @@ class BucketServer:
     lists_by_folder: bool = False
     # (method, path and query) of every request.
     requests: list[tuple[str, str]] = field(default_factory=list)
+    # (key, start, end) of every range that was asked for, and what is called with it before the answer.
+    ranges: list[tuple[str, int, int]] = field(default_factory=list)
+    on_range: Callable[[str, int, int], None] = lambda *_: None
     # Set when a write has been carried out, and by the end of the test for handlers that never answer.
     landed: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -135,20 +138,23 @@ class _Handler(BaseHTTPRequestHandler):
         if "list-type" in query:
             return self._list(query)
         key = self._key()
+        wanted = self.headers.get("Range")
+        if wanted:
+            first, last = map(int, wanted.removeprefix("bytes=").split("-"))
+            self.bucket.ranges.append((key, first, last + 1))
+            self.bucket.on_range(key, first, last + 1)
         found = self.bucket.objects.get(key)
         if found is None or query.get("generation", [str(found[1])]) != [str(found[1])]:
             return self._refuse(404, "NoSuchKey")
         if not self._condition_holds(key):
             return self._refuse(412, "PreconditionFailed")
         body = found[0]
-        wanted = self.headers.get("Range")
         if not wanted:
             return self._answer(200, body, self._stamps(key))
-        first, last = wanted.removeprefix("bytes=").split("-")
-        if int(first) >= len(body):
+        if first >= len(body):
             return self._refuse(416, "InvalidRange")
-        piece = body[int(first) : int(last) + 1]
-        span = f"bytes {first}-{int(first) + len(piece) - 1}/{len(body)}"
+        piece = body[first : last + 1]
+        span = f"bytes {first}-{first + len(piece) - 1}/{len(body)}"
         return self._answer(206, piece, {**self._stamps(key), "Content-Range": span})
 
     def do_HEAD(self) -> None:

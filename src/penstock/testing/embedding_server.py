@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -128,8 +128,16 @@ def read_asks(log: Path) -> list[Ask]:
 class EmbeddingServer:
     """Listens on a free port of 127.0.0.1 from the moment it is made until it is closed."""
 
-    def __init__(self, *, dimensions: int = 64, faults: ProviderFaults | None = None, log: Path | None = None) -> None:
-        self._provider = _Provider(dimensions, faults or ProviderFaults(), log)
+    def __init__(
+        self,
+        *,
+        dimensions: int = 64,
+        faults: ProviderFaults | None = None,
+        log: Path | None = None,
+        on_ask: Callable[[Ask], None] = lambda _: None,
+    ) -> None:
+        """`on_ask` is called with each request before it is answered: a moment to kill whoever waits for the answer."""
+        self._provider = _Provider(dimensions, faults or ProviderFaults(), log, on_ask)
         self._http = _Http(self._provider)
         self._thread = threading.Thread(target=self._http.serve_forever, name="embedding-server", daemon=True)
         self._thread.start()
@@ -199,8 +207,11 @@ def embedding_process(
 class _Provider:
     """Decides on requests and remembers them; called by many threads."""
 
-    def __init__(self, dimensions: int, faults: ProviderFaults, log: Path | None) -> None:
+    def __init__(
+        self, dimensions: int, faults: ProviderFaults, log: Path | None, on_ask: Callable[[Ask], None]
+    ) -> None:
         self.faults = faults
+        self._on_ask = on_ask
         self.closing = threading.Event()
         self._dimensions = dimensions
         self._lock = threading.Lock()
@@ -222,6 +233,7 @@ class _Provider:
             self._asks.append(ask)
             if self._log is not None:
                 self._log.write(msgspec.json.encode(ask) + b"\n")
+        self._on_ask(ask)
         return fate
 
     def answer(self, texts: list[str]) -> bytes:

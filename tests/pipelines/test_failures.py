@@ -1,0 +1,223 @@
+"""The failure scenarios of the pipeline's design, on real Spark: what is killed, repeated or reordered changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.objects.bucket_server import BucketServer, bucket_server
+from tests.pipelines.desk import DIMENSIONS, PROFILE, SMALL, Desk, prose, served
+
+from penstock.documents import Chunker, ChunkingConfig, DocumentStatus
+from penstock.documents.sources import BLOCK_BYTES
+from penstock.errors import PenstockError
+from penstock.pipelines.indexing import IndexingSummary
+from penstock.pipelines.planning import RoundLimits
+from penstock.testing.embedding_server import (
+    Ask,
+    AskFate,
+    EmbeddingServer,
+    ProviderFaults,
+    contents_by_place,
+    vector_of,
+)
+from penstock.testing.spark_cluster import python_workers
+
+pytestmark = pytest.mark.integration
+
+MEBIBYTE = 1 << 20
+
+
+class Crash(Exception):
+    """Ends the query where it stands."""
+
+
+def kill_python_workers() -> int:
+    """All that run tasks for the session of this process."""
+    killed = 0
+    for pid in python_workers(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+@pytest.fixture
+def server() -> Iterator[BucketServer]:
+    with bucket_server() as found:
+        yield found
+
+
+@pytest.fixture
+def desk(spark: Any, tmp_path: Path) -> Desk:
+    return Desk(spark, tmp_path)
+
+
+# The ingestor ------------------------------------------------------------------------------------------------
+
+
+def test_a_large_text_is_not_read_again_from_before_its_progress(desk: Desk, server: BucketServer) -> None:
+    """The reader is killed in the middle of a range, the query dies two rounds later: both go on where they were."""
+    desk.server = server
+    desk.chunking = ChunkingConfig(target_tokens=6000, max_tokens=8000, overlap_tokens=100)
+    text = prose("a river that is long", 7 * MEBIBYTE // 62)
+    event = desk.write("large.txt", text)
+    kills: list[int] = []
+    # After how many ranges the document had come how far.
+    marks: list[tuple[int, int]] = []
+
+    def kill(_key: str, start: int, _end: int) -> None:
+        if start >= 2 * MEBIBYTE and not kills:
+            kills.append(kill_python_workers())
+
+    def mark(_: IndexingSummary) -> None:
+        pending = desk.entries()["large.txt"].pending
+        if pending is not None:
+            marks.append((len(server.ranges), pending.progress.next_byte_start))
+            if pending.progress.next_byte_start > 4 * MEBIBYTE and crashes:
+                raise crashes.pop()
+
+    server.on_range = kill
+    crashes = [Crash()]
+    with pytest.raises(PenstockError):
+        desk.run(event, rounds=RoundLimits(cells_max=2), progress=mark)
+    assert desk.rows() == []
+    desk.run(rounds=RoundLimits(cells_max=2), progress=mark)
+
+    assert kills[0] >= 1
+    assert not crashes
+    assert [row.text for row in desk.rows()] == [chunk.text for chunk in Chunker(desk.chunking).chunk(text.encode())]
+    assert len(marks) > 2
+    # Reads are whole blocks: of that in which the progress lies, and of the few bytes before it that a cell looks at.
+    slack = 2 * BLOCK_BYTES
+    for count, reached in marks:
+        # The first bytes tell the format, each time.
+        later = [(start, end) for _, start, end in server.ranges[count:] if end > 4096]
+        assert [span for span in later if span[0] < reached - slack] == [], reached
+
+
+# The batcher -------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_that_is_killed_in_its_middle_sends_the_same_batches_again(desk: Desk) -> None:
+    text = prose("mills and millers", 150)
+    desk.model = PROFILE.name
+    seen: list[Ask] = []
+
+    def kill(ask: Ask) -> None:
+        seen.append(ask)
+        if len(seen) in (4, 9):
+            kill_python_workers()
+
+    with EmbeddingServer(dimensions=DIMENSIONS, on_ask=kill) as provider:
+        desk.embedding = served(provider.url)
+        summary = desk.run(desk.write("mills.txt", text))
+        asks = provider.asks
+    expected = Chunker(SMALL).chunk(text.encode())
+    assert [row.text for row in desk.rows()] == [chunk.text for chunk in expected]
+    assert all(np.array_equal(row.vector, vector_of(row.text, DIMENSIONS)) for row in desk.rows())
+    assert summary.chunks == len(expected)
+    # Some were asked twice, with the same content under the same key; none has two contents.
+    assert len(asks) > len({ask.key for ask in asks})
+    assert {len(contents) for contents in contents_by_place(asks).values()} == {1}
+
+
+def test_a_provider_that_fails_often_costs_time_and_nothing_else(desk: Desk) -> None:
+    text = prose("sluices", 100)
+    desk.model = PROFILE.name
+    faults = ProviderFaults(seed=3, busy=0.25, failing=0.25, hung_up=0.2)
+    with EmbeddingServer(dimensions=DIMENSIONS, faults=faults) as provider:
+        desk.embedding = served(provider.url)
+        desk.run(desk.write("sluices.txt", text))
+        fates = {ask.fate for ask in provider.asks}
+        contents = contents_by_place(provider.asks)
+    assert fates == {AskFate.ANSWERED, AskFate.BUSY, AskFate.FAILING, AskFate.HUNG_UP}
+    assert {len(found) for found in contents.values()} == {1}
+    assert [row.text for row in desk.rows()] == [chunk.text for chunk in Chunker(SMALL).chunk(text.encode())]
+
+
+# Events ------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_comes_again_and_again_is_work_once(desk: Desk) -> None:
+    desk.model = PROFILE.name
+    with EmbeddingServer(dimensions=DIMENSIONS) as provider:
+        desk.embedding = served(provider.url)
+        event = desk.write("note.txt", prose("otters", 20))
+        first = desk.run(event, event, event)
+        asked, rows = len(provider.asks), desk.rows()
+        again = desk.run(event, event)
+        assert (first.documents, again.documents) == (1, 0)
+        assert (len(provider.asks), desk.rows()) == (asked, rows)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one micro-batch", "in micro-batches of their own"])
+def test_events_in_any_order_end_on_the_newest(desk: Desk, server: BucketServer, *, together: bool) -> None:
+    """A delete before an older create, a newer version before an older one, and A, B, A on a bucket without versions."""
+    desk.server = server
+    buried = desk.write("buried.txt", prose("graves", 4), at=10)
+    older = desk.write("note.txt", prose("what was", 4), at=20)
+    newer = desk.write("note.txt", prose("what is", 4), at=21)
+    first = desk.write("turns.txt", prose("the letter A", 4), at=30)
+    second = desk.write("turns.txt", prose("the letter B", 4), at=31)
+    third = desk.write("turns.txt", prose("the letter A", 4), at=32)
+    events = [desk.delete("buried.txt", at=11), buried, newer, older, first, third, second]
+    for batch in [events] if together else [[event] for event in events]:
+        desk.run(*batch)
+    assert {row.key for row in desk.rows()} == {"note.txt", "turns.txt"}
+    assert "what is" in desk.texts("note.txt")[0]
+    assert "the letter A" in desk.texts("turns.txt")[0]
+    assert {key: desk.report(key).status for key in desk.entries()} == {
+        "buried.txt": DocumentStatus.DELETED,
+        "note.txt": DocumentStatus.INDEXED,
+        "turns.txt": DocumentStatus.INDEXED,
+    }
+    assert {len(desk.texts(key)) for key in ("note.txt", "turns.txt")} == {
+        len(Chunker(SMALL).chunk(prose("the letter A", 4).encode()))
+    }
+
+
+def test_a_document_that_goes_from_a_to_b_and_back_is_read_anew_each_time(desk: Desk, server: BucketServer) -> None:
+    desk.server = server
+    for words in ("the letter A", "the letter B", "the letter A"):
+        desk.run(desk.write("turns.txt", prose(words, 4)))
+        assert all(words in text for text in desk.texts("turns.txt"))
+        assert desk.report("turns.txt").status is DocumentStatus.INDEXED
+
+
+# Partial errors ----------------------------------------------------------------------------------------------
+
+
+def test_chunks_that_the_model_refuses_cost_a_warning_each_and_not_the_document(desk: Desk) -> None:
+    paragraphs = prose("fishes", 60).split("\n\n")
+    paragraphs[30] = "Here somebody has poured arsenic into the river, and 30 fishes have died of it."
+    desk.model = PROFILE.name
+    with EmbeddingServer(dimensions=DIMENSIONS, faults=ProviderFaults(poison="arsenic")) as provider:
+        desk.embedding = served(provider.url)
+        desk.run(desk.write("fishes.txt", "\n\n".join(paragraphs)), desk.write("good.txt", prose("birds", 5)))
+    expected = [chunk.text for chunk in Chunker(SMALL).chunk("\n\n".join(paragraphs).encode())]
+    poisonous = [text for text in expected if "arsenic" in text]
+    assert poisonous
+    assert desk.texts("fishes.txt") == [text for text in expected if "arsenic" not in text]
+    report = desk.report("fishes.txt")
+    assert report.status is DocumentStatus.INDEXED
+    assert len(report.warnings) == len(poisonous)
+    assert all("400" in warning and "arsenic" in warning for warning in report.warnings)
+    assert desk.report("good.txt").warnings == ()
+
+
+def test_bytes_that_are_no_utf8_cost_a_warning_that_says_where(desk: Desk) -> None:
+    good = prose("bridges", 40).encode()
+    spoilt = good[:1500] + b"\xff\xfe\xfd" + good[1500:]
+    desk.run(desk.write("bridges.txt", spoilt))
+    report = desk.report("bridges.txt")
+    assert report.status is DocumentStatus.INDEXED
+    assert [warning for warning in report.warnings if "3 bytes of [" in warning] == list(report.warnings)
+    assert len(report.warnings) == 1
+    assert desk.texts("bridges.txt") == [chunk.text for chunk in Chunker(SMALL).chunk(spoilt)]
