@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.session import open_session, prepare_environment
+from penstock.testing.shelf import Shelf
 
 # The C1 compiler and the serial collector: a suite of short queries starts faster and never gets warm.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -26,3 +27,9 @@ def spark() -> Iterator[SparkSession]:
         session.dataSource.register(BufferDataSource)
         yield session
         session.stop()
+
+
+@pytest.fixture
+def shelf(spark: SparkSession, tmp_path: Path) -> Shelf:
+    (tmp_path / "documents").mkdir()
+    return Shelf(spark, tmp_path)

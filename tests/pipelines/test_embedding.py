@@ -32,10 +32,11 @@ def request(counter: int, *texts: str) -> bytes:
 
 def test_every_chunk_of_every_batch_gets_its_vector_or_a_reason() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([pa.array([request(0, "otters", "rivers"), request(1, "   ")])], schema=REQUEST_SCHEMA)
+        requests = [request(0, "otters", "rivers"), request(1, "   ")]
+        yield pa.record_batch([pa.array([3, 4]), pa.array(requests)], schema=REQUEST_SCHEMA)
 
     rows = [row for batch in embed_batches(Embedding(), batches()) for row in batch.to_pylist()]
-    assert [row["chunk_id"] for row in rows] == ["otters", "rivers", "   "]
+    assert [(row["request"], row["chunk_id"]) for row in rows] == [(3, "otters"), (3, "rivers"), (4, "   ")]
     expected = StaticProvider().embed_now(["otters", "rivers"]).rows
     assert np.allclose([row["vector"] for row in rows[:2]], expected)
     assert (rows[2]["vector"], rows[2]["reason"]) == (None, "it is empty")

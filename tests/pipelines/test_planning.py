@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.documents import DeleteNotification, DocumentStatus, Progress, UploadNotification, doc_id_of, object_key
 from penstock.documents.sequencers import stamped
-from penstock.pipelines.planning import Plan, RoundLimits, fair_order, plan_events, take_round
+from penstock.errors import InvalidInput
+from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry
 
 RULE = "rule/1"
@@ -98,13 +100,29 @@ def test_the_newest_event_wins_in_any_order(events: list[Any]) -> None:
     assert pending.doc_id == doc_id_of(upload("c", 4))
 
 
-def test_tenants_take_turns_and_a_round_keeps_its_bounds_but_never_stays_empty() -> None:
-    assert fair_order([["a1", "a2", "a3"], ["b1"]]) == ["a1", "b1", "a2", "a3"]
-    assert fair_order([]) == []
-    waiting = list(plan_events({}, [upload("x", 1, key=f"{n}.txt", size=600) for n in range(5)], RULE).entries.values())
-    assert len(take_round(waiting, RoundLimits(documents_max=2), 1024)) == 2
-    assert len(take_round(waiting, RoundLimits(bytes_max=1300), 1024)) == 2
-    assert len(take_round(waiting, RoundLimits(bytes_max=1), 1024)) == 1
+def test_documents_wait_in_the_order_of_their_events_and_a_newer_version_takes_the_place_of_the_older() -> None:
+    begun = plan_events({}, [upload("a", 1, key=key) for key in ("y.txt", "x.txt")], RULE, turn=7)
+    turns = {entry.key: entry.pending.turn for entry in begun.entries.values() if entry.pending}
+    assert (turns, begun.turn) == ({"y.txt": 7, "x.txt": 8}, 9)
+    newer = plan_events(begun.entries, [upload("b", 2, key="y.txt")], RULE, turn=9)
+    pending = only(newer).pending
+    assert pending is not None
+    assert (pending.turn, newer.turn, len(newer.dropped)) == (7, 9, 2)
+
+
+def test_what_was_left_pending_begins_anew_only_under_another_rule() -> None:
+    left = only(plan_events({}, [upload("a", 1)], RULE, turn=3))
+    assert left.pending is not None
+    half = msgspec.structs.replace(left, pending=msgspec.structs.replace(left.pending, progress=Progress(7, 4096)))
+    assert plan_resumed([half], RULE).entries == {}
+    anew = only(plan_resumed([half], "rule/2")).pending
+    assert anew is not None
+    assert (anew.progress, anew.turn, anew.version) == (Progress(), 3, left.pending.version)
+
+
+def test_limits_that_let_nothing_through_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="rounds_per_batch=0"):
+        RoundLimits(rounds_per_batch=0)
 
 
 def test_a_version_that_is_current_is_read_again_when_somebody_asks_and_not_for_a_replay() -> None:

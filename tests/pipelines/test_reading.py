@@ -43,8 +43,8 @@ def upload(folder: Path, key: str, etag: str | None = None) -> bytes:
     )
 
 
-def read(reading: Reading, notification: bytes, seq: int = 0, start: int = 0) -> list[dict[str, Any]]:
-    row = {"object_key": "o", "upload": notification, "next_seq": seq, "next_byte_start": start}
+def read(reading: Reading, notification: bytes, cell: int = 0, cells: int = 8, start: int = 0) -> list[dict[str, Any]]:
+    row = {"document": 0, "upload": notification, "first_cell": cell, "cells": cells, "next_byte_start": start}
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([row], schema=INPUT_SCHEMA)
@@ -56,16 +56,16 @@ def read(reading: Reading, notification: bytes, seq: int = 0, start: int = 0) ->
 def test_rounds_of_any_size_give_the_chunks_of_one_reading(tmp_path: Path, cells: int) -> None:
     (tmp_path / "note.txt").write_bytes(TEXT)
     notification = upload(tmp_path, "note.txt")
-    reading = Reading(CHUNKING, cells_max=cells)
     chunks: list[tuple[int, int, int]] = []
-    seq = start = 0
+    cell = start = 0
     for _ in range(100):
-        *found, ending = read(reading, notification, seq, start)
-        chunks += [(row["seq"], row["start"], row["end"]) for row in found]
-        seq, start = seq + len(found), ending["next_byte_start"]
+        *found, ending = read(Reading(CHUNKING), notification, cell, cells, start)
+        chunks += [(row["start"], row["core_start"], row["end"]) for row in found]
+        cell, start = ending["next_byte_start"] // CHUNKING.cell_bytes, ending["next_byte_start"]
+        assert ending["text_bytes"] == len(TEXT)
         if ending["outcome"] == Outcome.END:
             break
-    assert chunks == [(chunk.seq, chunk.start, chunk.end) for chunk in Chunker(CHUNKING).chunk(TEXT)]
+    assert chunks == [(chunk.start, chunk.core_start, chunk.end) for chunk in Chunker(CHUNKING).chunk(TEXT)]
 
 
 def test_an_object_that_is_not_what_was_notified_is_superseded(tmp_path: Path) -> None:

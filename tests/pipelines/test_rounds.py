@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.documents import (
     START,
     BatcherLimits,
@@ -15,9 +17,11 @@ from penstock.documents import (
     chunk_id,
     doc_id_of,
 )
+from penstock.pipelines.answers import NO_ANSWERS, Answers
+from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
-from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude, readings_of
+from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, conclude, readings_of
 from penstock.vector import CollectionName
 
 NAME = CollectionName("acme", "handbook", "m")
@@ -46,35 +50,59 @@ def reading(outcome: str, *seqs: int) -> DocumentReading:
     chunks: list[dict[str, Any]] = [
         {"seq": seq, "start": seq * 10, "end": seq * 10 + 10, "tokens": 3, "text": f"words {seq}"} for seq in seqs
     ]
-    return DocumentReading(chunks, outcome, next_byte_start=len(seqs) * 10)
+    return DocumentReading(chunks, outcome, next_byte_start=len(seqs) * 10, text_bytes=1000)
 
 
-def vectors(batched: Batched) -> dict[str, dict[str, Any]]:
-    return {
-        item.chunk_id: {"vector": [1.0, 0.0], "cost_usd": 0.5, "reason": None}
-        for request in batched.requests
-        for item in request.inputs
-    }
+def answers(batched: Batched, *refused: int) -> Answers:
+    """A vector for every chunk of a round, and a reason for those with these numbers."""
+    items = [item for request in batched.requests for item in request.inputs]
+    return Answers(
+        pa.table(
+            {
+                "chunk_id": [item.chunk_id for item in items],
+                "vector": [None if item.seq in refused else [1.0, 0.0] for item in items],
+                "cost_usd": [0.5] * len(items),
+                "reason": ["too strange" if item.seq in refused else None for item in items],
+            }
+        )
+    )
+
+
+def concluded(document: DocumentEntry, read: DocumentReading, *refused: int) -> Result:
+    batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
+    return conclude(document, read, batched, answers(batched, *refused), "rule", turn=9)
 
 
 def test_a_replayed_round_makes_the_same_batches_and_the_next_one_counts_on() -> None:
-    documents = [entry("a.txt"), entry("b.txt")]
-    readings = {"a.txt": reading(Outcome.END, 0, 1, 2), "b.txt": reading(Outcome.MORE, 0)}
-    first = batch_round(NAME, documents, readings, BatcherCount(), LIMITS, 1000)
-    again = batch_round(NAME, documents[::-1], readings, BatcherCount(), LIMITS, 1000)
+    read = [(entry("a.txt"), reading(Outcome.END, 0, 1, 2)), (entry("b.txt"), reading(Outcome.MORE, 0))]
+    count = BatcherCount(0, 1000)
+    first = batch_round(NAME, read, count, LIMITS)
+    again = batch_round(NAME, read[::-1], count, LIMITS)
     assert first.requests == again.requests
     assert sorted(len(request.inputs) for request in first.requests) == [2, 2]
-    later = batch_round(NAME, documents[:1], readings, first.count, LIMITS, 500)
+    later = batch_round(NAME, read[:1], first.count.at(500), LIMITS)
     batches = [request.batch_id for request in [*first.requests, *later.requests]]
     assert len(set(batches)) == len(batches)
-    assert later.count.clock_ms >= first.count.clock_ms
+    assert later.count.clock_ms >= first.count.clock_ms >= 1000
+
+
+def test_chunks_are_numbered_in_the_order_of_the_text_whichever_task_read_them() -> None:
+    share = Share(NAME, entry("a.txt", Progress(5, 100)), 2)
+    rows: list[dict[str, Any]] = [
+        {"document": 0, "outcome": Outcome.END, "next_byte_start": 300, "text_bytes": 300, "detail": ["second"]},
+        {"document": 0, "outcome": Outcome.CHUNK, "core_start": 200},
+        {"document": 0, "outcome": Outcome.CHUNK, "core_start": 100},
+        {"document": 0, "outcome": Outcome.MORE, "next_byte_start": 200, "text_bytes": 300, "detail": ["first"]},
+    ]
+    (read,) = readings_of(rows, [share])
+    assert [(row["seq"], row["core_start"]) for row in read.chunks] == [(5, 100), (6, 200)]
+    assert (read.outcome, read.next_byte_start, read.text_bytes) == (Outcome.END, 300, 300)
+    assert read.detail == ("first", "second")
 
 
 def test_a_document_that_ended_becomes_current_with_its_report() -> None:
     document = entry("a.txt", Progress(1, 10))
-    readings = {"a.txt": reading(Outcome.END, 1, 2)}
-    batched = batch_round(NAME, [document], readings, BatcherCount(), LIMITS, 1000)
-    result = conclude(document, readings["a.txt"], batched, vectors(batched), "rule")
+    result = concluded(document, reading(Outcome.END, 1, 2))
     assert document.pending is not None
     assert (result.flips, result.entry.pending, result.entry.current) == (True, None, document.pending.doc_id)
     assert result.entry.report is not None
@@ -88,36 +116,36 @@ def test_a_document_that_ended_becomes_current_with_its_report() -> None:
 
 def test_a_document_with_more_to_read_keeps_its_progress_and_stays_hidden() -> None:
     document = entry("a.txt")
-    readings = {"a.txt": reading(Outcome.MORE, 0, 1)}
-    batched = batch_round(NAME, [document], readings, BatcherCount(), LIMITS, 1000)
-    result = conclude(document, readings["a.txt"], batched, vectors(batched), "rule")
+    result = concluded(document, reading(Outcome.MORE, 0, 1))
     assert result.entry.pending is not None
     assert (result.flips, result.entry.current) == (False, "before")
     assert (result.entry.pending.progress, result.entry.pending.chunks) == (Progress(2, 20), 2)
+    # It has had its turn, and its size is known now.
+    assert (result.entry.pending.turn, result.entry.pending.text_bytes) == (9, 1000)
 
 
 def test_a_document_that_failed_leaves_the_version_before_it_searchable() -> None:
     document = entry("a.txt")
-    rows = [
-        {"object_key": "a.txt", "outcome": Outcome.CHUNK, "seq": 0},
-        {"object_key": "a.txt", "outcome": Outcome.QUARANTINED, "detail": ["broken"], "next_byte_start": None},
+    rows: list[dict[str, Any]] = [
+        {"document": 0, "outcome": Outcome.CHUNK, "core_start": 0},
+        {
+            "document": 0,
+            "outcome": Outcome.QUARANTINED,
+            "detail": ["broken"],
+            "next_byte_start": None,
+            "text_bytes": None,
+        },
     ]
-    readings = readings_of(rows)
-    batched = batch_round(NAME, [document], readings, BatcherCount(), LIMITS, 1000)
-    result = conclude(document, readings["a.txt"], batched, {}, "rule")
+    (read,) = readings_of(rows, [Share(NAME, document, 1)])
+    batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
+    result = conclude(document, read, batched, NO_ANSWERS, "rule", turn=9)
     assert (batched.requests, result.drops, result.flips, result.entry.current) == ([], True, False, "before")
     assert result.entry.report is not None
     assert (result.entry.report.status, result.entry.report.reason) == (DocumentStatus.QUARANTINED, "broken")
 
 
 def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:
-    document = entry("a.txt")
-    readings = {"a.txt": reading(Outcome.END, 0, 1)}
-    batched = batch_round(NAME, [document], readings, BatcherCount(), LIMITS, 1000)
-    answers = vectors(batched)
-    name = next(iter(answers))
-    answers[name] |= {"vector": None, "reason": "too strange"}
-    result = conclude(document, readings["a.txt"], batched, answers, "rule")
+    result = concluded(entry("a.txt"), reading(Outcome.END, 0, 1), 0)
     assert result.entry.report is not None
     assert result.entry.report.warnings == ("chunk 0: too strange",)
     assert result.rows is not None

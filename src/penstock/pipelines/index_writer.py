@@ -11,13 +11,17 @@ from penstock.pipelines.planning import Plan
 from penstock.pipelines.registry import (
     REGISTRY_DIMENSIONS,
     REGISTRY_METRIC,
+    SOURCE,
     BatcherCount,
     DocumentEntry,
+    Schedule,
     batcher_count,
     batcher_row,
     entries_of,
     entry_rows,
+    pending_entries,
     registry_name,
+    subject_of,
 )
 from penstock.pipelines.rounds import Result
 from penstock.pipelines.store_door import StoreDoor
@@ -30,7 +34,7 @@ REFUSED: Final = CollectionName("penstock", "notifications", "refused")
 
 
 class IndexWriter:
-    """Blocking; called by the one thread that runs a micro-batch."""
+    """Blocking; called by one thread at a time."""
 
     def __init__(self, url: str, path: str, options: dict[str, Any], embedding: Embedding) -> None:
         self._door = StoreDoor(url, path, options)
@@ -42,10 +46,19 @@ class IndexWriter:
 
     # Reading ---------------------------------------------------------------------------------------------
 
-    def position(self, source: str) -> int:
-        """The last sequence of the queue that is in the store, or -1."""
-        found = self._door.store.position(source)
+    def position(self) -> int:
+        """The last sequence of the queue whose events are decided on, or -1."""
+        found = self._door.store.position(SOURCE)
         return -1 if found is None else found
+
+    def pending(self) -> dict[CollectionName, list[DocumentEntry]]:
+        """What an earlier run began and did not finish."""
+        found = {name: self._door.run(pending_entries(self._registry(name))) for name in self._subjects()}
+        return {name: entries for name, entries in found.items() if entries}
+
+    def schedule(self) -> Schedule:
+        """The last act of this job or of one before it."""
+        return max((self.count(name).schedule for name in self._subjects()), default=Schedule())
 
     def entries(self, name: CollectionName, events: Iterable[Notification]) -> dict[str, DocumentEntry]:
         keys = dict.fromkeys(map(object_key, events))
@@ -58,21 +71,32 @@ class IndexWriter:
 
     # Writing ---------------------------------------------------------------------------------------------
 
-    def write_refused(self, refused: Sequence[DocumentEntry]) -> None:
-        self._write(Changes().upsert(self._registry(REFUSED), entry_rows(refused)))
-
-    def write_plan(self, name: CollectionName, plan: Plan) -> None:
-        """Decisions, removals, and room for the versions that begin."""
-        if not plan.entries:
-            return
-        changes = Changes()
-        vectors = self._vectors(name)
-        for document in plan.removed:
-            changes.remove_document(vectors, document)
-        for document, version in plan.dropped:
-            changes.begin_version(vectors, document, version)
-        changes.upsert(self._registry(name), entry_rows(plan.entries.values()))
+    def write_plans(
+        self,
+        plans: Mapping[CollectionName, Plan],
+        refused: Sequence[DocumentEntry] = (),
+        *,
+        schedule: Schedule,
+        position: int | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        """Decisions, removals, room for the versions that begin, the time of their batches and the queue's position."""
+        changes = Changes() if position is None else Changes(SOURCE, position)
+        counts: dict[CollectionName, BatcherCount] = {}
+        for name, plan in plans.items():
+            self._add_plan(changes, name, plan)
+            counts[name] = self.count(name).at(now_ms).scheduled(schedule)
+            changes.upsert(self._registry(name), batcher_row(counts[name]))
+        if refused:
+            changes.upsert(self._registry(REFUSED), entry_rows(refused))
         self._write(changes)
+        self._counts.update(counts)
+
+    def write_schedule(self, name: CollectionName, schedule: Schedule) -> None:
+        """What is about to be done, as a row of one collection."""
+        count = self.count(name).scheduled(schedule)
+        self._write(Changes().upsert(self._registry(name), batcher_row(count)))
+        self._counts[name] = count
 
     def write_round(
         self, results: Sequence[tuple[CollectionName, Result]], counts: Mapping[CollectionName, BatcherCount]
@@ -85,12 +109,18 @@ class IndexWriter:
             registry = self._registry(name)
             changes.upsert(registry, entry_rows(result.entry for found, result in results if found == name))
             changes.upsert(registry, batcher_row(count))
-        self._write(changes, durable=True)
+        self._write(changes)
         self._counts.update(counts)
 
-    def write_position(self, source: str, position: int) -> None:
-        """Everything up to `position` is done."""
-        self._write(Changes(source, position), durable=True)
+    def _add_plan(self, changes: Changes, name: CollectionName, plan: Plan) -> None:
+        if not plan.entries:
+            return
+        vectors = self._vectors(name)
+        for document in plan.removed:
+            changes.remove_document(vectors, document)
+        for document, version in plan.dropped:
+            changes.begin_version(vectors, document, version)
+        changes.upsert(self._registry(name), entry_rows(plan.entries.values()))
 
     @staticmethod
     def _add(changes: Changes, vectors: Collection, result: Result) -> None:
@@ -102,8 +132,14 @@ class IndexWriter:
         if result.drops:
             changes.begin_version(vectors, document, version)
 
-    def _write(self, changes: Changes, *, durable: bool = False) -> None:
-        self._door.run(self._door.store.write(changes, durable=durable))
+    def _subjects(self) -> list[CollectionName]:
+        """The collections that have a registry."""
+        listed = self._door.run(self._door.store.collections())
+        return [name for name in map(subject_of, listed) if name is not None and name != REFUSED]
+
+    def _write(self, changes: Changes) -> None:
+        """Durable when it returns, and so visible to whatever is read next."""
+        self._door.run(self._door.store.write(changes, durable=True))
 
     def _vectors(self, name: CollectionName) -> Collection:
         dimensions = self._embedding.profile_of(name.model).dimensions

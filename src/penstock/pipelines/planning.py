@@ -1,4 +1,4 @@
-"""What a micro-batch of events means for the documents they name, and which of them are read next. Pure.
+"""What a micro-batch of events means for the documents they name, and the bounds of the work that follows. Pure.
 
 Events are applied in their order; what they amount to is written before any document is read. Applying them again
 changes nothing: an event that was accepted is a duplicate, and a version that was begun stays pending until it is done.
@@ -6,9 +6,8 @@ changes nothing: an event that was accepted is a duplicate, and a version that w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import msgspec
 
@@ -22,11 +21,10 @@ from penstock.documents import (
     object_key,
 )
 from penstock.documents.versions import Decision, apply
+from penstock.errors import InvalidInput
 from penstock.pipelines.registry import DocumentEntry, Pending
 
-__all__ = ["Plan", "RoundLimits", "fair_order", "plan_events", "take_round"]
-
-T = TypeVar("T")
+__all__ = ["Plan", "RoundLimits", "plan_events", "plan_resumed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,24 @@ class RoundLimits:
     # Of one document; a cell is 1 MiB.
     cells_max: int = 8
     bytes_max: int = 32 << 20
+    # Rounds that a micro-batch works before the next one is planned: so long do its events wait at most.
+    rounds_per_batch: int = 2
+    # Beyond these a micro-batch goes on working, and nothing more is taken from the queue.
+    backlog_documents_max: int = 10_000
+    backlog_bytes_max: int = 16 << 30
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name}={getattr(self, name)} is not possible", "it must be at least 1")
 
 
 @dataclass(slots=True)
 class Plan:
     """What is to be written before reading. `entries` holds every entry that the events touched."""
 
+    # The turn of the next document that begins to wait.
+    turn: int = 0
     entries: dict[str, DocumentEntry] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     # (objectKey, version) pairs: hidden rows to drop, of versions given up and of those that begin.
@@ -52,9 +62,14 @@ class Plan:
     ignored: int = 0
 
 
-def plan_events(known: Mapping[str, DocumentEntry], events: Iterable[Notification], fingerprint: str) -> Plan:
-    """The plan for events of one collection, in their order; `known` are the entries of the objects they name."""
-    plan = Plan()
+def plan_events(
+    known: Mapping[str, DocumentEntry], events: Iterable[Notification], fingerprint: str, turn: int = 0
+) -> Plan:
+    """The plan for events of one collection, in their order; `known` are the entries of the objects they name.
+
+    Documents that begin to wait do so from `turn` on; a newer version takes the place of the one it supersedes.
+    """
+    plan = Plan(turn)
     for event in events:
         key = object_key(event)
         entry = plan.entries.get(key) or known.get(key)
@@ -69,23 +84,14 @@ def plan_events(known: Mapping[str, DocumentEntry], events: Iterable[Notificatio
     return plan
 
 
-def fair_order(groups: Sequence[Sequence[T]]) -> list[T]:
-    """One of each group in turn: a tenant with much work does not hold up one with little."""
-    longest = max(map(len, groups), default=0)
-    return [group[turn] for turn in range(longest) for group in groups if turn < len(group)]
-
-
-def take_round(waiting: Sequence[DocumentEntry], limits: RoundLimits, cell_bytes: int) -> list[DocumentEntry]:
-    """The first of `waiting` that fit into a round; one always does."""
-    taken: list[DocumentEntry] = []
-    total = 0
-    for entry in waiting:
-        assert entry.pending is not None
-        total += min(entry.pending.upload.size_bytes, limits.cells_max * cell_bytes)
-        if taken and (len(taken) >= limits.documents_max or total > limits.bytes_max):
-            break
-        taken.append(entry)
-    return taken
+def plan_resumed(entries: Iterable[DocumentEntry], fingerprint: str) -> Plan:
+    """The plan for what an earlier run left pending: only what was chunked by another rule begins anew."""
+    plan = Plan()
+    for entry in entries:
+        resumed = _resumable(plan, entry, fingerprint)
+        if resumed is not entry:
+            plan.entries[entry.object_key] = resumed
+    return plan
 
 
 def _accepted(
@@ -119,7 +125,9 @@ def _wanted(
         return entry
     version = f"{document}:{entry.state.revision}"
     plan.dropped.append((entry.object_key, version))
-    pending = Pending(upload=upload, doc_id=document, version=version, fingerprint=fingerprint)
+    turn = plan.turn if before is None else before.turn
+    plan.turn += before is None
+    pending = Pending(upload=upload, doc_id=document, version=version, fingerprint=fingerprint, turn=turn)
     return msgspec.structs.replace(entry, pending=pending)
 
 
@@ -129,5 +137,11 @@ def _resumable(plan: Plan, entry: DocumentEntry, fingerprint: str) -> DocumentEn
     if pending is None or pending.fingerprint == fingerprint:
         return entry
     plan.dropped.append((entry.object_key, pending.version))
-    anew = Pending(upload=pending.upload, doc_id=pending.doc_id, version=pending.version, fingerprint=fingerprint)
+    anew = Pending(
+        upload=pending.upload,
+        doc_id=pending.doc_id,
+        version=pending.version,
+        fingerprint=fingerprint,
+        turn=pending.turn,
+    )
     return msgspec.structs.replace(entry, pending=anew)

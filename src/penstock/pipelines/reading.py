@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.documents import (
+    BlockSource,
     ByteSource,
     CellChunks,
     Chunker,
     ChunkingConfig,
     MemorySource,
-    Progress,
     UploadNotification,
     decode,
 )
@@ -34,25 +33,28 @@ from penstock.pipelines.embedding import Embedding
 __all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
 
 _INPUT: Final[list[pa.Field[Any]]] = [
-    pa.field("object_key", pa.string()),
+    # The place of its share in the round, because one object may be read for several collections.
+    pa.field("document", pa.int64()),
     pa.field("upload", pa.binary()),
-    pa.field("next_seq", pa.int64()),
+    pa.field("first_cell", pa.int64()),
+    pa.field("cells", pa.int64()),
     pa.field("next_byte_start", pa.int64()),
 ]
 INPUT_SCHEMA: Final = pa.schema(_INPUT)
 OUTPUT_COLUMNS: Final = (
-    "object_key string, outcome string, seq long, start long, end long, tokens long, text string, "
-    "next_byte_start long, detail array<string>"
+    "document long, outcome string, start long, core_start long, end long, tokens long, text string, "
+    "next_byte_start long, text_bytes long, detail array<string>"
 )
 _OUTPUT: Final[list[pa.Field[Any]]] = [
-    pa.field("object_key", pa.string()),
+    pa.field("document", pa.int64()),
     pa.field("outcome", pa.string()),
-    pa.field("seq", pa.int64()),
     pa.field("start", pa.int64()),
+    pa.field("core_start", pa.int64()),
     pa.field("end", pa.int64()),
     pa.field("tokens", pa.int64()),
     pa.field("text", pa.string()),
     pa.field("next_byte_start", pa.int64()),
+    pa.field("text_bytes", pa.int64()),
     pa.field("detail", pa.list_(pa.string())),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
@@ -80,7 +82,6 @@ class Reading:
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
     # Knows what the models take.
     embedding: Embedding = field(default_factory=Embedding)
-    cells_max: int = 8
     limits: ParserLimits = field(default_factory=ParserLimits)
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
     buckets: Mapping[str, str] = field(default_factory=dict)
@@ -119,30 +120,31 @@ class _Reader:
         self._loop.close()
 
     def read(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        key = row["object_key"]
+        document = row["document"]
         try:
             upload = decode(row["upload"], UploadNotification)
             source, warnings = self._source(upload)
-            progress = Progress(row["next_seq"], row["next_byte_start"])
-            yield from self._chunks(key, self._chunker(upload.model), source, progress, warnings)
+            yield from self._chunks(row, self._chunker(upload.model), source, warnings)
         except Conflict as error:
-            yield _ending(key, Outcome.SUPERSEDED, [str(error)])
+            yield _ending(document, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
-            yield _ending(key, Outcome.QUARANTINED, [str(error)])
+            yield _ending(document, Outcome.QUARANTINED, [str(error)])
 
     def _chunks(
-        self, key: str, chunker: Chunker, source: ByteSource, progress: Progress, warnings: list[str]
+        self, row: dict[str, Any], chunker: Chunker, source: ByteSource, warnings: list[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The chunks of the next cells, and how far they reach."""
-        last = chunker.cell_count(source.size) - 1
-        seq, reached, done = progress.next_seq, progress.next_byte_start, last < 0
-        for cell in islice(chunker.cells(source, progress), self._reading.cells_max):
-            rows = _chunk_rows(key, cell, seq, progress.next_byte_start)
-            seq, reached, done = seq + rows.num_rows, cell.end, cell.cell == last
+        """The chunks of the cells that are asked for, and how far they reach."""
+        count, blocks = chunker.cell_count(source.size), BlockSource(source)
+        last = min(row["first_cell"] + row["cells"], count)
+        reached = row["next_byte_start"]
+        for number in range(row["first_cell"], last):
+            cell = chunker.cell(blocks, number)
+            reached = cell.end
             if cell.replaced_bytes:
                 warnings.append(f"{cell.replaced_bytes} bytes of [{cell.start}, {cell.end}) are not UTF-8")
-            yield rows
-        yield _ending(key, Outcome.END if done else Outcome.MORE, warnings, reached)
+            yield _chunk_rows(row["document"], cell, row["next_byte_start"])
+        outcome = Outcome.END if last == count else Outcome.MORE
+        yield _ending(row["document"], outcome, warnings, reached, source.size)
 
     def _source(self, upload: UploadNotification) -> tuple[ByteSource, list[str]]:
         store = self._store(upload.bucket)
@@ -195,18 +197,19 @@ def _bare(etag: str) -> str:
     return etag.strip('"')
 
 
-def _chunk_rows(key: str, cell: CellChunks, seq: int, resumed_at: int) -> pa.RecordBatch:
+def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> pa.RecordBatch:
     chunks = [chunk for chunk in cell.chunks if chunk.core_start >= resumed_at]
     count = len(chunks)
     return pa.record_batch(
         [
-            pa.array([key] * count, pa.string()),
+            pa.array([document] * count, pa.int64()),
             pa.array([Outcome.CHUNK] * count, pa.string()),
-            pa.array(range(seq, seq + count), pa.int64()),
             pa.array([chunk.start for chunk in chunks], pa.int64()),
+            pa.array([chunk.core_start for chunk in chunks], pa.int64()),
             pa.array([chunk.end for chunk in chunks], pa.int64()),
             pa.array([chunk.tokens for chunk in chunks], pa.int64()),
             pa.array([chunk.text for chunk in chunks], pa.string()),
+            pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.list_(pa.string())),
         ],
@@ -214,6 +217,14 @@ def _chunk_rows(key: str, cell: CellChunks, seq: int, resumed_at: int) -> pa.Rec
     )
 
 
-def _ending(key: str, outcome: str, detail: list[str], reached: int | None = None) -> pa.RecordBatch:
-    row = {"object_key": key, "outcome": outcome, "next_byte_start": reached, "detail": detail}
+def _ending(
+    document: int, outcome: str, detail: list[str], reached: int | None = None, text_bytes: int | None = None
+) -> pa.RecordBatch:
+    row = {
+        "document": document,
+        "outcome": outcome,
+        "next_byte_start": reached,
+        "text_bytes": text_bytes,
+        "detail": detail,
+    }
     return pa.RecordBatch.from_pylist([row], schema=_OUTPUT_SCHEMA)

@@ -27,6 +27,7 @@ __all__ = [
     "BatcherCount",
     "DocumentEntry",
     "Pending",
+    "Schedule",
     "batcher_count",
     "batcher_row",
     "entries_of",
@@ -83,15 +84,33 @@ class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     upload: UploadNotification | None = None
 
 
-class BatcherCount(msgspec.Struct, frozen=True):
+class Schedule(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """The job's last act in any collection, and so the greatest of all: which plan, and how many rounds since.
+
+    `spare` says that rounds beyond those of the micro-batch are worked: one may be under way at any moment.
+    """
+
+    position: int = -1
+    rounds: int = 0
+    spare: bool = False
+
+    def worked(self) -> Schedule:
+        return Schedule(self.position, self.rounds + 1, self.spare)
+
+
+class BatcherCount(msgspec.Struct, frozen=True, omit_defaults=True):
     """What makes batch ids unique and repeatable; everything else of a batcher follows from the entries."""
 
     counter: int = 0
     clock_ms: int = 0
+    schedule: Schedule = Schedule()
 
     def at(self, now_ms: int) -> BatcherCount:
         """The count once it is that late; its time never goes back."""
-        return BatcherCount(self.counter, max(self.clock_ms, now_ms))
+        return msgspec.structs.replace(self, clock_ms=max(self.clock_ms, now_ms))
+
+    def scheduled(self, schedule: Schedule) -> BatcherCount:
+        return msgspec.structs.replace(self, schedule=schedule)
 
 
 _R = TypeVar("_R", DocumentEntry, BatcherCount)

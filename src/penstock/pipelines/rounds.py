@@ -1,14 +1,15 @@
 """One round of one collection: from what was read to batches, and from their vectors to what is written. Pure.
 
 The batcher is made anew for every round from the documents' progress and the count of batches, both of which are
-written with the round's vectors: after a crash the same chunks make the same batches with the same ids.
+written with the round's vectors: after a crash the same chunks make the same batches with the same ids. Chunks get
+their numbers here, in the order of the text, whichever task read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -25,30 +26,43 @@ from penstock.documents import (
     EndDocument,
     Flush,
     Progress,
-    chunk_id,
 )
 from penstock.documents.batcher_state import BatcherState, DocumentState, pack, unpack
+from penstock.pipelines.answers import Answers, chunk_name
+from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
 from penstock.vector import CollectionName
 
 __all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "readings_of"]
 
-_FAILED = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
+_FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
+# A version that is no longer there is no fault of the document.
+_RANK: Final = {Outcome.MORE: 0, Outcome.END: 1, Outcome.QUARANTINED: 2, Outcome.SUPERSEDED: 3}
 
 
 @dataclass(slots=True)
 class DocumentReading:
     """What a round read of one document. A document that failed has no chunks: those of this round mean nothing."""
 
+    # In the order of the text, and numbered by it.
     chunks: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = Outcome.MORE
     next_byte_start: int = 0
+    text_bytes: int | None = None
     detail: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
         return self.outcome in _FAILED
+
+    def end(self, row: dict[str, Any]) -> None:
+        """Take in how one part of the document ended; the worst decides, and the farthest is how far it came."""
+        if _RANK[row["outcome"]] > _RANK[self.outcome]:
+            self.outcome = row["outcome"]
+        self.next_byte_start = max(self.next_byte_start, row["next_byte_start"] or 0)
+        self.text_bytes = row["text_bytes"]
+        self.detail += tuple(row["detail"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +86,42 @@ class Result:
     drops: bool = False
 
 
-def readings_of(rows: Iterable[dict[str, Any]]) -> dict[str, DocumentReading]:
-    """By objectKey, from the rows that executors yielded."""
-    readings: dict[str, DocumentReading] = {}
+def readings_of(rows: Iterable[dict[str, Any]], shares: Sequence[Share]) -> list[DocumentReading]:
+    """One a share, from the rows that executors yielded in any order."""
+    readings = [DocumentReading() for _ in shares]
+    endings: list[list[dict[str, Any]]] = [[] for _ in shares]
     for row in rows:
-        reading = readings.setdefault(row["object_key"], DocumentReading())
         if row["outcome"] == Outcome.CHUNK:
-            reading.chunks.append(row)
-            continue
-        reading.outcome, reading.detail = row["outcome"], tuple(row["detail"])
-        reading.next_byte_start = row["next_byte_start"] or 0
-    for reading in readings.values():
-        if reading.failed:
-            reading.chunks.clear()
+            readings[row["document"]].chunks.append(row)
+        else:
+            endings[row["document"]].append(row)
+    for share, reading, parts in zip(shares, readings, endings, strict=True):
+        for part in sorted(parts, key=lambda part: part["next_byte_start"] or 0):
+            reading.end(part)
+        _number(reading, share.pending.progress.next_seq)
     return readings
+
+
+def _number(reading: DocumentReading, seq: int) -> None:
+    if reading.failed:
+        reading.chunks.clear()
+    reading.chunks.sort(key=lambda row: row["core_start"])
+    for place, row in enumerate(reading.chunks):
+        row["seq"] = seq + place
 
 
 def batch_round(
     name: CollectionName,
-    entries: Iterable[DocumentEntry],
-    readings: Mapping[str, DocumentReading],
+    read: Iterable[tuple[DocumentEntry, DocumentReading]],
     count: BatcherCount,
     limits: BatcherLimits,
-    now_ms: int,
 ) -> Batched:
-    """All chunks of a round in batches; nothing waits for the next one."""
+    """All chunks of a round in batches; nothing waits for the next one. Their time is the count's, and not a clock's."""
     state = BatcherState(counter=count.counter, clock_ms=count.clock_ms)
     chunks: list[ChunkEnvelope] = []
     ends: list[EndDocument] = []
-    for entry in entries:
-        reading, pending = readings[entry.object_key], entry.pending
+    for entry, reading in read:
+        pending = entry.pending
         assert pending is not None
         if reading.failed:
             continue
@@ -111,40 +131,38 @@ def batch_round(
             last = pending.progress.next_seq + len(reading.chunks) - 1
             ends.append(EndDocument(doc_id=pending.doc_id, seq_max=last, warnings=reading.detail))
     batcher = Batcher(name.tenant, name.index, name.model, limits, packed=pack(state))
-    outputs = batcher.group(chunks, ends, now_ms=now_ms)
-    outputs += batcher.tick(now_ms=max(now_ms, count.clock_ms) + limits.flush_after_ms)
+    outputs = batcher.group(chunks, ends, now_ms=count.clock_ms)
+    outputs += batcher.tick(now_ms=count.clock_ms + limits.flush_after_ms)
     after = unpack(batcher.pack())
     return Batched(
         requests=[output.request for output in outputs if isinstance(output, Flush)],
-        count=BatcherCount(after.counter, after.clock_ms),
+        count=BatcherCount(after.counter, after.clock_ms, count.schedule.worked()),
         reports={out.report.doc_id: out.report for out in outputs if isinstance(out, DocumentEnded)},
         open=after.documents,
     )
 
 
 def conclude(
-    entry: DocumentEntry,
-    reading: DocumentReading,
-    batched: Batched,
-    embedded: Mapping[str, dict[str, Any]],
-    fingerprint: str,
+    entry: DocumentEntry, reading: DocumentReading, batched: Batched, answers: Answers, fingerprint: str, turn: int
 ) -> Result:
-    """What becomes of one document. `embedded` holds the rows of the embedding stage by chunk id."""
+    """What becomes of one document; one that is not done waits from `turn` on."""
     pending = entry.pending
     assert pending is not None
     if reading.failed:
         return _failed(entry, pending, reading)
-    named = {chunk_id(pending.doc_id, row["start"], row["end"]): row for row in reading.chunks}
-    answers = [(name, row, embedded[name]) for name, row in named.items() if name in embedded]
-    cost = pending.cost_usd + sum(answer["cost_usd"] for _, _, answer in answers)
-    refused = [f"chunk {row['seq']}: {answer['reason']}" for _, row, answer in answers if answer["vector"] is None]
-    rows = _vector_rows(entry, [answer for answer in answers if answer[2]["vector"] is not None])
+    named = {chunk_name(pending.doc_id, row): row for row in reading.chunks}
+    sent = {name: row for name, row in named.items() if name in answers}
+    cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
+    refused = [f"chunk {row['seq']}: {reason}" for name, row in sent.items() if (reason := answers.reason(name))]
+    rows = _vector_rows(entry, {name: row for name, row in sent.items() if answers.reason(name) is None}, answers)
     report = batched.reports.get(pending.doc_id)
     if report is None:
         state = batched.open[pending.doc_id]
         further = msgspec.structs.replace(
             pending,
+            turn=turn,
             progress=Progress(state.next_seq, reading.next_byte_start),
+            text_bytes=reading.text_bytes,
             chunks=state.chunks,
             tokens=state.tokens,
             cost_usd=cost,
@@ -176,7 +194,7 @@ def _resumed(pending: Pending) -> DocumentState:
 def _envelope(name: CollectionName, document: str, row: dict[str, Any]) -> ChunkEnvelope:
     return ChunkEnvelope(
         doc_id=document,
-        chunk_id=chunk_id(document, row["start"], row["end"]),
+        chunk_id=chunk_name(document, row),
         seq=row["seq"],
         text=row["text"],
         byte_range=(row["start"], row["end"]),
@@ -185,18 +203,18 @@ def _envelope(name: CollectionName, document: str, row: dict[str, Any]) -> Chunk
     )
 
 
-def _vector_rows(entry: DocumentEntry, answers: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> pa.Table | None:
-    if not answers:
+def _vector_rows(entry: DocumentEntry, embedded: Mapping[str, dict[str, Any]], answers: Answers) -> pa.Table | None:
+    if not embedded:
         return None
     places = [
         {"bucket": entry.bucket, "key": entry.key, "seq": row["seq"], "start": row["start"], "end": row["end"]}
-        for _, row, _ in answers
+        for row in embedded.values()
     ]
     return pa.table(
         {
-            "id": pa.array([name for name, _, _ in answers], pa.string()),
-            "vector": pa.array([answer["vector"] for _, _, answer in answers], pa.list_(pa.float32())),
-            "text": pa.array([row["text"] for _, row, _ in answers], pa.string()),
+            "id": pa.array(embedded, pa.string()),
+            "vector": answers.vectors(list(embedded)),
+            "text": pa.array([row["text"] for row in embedded.values()], pa.string()),
             "attributes": pa.array(places),
         }
     )

@@ -1,0 +1,55 @@
+"""What the embedding stage answered for a round of one collection: a vector or a reason for every chunk that was sent.
+
+Vectors stay in Arrow from the executor to the store; only what decides on a document becomes Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.documents import chunk_id
+
+__all__ = ["NO_ANSWERS", "Answers", "answers_by_request", "chunk_name"]
+
+
+class Answers:
+    """Rows of the embedding stage by chunk id."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._places = {name: place for place, name in enumerate(table["chunk_id"].to_pylist())}
+        self._costs: list[Any] = table["cost_usd"].to_pylist()
+        self._reasons: list[str | None] = table["reason"].to_pylist()
+        self._vectors = table["vector"]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def cost_usd(self, name: str) -> float:
+        cost: float = self._costs[self._places[name]]
+        return cost
+
+    def reason(self, name: str) -> str | None:
+        """Why a chunk has no vector; None when it has one."""
+        return self._reasons[self._places[name]]
+
+    def vectors(self, names: Sequence[str]) -> pa.ChunkedArray[Any]:
+        """The vectors of chunks that have one, in this order."""
+        return self._vectors.take(pa.array([self._places[name] for name in names], pa.int64()))
+
+
+NO_ANSWERS: Final = Answers(pa.table({"chunk_id": [], "cost_usd": [], "reason": [], "vector": []}))
+
+
+def answers_by_request(table: pa.Table, requests: Sequence[int]) -> Answers:
+    """The answers to some of the requests that a table answers."""
+    wanted = set(requests)
+    rows = [place for place, request in enumerate(table["request"].to_pylist()) if request in wanted]
+    return Answers(table.take(pa.array(rows, pa.int64())))
+
+
+def chunk_name(document: str, row: dict[str, Any]) -> str:
+    """The id of a chunk that the reading stage yielded."""
+    return chunk_id(document, row["start"], row["end"])

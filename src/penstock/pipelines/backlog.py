@@ -1,0 +1,164 @@
+"""The documents that are planned and not done, and how a round is shared out among them. Pure.
+
+Whoever has had least is next: first among tenants, then among a tenant's collections, then among a collection's
+documents, a cell at a time. So a text of a gigabyte takes no more than its share of a round, and small documents of any
+tenant are done before its second cell is read. The backlog mirrors what the registry holds as pending, in an order that
+lies there too: after a crash it is the same, and so is the round that was interrupted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol, TypeAlias
+
+from penstock.pipelines.planning import RoundLimits
+from penstock.pipelines.registry import DocumentEntry, Pending
+from penstock.vector import CollectionName
+
+__all__ = ["Backlog", "Share", "remaining_bytes", "share_out"]
+
+Waiting: TypeAlias = tuple[CollectionName, DocumentEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a round reads of one document."""
+
+    name: CollectionName
+    entry: DocumentEntry
+    cells: int
+
+    @property
+    def pending(self) -> Pending:
+        assert self.entry.pending is not None
+        return self.entry.pending
+
+
+class Backlog:
+    """Pending entries by their turn. Not for several threads at once."""
+
+    def __init__(self, limits: RoundLimits) -> None:
+        self._limits = limits
+        self._entries: dict[tuple[CollectionName, str], DocumentEntry] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """In the order of their turns."""
+        ordered = sorted(self._entries.items(), key=lambda item: (_pending(item[1]).turn, item[0]))
+        return ((name, entry) for (name, _), entry in ordered)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is more than may wait."""
+        limits = self._limits
+        return len(self) > limits.backlog_documents_max or self.bytes > limits.backlog_bytes_max
+
+    @property
+    def next_turn(self) -> int:
+        """Behind everybody who waits."""
+        return max((_pending(entry).turn for entry in self._entries.values()), default=0) + 1
+
+    def put(self, name: CollectionName, entry: DocumentEntry) -> None:
+        """What is now known of a document replaces what was: it waits, or it is done."""
+        before = self._entries.pop((name, entry.object_key), None)
+        if before is not None:
+            self.bytes -= remaining_bytes(_pending(before))
+        if entry.pending is not None:
+            self._entries[name, entry.object_key] = entry
+            self.bytes += remaining_bytes(entry.pending)
+
+    def round(self, cell_bytes: int) -> list[Share]:
+        """The next round; empty when nobody waits."""
+        return share_out(self, self._limits, cell_bytes)
+
+
+def share_out(waiting: Iterable[Waiting], limits: RoundLimits, cell_bytes: int) -> list[Share]:
+    """Cells for those that wait, until the round is full; at least one. `waiting` is in the order of turns."""
+    tenants = _Line()
+    for name, entry in waiting:
+        document = _Document(name, entry, limits.cells_max, cell_bytes)
+        tenants.line(name.tenant).line(f"{name.index}\0{name.model}").join(document)
+    chosen: list[_Document] = []
+    total = 0
+    while (given := tenants.give()) is not None:
+        document, size = given
+        total += size
+        if chosen and (total > limits.bytes_max or len(chosen) + document.is_new > limits.documents_max):
+            document.cells -= 1
+            break
+        if document.is_new:
+            chosen.append(document)
+    return [Share(document.name, document.entry, document.cells) for document in chosen]
+
+
+def remaining_bytes(pending: Pending) -> int:
+    """What is still to be read, as far as is known: one that says it is empty is looked at nevertheless."""
+    size = pending.upload.size_bytes if pending.text_bytes is None else pending.text_bytes
+    return max(1, size - pending.progress.next_byte_start)
+
+
+class _Member(Protocol):
+    def give(self) -> tuple[_Document, int] | None:
+        """One cell to whoever is next here, and its bytes; None when nobody wants more."""
+        ...
+
+
+class _Line:
+    """Members that share what their line gets: whoever has had least is next, and the first to come among equals."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._members: list[tuple[int, int, _Member]] = []
+        self._places = count()
+
+    def line(self, name: str) -> _Line:
+        if name not in self._lines:
+            self._lines[name] = _Line()
+            self.join(self._lines[name])
+        return self._lines[name]
+
+    def join(self, member: _Member) -> None:
+        heapq.heappush(self._members, (0, next(self._places), member))
+
+    def give(self) -> tuple[_Document, int] | None:
+        while self._members:
+            had, place, member = self._members[0]
+            given = member.give()
+            if given is None:
+                heapq.heappop(self._members)
+                continue
+            heapq.heapreplace(self._members, (had + given[1], place, member))
+            return given
+        return None
+
+
+class _Document:
+    """What one document has been given of a round."""
+
+    def __init__(self, name: CollectionName, entry: DocumentEntry, cells_max: int, cell_bytes: int) -> None:
+        self.name, self.entry, self.cells = name, entry, 0
+        self._left, self._cells_max, self._cell_bytes = remaining_bytes(_pending(entry)), cells_max, cell_bytes
+
+    @property
+    def is_new(self) -> bool:
+        """Whether what it was given last was its first."""
+        return self.cells == 1
+
+    def give(self) -> tuple[_Document, int] | None:
+        if self._left <= 0 or self.cells >= self._cells_max:
+            return None
+        size = min(self._left, self._cell_bytes)
+        self._left -= size
+        self.cells += 1
+        return self, size
+
+
+def _pending(entry: DocumentEntry) -> Pending:
+    assert entry.pending is not None
+    return entry.pending

@@ -1,0 +1,226 @@
+"""Plans micro-batches and works rounds on the backlog: the driver's part of the indexing job, without its threads.
+
+A plan and the queue's position are one durable write, so that from then on the registry and not the queue remembers
+what is to be done. A round is a function of what is durable when it begins: whoever repeats it after a crash reads the
+same, and sends the same batches under the same ids. So that the order of plans and rounds is the same too, every write
+says how many rounds were worked since the last plan; after a crash those that were due come before the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final
+
+from penstock.documents import (
+    ChunkingConfig,
+    DocumentReport,
+    DocumentStatus,
+    Notification,
+    ObjectState,
+    decode_notification,
+)
+from penstock.errors import InvalidInput
+from penstock.pipelines.backlog import Backlog
+from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.index_writer import IndexWriter
+from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
+from penstock.pipelines.registry import DocumentEntry, Schedule
+from penstock.pipelines.rounds import Batched, batch_round, conclude
+from penstock.pipelines.stages import Stages
+from penstock.vector import CollectionName
+
+__all__ = ["Indexer", "IndexingSummary"]
+
+# Of entries that no event made.
+_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class IndexingSummary:
+    """What a job has done since it was made."""
+
+    documents: int = 0
+    chunks: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    deleted: int = 0
+    unchanged: int = 0
+    ignored: int = 0
+    refused: int = 0
+    # Documents that are planned and not done.
+    pending: int = 0
+    # (key, status, reason) of documents that did not become searchable.
+    set_aside: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, key: str, report: DocumentReport) -> None:
+        if report.status in (DocumentStatus.INDEXED, DocumentStatus.EMPTY):
+            self.documents += 1
+            self.chunks += report.chunks
+            self.tokens += report.tokens
+            self.cost_usd += report.cost_usd
+        else:
+            self.set_aside.append((key, report.status.value, report.reason or ""))
+
+    def planned(self, plan: Plan) -> None:
+        self.deleted += plan.deleted
+        self.unchanged += plan.unchanged
+        self.ignored += plan.ignored
+
+
+class Indexer:
+    """Called by one thread at a time."""
+
+    def __init__(
+        self,
+        writer: IndexWriter,
+        stages: Stages,
+        chunking: ChunkingConfig,
+        embedding: Embedding,
+        limits: RoundLimits,
+        progress: Callable[[IndexingSummary], None],
+    ) -> None:
+        self._writer, self._stages = writer, stages
+        self._chunking, self._embedding = chunking, embedding
+        self._progress = progress
+        self._opened = False
+        self._rounds_per_batch = limits.rounds_per_batch
+        self._schedule = Schedule()
+        self.backlog = Backlog(limits)
+        self.summary = IndexingSummary()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do, as far as is known."""
+        return self._opened and not len(self.backlog)
+
+    @property
+    def due(self) -> bool:
+        """Whether a round must be worked before anything new is planned."""
+        return not self.idle and (self._schedule.rounds < self._rounds_per_batch or self.backlog.over)
+
+    def open(self) -> None:
+        """Take up what an earlier run left; only the first call does something."""
+        if self._opened:
+            return
+        found = self._writer.pending()
+        askable = {name: entries for name, entries in found.items() if self._can_ask(name)}
+        plans = {name: plan_resumed(entries, self._fingerprint(name)) for name, entries in askable.items()}
+        self._schedule = self._writer.schedule()
+        self._writer.write_plans({n: plan for n, plan in plans.items() if plan.entries}, schedule=self._schedule)
+        for name, entries in askable.items():
+            for entry in entries:
+                self.backlog.put(name, plans[name].entries.get(entry.object_key, entry))
+        self._opened = True
+        if self._schedule.spare:
+            # It may have been interrupted: once more, before a plan could change what it reads.
+            self.round()
+
+    def take(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Decide on the records of a micro-batch that are not decided on yet, and let their documents wait."""
+        done = self._writer.position()
+        new = [row for row in rows if row["sequence"] > done]
+        if not new:
+            return
+        events, refused = _decoded(new, self._embedding)
+        plans: dict[CollectionName, Plan] = {}
+        turn = self.backlog.next_turn
+        for name, named in events.items():
+            plans[name] = plan_events(self._writer.entries(name, named), named, self._fingerprint(name), turn)
+            turn = plans[name].turn
+        # From the queue, and so the same in every replay.
+        now_ms = max(row["ingestion_time_ms"] or 0 for row in new)
+        position = new[-1]["sequence"]
+        schedule = Schedule(position) if plans else self._schedule
+        self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
+        self._schedule = schedule
+        self.summary.refused += len(refused)
+        for name, plan in plans.items():
+            self.summary.planned(plan)
+            for entry in plan.entries.values():
+                self.backlog.put(name, entry)
+        self._show()
+
+    def work(self) -> None:
+        """One round, whether it is due or there is time for it."""
+        if not self.due and not self.idle and not self._schedule.spare:
+            name, _ = next(iter(self.backlog))
+            schedule = Schedule(self._schedule.position, self._schedule.rounds, spare=True)
+            self._writer.write_schedule(name, schedule)
+            self._schedule = schedule
+        self.round()
+
+    def round(self) -> None:
+        """Read, batch, embed and write the next part of some documents; nothing when none waits."""
+        shares = self.backlog.round(self._chunking.cell_bytes)
+        if not shares:
+            return
+        readings = self._stages.read(shares)
+        batched: dict[CollectionName, Batched] = {}
+        for name in dict.fromkeys(share.name for share in shares):
+            read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
+            limits = self._embedding.profile_of(name.model).batcher_limits()
+            batched[name] = batch_round(name, read, self._writer.count(name).scheduled(self._schedule), limits)
+        answers = self._stages.embed(batched)
+        turns = count(self.backlog.next_turn)
+        results = [
+            (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], self._fingerprint(s.name), turn))
+            for s, reading, turn in zip(shares, readings, turns, strict=False)
+        ]
+        self._writer.write_round(results, {name: one.count for name, one in batched.items()})
+        self._schedule = self._schedule.worked()
+        for name, result in results:
+            self.backlog.put(name, result.entry)
+            if result.entry.pending is None and result.entry.report is not None:
+                self.summary.add(result.entry.key, result.entry.report)
+        self._show()
+
+    def _show(self) -> None:
+        self.summary.pending = len(self.backlog)
+        self._progress(self.summary)
+
+    def _fingerprint(self, name: CollectionName) -> str:
+        return self._embedding.chunking_of(name.model, self._chunking).fingerprint
+
+    def _can_ask(self, name: CollectionName) -> bool:
+        """What waits for a model that this job cannot ask goes on waiting."""
+        try:
+            self._embedding.profile_of(name.model)
+        except InvalidInput:
+            return False
+        return True
+
+
+def _decoded(
+    rows: Sequence[Mapping[str, Any]], embedding: Embedding
+) -> tuple[dict[CollectionName, list[Notification]], list[DocumentEntry]]:
+    """The events by collection, in their order, and an entry for every record that is none."""
+    events: dict[CollectionName, list[Notification]] = {}
+    refused: list[DocumentEntry] = []
+    for row in rows:
+        try:
+            event = decode_notification(row["record"])
+            name = CollectionName(event.tenant_id, event.index_id, event.model)
+            embedding.profile_of(event.model)
+        except InvalidInput as error:
+            refused.append(_refusal(row, error))
+            continue
+        events.setdefault(name, []).append(event)
+    return events, refused
+
+
+def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:
+    """Keyed by its place in the queue, so that a replay writes the same entry again."""
+    place = f"{row['sequence']}/{row['position']}"
+    identity = hashlib.sha256(row["record"]).hexdigest()
+    report = DocumentReport(doc_id=identity, status=DocumentStatus.QUARANTINED, reason=str(error))
+    return DocumentEntry(
+        object_key=f"notification:{place}",
+        bucket="",
+        key=f"notification {place}",
+        state=ObjectState(at=_ORIGIN),
+        report=report,
+    )

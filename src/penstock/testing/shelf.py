@@ -1,0 +1,146 @@
+"""A folder of documents, a store, and the events that tell of the one to the other: what tests of indexing start from.
+
+Events are numbered by a clock of the shelf's own, so that their order is the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from penstock.buffer import ProducerConfig, SyncProducer
+from penstock.documents import ChunkingConfig, DeleteNotification, UploadNotification, encode
+from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.documents.sequencers import stamped
+from penstock.objects import open_store
+from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
+from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
+from penstock.vector import CollectionName, CollectionReader, VectorStore
+
+__all__ = ["SMALL_CHUNKS", "Shelf", "prose"]
+
+T = TypeVar("T")
+
+# So small that a short text has many cells and chunks.
+SMALL_CHUNKS: Final = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
+
+
+@dataclass
+class Shelf:
+    """`send` puts events on the queue, `run` indexes what is there, and the rest looks at what came of it."""
+
+    spark: Any
+    folder: Path
+    name: CollectionName = field(default_factory=lambda: CollectionName("acme", "handbook", EMBEDDED_MODEL))
+    clock: int = 0
+
+    @property
+    def documents(self) -> Path:
+        return self.folder / "documents"
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}/store"
+
+    def upload(self, key: str, *, at: int | None = None) -> bytes:
+        """The event that this file is there, with the version that it has now."""
+
+        async def version() -> str:
+            store = await open_store(f"file://{self.documents}", read_only=True)
+            try:
+                return (await store.head(key)).version
+            finally:
+                await store.close()
+
+        path = self.documents / key
+        etag = asyncio.run(version()) if path.exists() else "gone"
+        size = path.stat().st_size if path.exists() else 1
+        return encode(UploadNotification(etag=etag, size_bytes=size, **self._event(key, at)))
+
+    def delete(self, key: str, *, at: int | None = None) -> bytes:
+        return encode(DeleteNotification(**self._event(key, at)))
+
+    def write(self, key: str, content: str | bytes) -> bytes:
+        path = self.documents / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return self.upload(key)
+
+    def send(self, *events: bytes) -> None:
+        with SyncProducer(self.url, ProducerConfig(flush_interval_seconds=0.0)) as producer:
+            producer.produce(list(events)).durable()
+
+    def run(self, *events: bytes, checkpoint: str = "checkpoint", **config: Any) -> IndexingSummary:
+        if events:
+            self.send(*events)
+        with self.job(checkpoint=checkpoint, **config) as job:
+            return job.run_available()
+
+    def job(
+        self,
+        *,
+        checkpoint: str = "checkpoint",
+        progress: Callable[[IndexingSummary], None] = lambda _: None,
+        **config: Any,
+    ) -> IndexingJob:
+        settings = {"chunking": SMALL_CHUNKS, **config}
+        place = str(self.folder / checkpoint)
+        return IndexingJob(self.spark, IndexingConfig(self.url, place, **settings), progress=progress)
+
+    def search(self, words: str, count: int = 3) -> list[tuple[str, str]]:
+        """The documents and passages that answer best."""
+        query = StaticProvider().embed_now([words]).rows
+
+        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[tuple[str, str]]:
+            found = await vectors.search(query, count, columns=["text", "attributes"])
+            return [(row["attributes"]["key"], row["text"]) for row in found.to_pylist()]
+
+        return self._ask(ask)
+
+    def chunks(self) -> list[str]:
+        """The ids of all visible chunks."""
+
+        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[str]:
+            pages = [page async for page in vectors.scan(columns=["id"])]
+            return sorted(str(name) for page in pages for name in page["id"].to_pylist())
+
+        return self._ask(ask)
+
+    def entries(self) -> dict[str, DocumentEntry]:
+        async def ask(_: CollectionReader, registry: CollectionReader) -> list[DocumentEntry]:
+            return await list_entries(registry)
+
+        return {entry.key: entry for entry in self._ask(ask)}
+
+    def _ask(self, work: Callable[[CollectionReader, CollectionReader], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            async with await VectorStore.open_reader(self.url, "vectors") as reader:
+                registry = registry_name(self.name)
+                return await work(
+                    await reader.collection(self.name.tenant, self.name.index, self.name.model),
+                    await reader.collection(registry.tenant, registry.index, registry.model),
+                )
+
+        return asyncio.run(ask())
+
+    def _event(self, key: str, at: int | None) -> dict[str, Any]:
+        self.clock += 1
+        moment = self.clock if at is None else at
+        return {
+            "tenant_id": self.name.tenant,
+            "index_id": self.name.index,
+            "model": self.name.model,
+            "bucket": f"file://{self.documents}",
+            "key": key,
+            "created_at": datetime.fromtimestamp(moment, UTC),
+            "sequencer": stamped(moment),
+        }
+
+
+def prose(words: str, paragraphs: int) -> str:
+    """A text of short paragraphs, no two alike."""
+    return "\n\n".join(f"Paragraph {number} tells of {words} and of number {number}." for number in range(paragraphs))

@@ -1,0 +1,164 @@
+"""Large documents wait their turn, nobody waits for them, and what waits survives whatever happens to the driver."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from penstock.documents import Chunker, DocumentStatus, chunk_id
+from penstock.errors import PenstockError
+from penstock.pipelines.indexing import IndexingSummary
+from penstock.pipelines.planning import RoundLimits
+from penstock.testing.shelf import SMALL_CHUNKS, Shelf, prose
+
+pytestmark = pytest.mark.integration
+
+# One cell of one kibibyte a round, and the next micro-batch after one round.
+SLOW = RoundLimits(cells_max=1, rounds_per_batch=1)
+# Only a test that fails waits so long.
+PATIENCE_SECONDS = 240.0
+
+
+class Killed(PenstockError):
+    """Stands for the end of the driver: nothing of it goes on."""
+
+
+class Witness:
+    """What a job has said after each of its acts."""
+
+    def __init__(self, killed_after: int | None = None) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self._killed_after = killed_after
+
+    def __call__(self, summary: IndexingSummary) -> None:
+        self.seen.append((summary.documents, summary.pending))
+        if len(self.seen) == self._killed_after:
+            raise Killed("the driver is gone")
+
+
+def expected(shelf: Shelf, *keys: str) -> list[str]:
+    """The ids of the chunks that one undisturbed reading of these documents gives."""
+    found = []
+    for key in keys:
+        document = shelf.entries()[key].current
+        assert document is not None
+        chunks = Chunker(SMALL_CHUNKS).chunk((shelf.documents / key).read_bytes())
+        found += [chunk_id(document, chunk.start, chunk.end) for chunk in chunks]
+    return sorted(found)
+
+
+def test_documents_of_later_events_are_done_before_a_large_one_and_all_is_done_at_the_end(shelf: Shelf) -> None:
+    shelf.send(shelf.write("large.txt", prose("rivers, bridges and mills", 120)))
+    shelf.send(shelf.write("small.txt", "Otters swim in the river."))
+    witness = Witness()
+    with shelf.job(rounds=SLOW, batches_per_trigger=1, progress=witness) as job:
+        summary = job.run_available()
+    assert (summary.documents, summary.pending) == (2, 0)
+    # The small one, while the large one still waits for most of its rounds.
+    assert witness.seen.index((1, 1)) < 6 < len(witness.seen)
+    assert shelf.chunks() == expected(shelf, "large.txt", "small.txt")
+
+
+@pytest.mark.parametrize("acts", [1, 3, 7])
+def test_what_a_killed_driver_had_planned_is_done_by_the_next_though_the_queue_has_moved_on(
+    shelf: Shelf, acts: int
+) -> None:
+    text = prose("rivers, bridges and mills", 120)
+    shelf.send(shelf.write("large.txt", text))
+    shelf.send(shelf.write("small.txt", "Otters swim in the river."))
+    with shelf.job(rounds=SLOW, progress=Witness(killed_after=acts)) as job, pytest.raises(Killed):
+        job.run_available()
+    # Another checkpoint: what was planned is remembered by the store alone.
+    witness = Witness()
+    with shelf.job(rounds=SLOW, checkpoint="another", progress=witness) as job:
+        summary = job.run_available()
+    assert summary.pending == 0
+    assert {key: entry.pending for key, entry in shelf.entries().items()} == {"large.txt": None, "small.txt": None}
+    assert shelf.chunks() == expected(shelf, "large.txt", "small.txt")
+    # What was read before the end is not read again.
+    cells = -(-len(text) // SMALL_CHUNKS.cell_bytes)
+    assert len(witness.seen) <= cells - acts + 4
+
+
+@pytest.mark.parametrize(("allowed", "most"), [(2, 3), (10_000, 5)])
+def test_over_its_bounds_a_job_plans_no_further_until_enough_is_done(shelf: Shelf, allowed: int, most: int) -> None:
+    """A micro-batch brings one document of several rounds and works one of them, so that more and more would wait."""
+    for number in range(5):
+        shelf.send(shelf.write(f"{number}.txt", prose(f"rivers of country {number}", 70)))
+    limits = RoundLimits(cells_max=1, rounds_per_batch=1, documents_max=1, backlog_documents_max=allowed)
+    witness = Witness(killed_after=12)
+    with shelf.job(rounds=limits, batches_per_trigger=1, progress=witness) as job, pytest.raises(Killed):
+        job.run_available()
+    assert max(pending for _, pending in witness.seen) == most
+    assert shelf.run().pending == 0
+    assert shelf.chunks() == expected(shelf, *(f"{number}.txt" for number in range(5)))
+
+
+class Bell:
+    """Rings when a job has come so far."""
+
+    def __init__(self, documents: int) -> None:
+        self._documents = documents
+        self._rung = threading.Event()
+        self.threads: set[str] = set()
+
+    def __call__(self, summary: IndexingSummary) -> None:
+        self.threads.add(threading.current_thread().name)
+        if summary.documents >= self._documents and not summary.pending:
+            self._rung.set()
+
+    def wait(self) -> None:
+        assert self._rung.wait(PATIENCE_SECONDS)
+
+
+def test_while_the_queue_is_idle_a_worker_goes_on_and_new_events_come_before_it(shelf: Shelf) -> None:
+    shelf.send(shelf.write("large.txt", prose("rivers, bridges and mills", 60)))
+    bell = Bell(2)
+    with shelf.job(rounds=SLOW, progress=bell) as job:
+        query = job.start()
+        shelf.send(shelf.write("small.txt", "Otters swim in the river."))
+        bell.wait()
+        query.stop()
+        job.await_end(query)
+    assert "penstock-backlog" in bell.threads
+    assert shelf.chunks() == expected(shelf, "large.txt", "small.txt")
+
+
+def test_a_newer_event_takes_the_place_of_what_waits(shelf: Shelf) -> None:
+    first = shelf.write("note.txt", prose("glaciers in Norway", 60))
+    told: list[Any] = []
+    bell = Bell(1)
+
+    def replaced(summary: IndexingSummary) -> None:
+        if not told:
+            told.append(shelf.write("note.txt", prose("deserts in Namibia", 3)))
+            shelf.send(*told)
+        bell(summary)
+
+    shelf.send(first)
+    with shelf.job(rounds=SLOW, progress=replaced) as job:
+        query = job.start()
+        bell.wait()
+        query.stop()
+    report = shelf.entries()["note.txt"].report
+    assert report is not None
+    assert report.status is DocumentStatus.INDEXED
+    assert shelf.chunks() == expected(shelf, "note.txt")
+
+
+def test_an_error_of_the_worker_ends_the_query_by_name(shelf: Shelf) -> None:
+    shelf.send(shelf.write("large.txt", prose("rivers, bridges and mills", 60)))
+
+    def broken(_: IndexingSummary) -> None:
+        if threading.current_thread().name == "penstock-backlog":
+            raise Killed("the worker is gone")
+
+    with shelf.job(rounds=SLOW, progress=broken) as job:
+        query = job.start()
+        with pytest.raises(Killed, match="the worker is gone"):
+            job.await_end(query)
+        assert not query.isActive
+    assert shelf.run().pending == 0
+    assert shelf.chunks() == expected(shelf, "large.txt")
