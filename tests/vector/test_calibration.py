@@ -20,7 +20,7 @@ def sampled(metric: Metric) -> tuple[Centroids, np.ndarray]:
     rows = metric.prepare(
         (middles[random.integers(0, 40, 3000)] + random.standard_normal((3000, 16))).astype(np.float32)
     )
-    centres, _ = partition(rows, 60)
+    centres, _ = partition(metric, rows, 60)
     return Centroids(np.arange(len(centres)), centres), rows
 
 

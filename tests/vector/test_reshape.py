@@ -8,6 +8,7 @@ import pytest
 from penstock.vector.clusters import Centroids, is_overfull, nearest
 from penstock.vector.codes import decode, encode
 from penstock.vector.content import PostingBlock
+from penstock.vector.metric import Metric
 from penstock.vector.reshape import Reshaped, reshape
 
 
@@ -18,6 +19,7 @@ def reshaped(
     codes = encode(np.ascontiguousarray(rows, np.float32))
     block = PostingBlock(np.arange(len(rows)), codes)
     return reshape(
+        Metric.L2,
         centroids,
         np.array(in_hand),
         block,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Bools", "Bytes", "Column", "Counts", "Floats", "Ids", "Indices", "Words", "compute"]
+__all__ = ["Array", "Bools", "Bytes", "Column", "Counts", "Cut", "Floats", "Ids", "Indices", "Words", "compute"]
 
 # Internal ids: signed, because faiss counts that way and -1 means "none".
 Ids: TypeAlias = NDArray[np.int64]
@@ -20,6 +20,8 @@ Floats: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
 Bools: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = NDArray[Any]
+# Which rows of something: a mask, positions, or a slice, which copies nothing.
+Cut: TypeAlias = NDArray[Any] | slice
 # How often a word occurs in a text.
 Counts: TypeAlias = NDArray[np.uint16]
 # A column of any type. The stubs of Arrow describe element types more narrowly than its kernels take them.

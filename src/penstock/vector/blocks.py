@@ -101,15 +101,14 @@ class BlockReader:
         """Buckets as `build` makes them of their fragments, kept in that form."""
         found: dict[int, S] = {}
         missing: list[tuple[int, Array]] = []
+        directory, number = state.directory(shelf), state.number
         for low in lows:
-            fragments = state.directory(shelf).bucket(low)
-            if not len(fragments):
-                continue
-            block = self.cache.get(_entry(state, shelf, low, fragments, result), result)
-            if block is None:
-                missing.append((low, fragments))
-            else:
+            version = directory.version(low)
+            block = self.cache.get((number, shelf, low, version, result), result)
+            if block is not None:
                 found[low] = block
+            elif version:
+                missing.append((low, directory.bucket(low)))
         self.cache.count(len(found), len(missing))
         for group in _groups(missing):
             parts = await self._fetch(state, shelf, group, kind, damage)
@@ -117,7 +116,7 @@ class BlockReader:
                 if len(parts[low]):
                     found[low] = build(parts[low])
                 if len(parts[low]) == len(fragments):
-                    self.cache.put(_entry(state, shelf, low, fragments, result), found[low])
+                    self.cache.put((number, shelf, low, directory.version(low), result), found[low])
         return found
 
     async def fragments(
@@ -163,10 +162,6 @@ class BlockReader:
                 raise Corrupt(f"{named} cannot be read", str(error), "restore it, or write its rows again") from error
             damage.blocks.append(named)
             return None
-
-
-def _entry(state: CollectionState, shelf: Shelf, low: int, fragments: Array, result: type[object]) -> object:
-    return state.number, shelf, low, int(fragments["serial"][-1]), len(fragments), result
 
 
 def _groups(missing: list[tuple[int, Array]]) -> Iterator[list[tuple[int, Array]]]:

@@ -1,6 +1,6 @@
 """Lists as clusters: which list a row belongs to, and how a list is split. Pure, on whole arrays.
 
-A list splits when it holds twice its target, into pieces of half the target that then fill up: over-splitting
+A list splits when it holds twice its target, into pieces of a third of the target that then fill up: over-splitting
 costs a little now and gives markedly better clusters than halving again and again. Seeds are fixed, so the
 same rows always make the same lists.
 """
@@ -19,8 +19,8 @@ from penstock.vector.metric import Metric
 __all__ = ["Centroids", "is_overfull", "is_sparse", "nearest", "partition"]
 
 _OVERFULL: Final = 2.0
-_SPARSE: Final = 0.25
-_OVERSPLIT: Final = 2.0
+_SPARSE: Final = 0.125
+_OVERSPLIT: Final = 3.0
 # Lloyd rounds and rows a centroid that training looks at: more of either moves recall by less than a percent.
 _ROUNDS: Final = 8
 _SAMPLE_ROWS: Final = 64
@@ -48,6 +48,14 @@ class Centroids:
         kind = faiss.METRIC_INNER_PRODUCT if metric is Metric.DOT else faiss.METRIC_L2
         values, places = faiss.knn(queries, self.vectors, min(probes, len(self)), metric=kind)
         return (values if metric is Metric.DOT else -values), places
+
+    def scores(self, metric: Metric, queries: Floats) -> Floats:
+        """How worth looking into every list is for each query."""
+        product = queries @ self.vectors.T
+        if metric is Metric.DOT:
+            return product
+        scores: Floats = 2 * product - np.einsum("ld,ld->l", self.vectors, self.vectors)
+        return scores
 
     def changed(self, dropped: Indices, lists: Indices, vectors: Floats) -> Centroids:
         """Without the `dropped` lists, and with others added or moved."""
@@ -85,14 +93,14 @@ def pieces(rows: int, list_rows: int, pieces_max: int) -> int:
     return max(1, min(wanted, pieces_max))
 
 
-def partition(vectors: Floats, count: int) -> tuple[Floats, Indices]:
-    """Up to `count` centres and the piece of each vector; no piece is empty."""
+def partition(metric: Metric, vectors: Floats, count: int) -> tuple[Floats, Indices]:
+    """Up to `count` centres and the piece of each prepared vector; no piece is empty."""
     if count <= 1:
-        return vectors.mean(axis=0, keepdims=True, dtype=np.float32), np.zeros(len(vectors), np.int64)
+        return metric.prepare(vectors.mean(axis=0, keepdims=True, dtype=np.float32)), np.zeros(len(vectors), np.int64)
     if (vectors == vectors[0]).all():
         # No centre tells them apart, and a list must stay of a size that can be read and written.
         return np.repeat(vectors[:1], count, axis=0), np.arange(len(vectors)) * count // len(vectors)
-    centres = _centres(vectors, min(count, len(vectors)))
+    centres = metric.prepare(_centres(vectors, min(count, len(vectors))))
     used, places = np.unique(nearest(vectors, centres), return_inverse=True)
     return centres[used], places.astype(np.int64)
 

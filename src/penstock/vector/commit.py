@@ -7,10 +7,9 @@ Lists are kept in shape afterwards, by `upkeep`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -31,18 +30,14 @@ from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import file, stack
 from penstock.vector.ledger import Ledger
 from penstock.vector.lookup import find_column
+from penstock.vector.offload import offload
 from penstock.vector.operations import Operation, Upsert
 from penstock.vector.resolve import settle
 from penstock.vector.state import LENGTHS, AttributeRecord, CollectionState, Head
 from penstock.vector.terms import TermBlock, count_words
 
-__all__ = ["commit", "offload"]
+__all__ = ["commit"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-# Work on fewer rows than this is done before a thread would have started.
-_OFFLOAD_ROWS: Final = 512
 # Ids whose dead or hidden bits share a block, and lists whose centroids do.
 _BITMAP_IDS: Final = 1 << 20
 _CENTROIDS_PER_BLOCK: Final = 64
@@ -88,7 +83,7 @@ async def commit(
     centroids = state.centroids
     if arriving.born.any():
         head = _add_columns(draft, arriving, head)
-        head, centroids = await offload(count, _add_vectors, draft, arriving, head, config)
+        head, centroids = await offload(count, config.threads, _add_vectors, draft, arriving, head, config)
     head = await _add_texts(draft, blocks, arriving, ledger, head)
     await file(draft, blocks, Shelf(Family.DICTIONARY), ledger.dictionary())
     await file(draft, blocks, Shelf(Family.DOCUMENTS), _document_log(ledger))
@@ -101,14 +96,7 @@ async def commit(
         np.concatenate([hidden.minus(state.hidden, head.next_id), _unhidden(state, hidden)]),
     )
     await draft.fold(blocks)
-    return await offload(count, draft.finish, head, centroids, ledger.dead, hidden)
-
-
-async def offload(rows: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do pure work beside the event loop if it is much."""
-    if rows < _OFFLOAD_ROWS:
-        return work(*args, **kwargs)
-    return await asyncio.to_thread(work, *args, **kwargs)
+    return await offload(count, config.threads, draft.finish, head, centroids, ledger.dead, hidden)
 
 
 def _add_columns(draft: Draft, arriving: _Arriving, head: Head) -> Head:
@@ -133,12 +121,12 @@ def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorCo
     ids, vectors = arriving.ids[arriving.born], arriving.vectors()
     stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
     prepared = state.metric.prepare(vectors)
-    norm_max = max(head.norm_max, float(np.linalg.norm(prepared, axis=1).max()))
+    norm_max = max(head.norm_max, float(np.einsum("nd,nd->n", prepared, prepared).max()) ** 0.5)
     centroids, next_list = state.centroids, head.next_list
     if len(centroids):
         labels = nearest(prepared, centroids.vectors)
     else:
-        centres, labels = partition(prepared, pieces(len(ids), config.list_rows, config.lists_max))
+        centres, labels = partition(state.metric, prepared, pieces(len(ids), config.list_rows, config.lists_max))
         next_list = len(centres)
         centroids = Centroids(np.arange(next_list), centres)
         put_centroids(draft, centroids, centroids.lists)
@@ -156,7 +144,7 @@ async def _add_texts(draft: Draft, blocks: BlockReader, arriving: _Arriving, led
     column = arriving.column(lambda upsert: upsert.rows.texts)
     if column is not None and len(column):
         stack(draft, Shelf(Family.TEXTS), column)
-        vocabulary = await offload(len(column), count_words, column.values)
+        vocabulary = await offload(len(column), 0, count_words, column.values)
         stack(draft, LENGTHS, ColumnBlock(column.ids, pa.array(vocabulary.lengths)))
         rows = TermBlock.of(vocabulary.hashes, column.ids[vocabulary.texts], vocabulary.counts)
         await file(draft, blocks, Shelf(Family.TERMS), rows)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyroaring
 
 from penstock.errors import Corrupt
-from penstock.vector.arrays import Array, Bools, Bytes, Column, Floats, Ids
+from penstock.vector.arrays import Bools, Bytes, Column, Cut, Floats, Ids
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
 
@@ -41,8 +41,8 @@ class Content(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, rows: Array) -> Self:
-        """Some of the rows: a mask, or positions."""
+    def take(self, rows: Cut) -> Self:
+        """Some of the rows: a mask, positions, or a slice, which copies nothing."""
         ...
 
     def kept(self, dead: IdSet) -> Bools:
@@ -74,7 +74,7 @@ class VectorBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> VectorBlock:
+    def take(self, rows: Cut) -> VectorBlock:
         return VectorBlock(self.ids[rows], self.vectors[rows])
 
     def kept(self, dead: IdSet) -> Bools:
@@ -112,7 +112,7 @@ class PostingBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> PostingBlock:
+    def take(self, rows: Cut) -> PostingBlock:
         return PostingBlock(self.ids[rows], self.codes[rows])
 
     def kept(self, dead: IdSet) -> Bools:
@@ -150,7 +150,9 @@ class ColumnBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> ColumnBlock:
+    def take(self, rows: Cut) -> ColumnBlock:
+        if isinstance(rows, slice):
+            return ColumnBlock(self.ids[rows], self.values[rows])
         positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         return ColumnBlock(self.ids[positions], self.values.take(positions))
 
@@ -194,7 +196,7 @@ class IdBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> IdBlock:
+    def take(self, rows: Cut) -> IdBlock:
         return IdBlock(self.ids[rows])
 
     def kept(self, dead: IdSet) -> Bools:

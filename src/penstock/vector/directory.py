@@ -69,6 +69,24 @@ class Directory:
     def __len__(self) -> int:
         return len(self._firsts)
 
+    @cached_property
+    def low_list(self) -> list[int]:
+        """`lows` for those who look for a few keys only, and do so sooner in a list."""
+        lows: list[int] = self.lows.tolist()
+        return lows
+
+    @cached_property
+    def _versions(self) -> dict[int, int]:
+        return {}
+
+    def version(self, low: int) -> int:
+        """The newest serial of a bucket, which names its content; 0 if there is no such bucket."""
+        found = self._versions.get(low)
+        if found is None:
+            fragments = self.bucket(low)
+            found = self._versions[low] = int(fragments["serial"][-1]) if len(fragments) else 0
+        return found
+
     def bucket(self, low: int) -> Array:
         """The fragments of one bucket, oldest first; none if there is no such bucket."""
         place = int(np.searchsorted(self.lows, np.uint64(low)))

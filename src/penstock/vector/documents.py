@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import Corrupt
-from penstock.vector.arrays import Array, Bools, Ids, Words, compute
+from penstock.vector.arrays import Array, Bools, Cut, Ids, Words, compute
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
 
@@ -62,7 +62,9 @@ class DocumentBlock:
     def __len__(self) -> int:
         return int(self.entries.num_rows)
 
-    def take(self, rows: Array) -> DocumentBlock:
+    def take(self, rows: Cut) -> DocumentBlock:
+        if isinstance(rows, slice):
+            return DocumentBlock(self.entries[rows])
         positions = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         return DocumentBlock(self.entries.take(positions))
 

@@ -139,4 +139,4 @@ def _cut(shelf: Shelf, contents: list[Content]) -> list[Content]:
     if count <= 1:
         return [content]
     bounds = np.linspace(0, len(content), min(count, len(content)) + 1).astype(np.int64)
-    return [content.take(np.arange(a, b)) for a, b in pairwise(bounds)]
+    return [content.take(slice(a, b)) for a, b in pairwise(bounds)]

@@ -70,6 +70,10 @@ class VectorReader:
         """The last position of a source that is durable."""
         return (await read_positions(self._blocks.reader)).get(source)
 
+    def refresh(self) -> None:
+        """Whatever is read from now on is looked for anew, and is not older than anything read before."""
+        self._seen.clear()
+
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on one moment of a collection that is not older than allowed."""
         for _ in range(_ATTEMPTS_MAX):

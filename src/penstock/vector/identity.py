@@ -17,7 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from penstock.errors import Corrupt
-from penstock.vector.arrays import Array, Bools, Column, Ids, Indices, Words
+from penstock.vector.arrays import Bools, Column, Cut, Ids, Indices, Words
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
 
@@ -42,7 +42,7 @@ class Identities:
     def __len__(self) -> int:
         return len(self.high)
 
-    def take(self, rows: Array) -> Identities:
+    def take(self, rows: Cut) -> Identities:
         return Identities(self.high[rows], self.low[rows])
 
     def unique(self) -> tuple[Identities, Indices]:
@@ -104,7 +104,7 @@ class DictionaryBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> DictionaryBlock:
+    def take(self, rows: Cut) -> DictionaryBlock:
         return DictionaryBlock(self.identities.take(rows), self.ids[rows])
 
     def find(self, wanted: Identities) -> Ids:

@@ -45,10 +45,9 @@ def stack(draft: Draft, shelf: Shelf, content: Content) -> None:
     start = 0
     if len(directory) and (room := capacity - int(directory.rows[-1])) > 0:
         start = min(room, len(content))
-        draft.append(shelf, int(directory.lows[-1]), content.take(np.arange(start)))
+        draft.append(shelf, int(directory.lows[-1]), content.take(slice(start)))
     for first in range(start, len(content), capacity):
-        rows = np.arange(first, min(first + capacity, len(content)))
-        draft.append(shelf, int(content.ids[first]), content.take(rows))
+        draft.append(shelf, int(content.ids[first]), content.take(slice(first, first + capacity)))
 
 
 async def file(draft: Draft, blocks: BlockReader, shelf: Shelf, content: H) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.vector.arrays import Column, Floats, Ids, Indices
+from penstock.vector.arrays import Column, Ids, Indices
 from penstock.vector.blocks import BlockReader, Damage
-from penstock.vector.content import ColumnBlock, Content, VectorBlock
+from penstock.vector.content import ColumnBlock, Content
 from penstock.vector.documents import DocumentBlock
 from penstock.vector.identity import ABSENT, DictionaryBlock, Identities, identity_of_text
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.state import CollectionState
 
-__all__ = ["document_blocks", "find_column", "find_rows", "find_vectors"]
+__all__ = ["document_blocks", "find_column", "find_rows"]
 
 C = TypeVar("C", bound=Content)
-_VECTORS = Shelf(Family.VECTORS)
-_DICTIONARY = Shelf(Family.DICTIONARY)
-_DOCUMENTS = Shelf(Family.DOCUMENTS)
+_DICTIONARY: Final = Shelf(Family.DICTIONARY)
+_DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
+# So many rows are found sooner one by one than by sorting them into buckets.
+_FEW: Final = 64
 
 
 async def find_rows(
@@ -43,18 +45,6 @@ async def find_rows(
     return found
 
 
-async def find_vectors(
-    blocks: BlockReader, state: CollectionState, ids: Ids, damage: Damage | None = None
-) -> tuple[Floats, Indices]:
-    """The vectors of rows, in the order of `ids`, and the positions of those that were not found."""
-    vectors = np.zeros((len(ids), state.dimensions), np.float32)
-    missing = np.ones(len(ids), np.bool_)
-    for content, mine, rows in await _rows_of(blocks, state, _VECTORS, ids, VectorBlock, damage):
-        vectors[mine] = content.vectors[rows]
-        missing[mine] = False
-    return vectors, np.flatnonzero(missing)
-
-
 async def find_column(
     blocks: BlockReader,
     state: CollectionState,
@@ -64,6 +54,10 @@ async def find_column(
     damage: Damage | None = None,
 ) -> Column:
     """The values of rows in a column, in the order of `ids`; null where there is none."""
+    if len(ids) <= _FEW:
+        found = await _each_row(blocks, state, shelf, ids, ColumnBlock, damage)
+        values = [None if hit is None else hit[0].values[hit[1]].as_py() for hit in map(found.get, range(len(ids)))]
+        return pa.array(values, kind)
     parts: list[Column] = [pa.array([None], kind)]
     place = np.zeros(len(ids), np.int64)
     filled = 1
@@ -107,4 +101,25 @@ async def _rows_of(
             there = rows < len(content)
             there[there] = content.ids[rows[there]] == ids[group[there]]
             found.append((content, group[there], rows[there]))
+    return found
+
+
+async def _each_row(
+    blocks: BlockReader, state: CollectionState, shelf: Shelf, ids: Ids, kind: type[C], damage: Damage | None
+) -> dict[int, tuple[C, int]]:
+    """For each of a few ids that is found: its position, the content that holds it, and its row there."""
+    lows = state.directory(shelf).low_list
+    buckets = {place: lows[at] for place, row in enumerate(ids.tolist()) if (at := bisect_right(lows, row) - 1) >= 0}
+    stored = await blocks.contents(state, shelf, dict.fromkeys(buckets.values()), kind, damage)
+    found = {}
+    for place, low in buckets.items():
+        content = stored.get(low)
+        if content is not None:
+            wanted = ids[place]
+            row = int(wanted - content.ids[0])
+            # Without gaps the row follows from the id; after rows have died it has to be looked for.
+            if not (0 <= row < len(content) and content.ids[row] == wanted):
+                row = int(np.searchsorted(content.ids, wanted))
+            if row < len(content) and content.ids[row] == wanted:
+                found[place] = (content, row)
     return found

@@ -1,7 +1,8 @@
 """How near two vectors are. Every score here grows with nearness, whatever the metric.
 
-Lists are kept by Euclidean distance in all three metrics: under cosine vectors are brought to length one
-first, where both agree; under dot the lists are clusters in space and only their order of probing is by dot.
+Lists are kept by Euclidean distance in all three metrics. Under cosine vectors and centres are brought to length
+one, where both agree: centres of any length would draw queries to the loosest clusters. Under dot the lists are
+clusters in space and only their order of probing is by dot.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ __all__ = ["MAGNITUDE_MAX", "Metric"]
 # Sums of squares of such numbers over any sensible dimension stay finite in four-byte floats.
 MAGNITUDE_MAX: Final = 1e15
 
+# Between these, squares of lengths are full floats: nothing has vanished and nothing overflowed.
+_SQUARE_MIN: Final = 1e-25
+_SQUARE_MAX: Final = 1e35
+
 
 class Metric(StrEnum):
     """COSINE: the angle alone counts. DOT: longer vectors win. L2: the distance in space."""
@@ -30,6 +35,10 @@ class Metric(StrEnum):
         """Vectors as they are compared and clustered."""
         if self is not Metric.COSINE:
             return np.ascontiguousarray(vectors, np.float32)
+        squares = np.einsum("nd,nd->n", vectors, vectors)
+        if (squares > _SQUARE_MIN).all() and (squares < _SQUARE_MAX).all():
+            usual: Floats = np.divide(vectors, np.sqrt(squares)[:, None], dtype=np.float32)
+            return usual
         # The largest component first: a tiny or huge vector must not lose its direction to rounding.
         peak = np.abs(vectors).max(axis=1, keepdims=True, initial=np.float32(0))
         scaled = vectors / np.where(peak > 0, peak, np.float32(1))
@@ -37,14 +46,14 @@ class Metric(StrEnum):
         prepared: Floats = np.ascontiguousarray(scaled / np.where(length > 0, length, np.float32(1)), np.float32)
         return prepared
 
-    def scores(self, queries: Floats, rows: Floats) -> Floats:
-        """Nearness of each query to its own rows: queries (m, d), rows (m, r, d), both prepared."""
-        if self is Metric.L2:
-            apart = rows - queries[:, None, :]
-            squared: Floats = -np.einsum("mrd,mrd->mr", apart, apart)
-            return squared
-        product: Floats = np.einsum("md,mrd->mr", queries, rows)
-        return product
+    def comparable(self, rows: Floats) -> tuple[Floats, Floats | None]:
+        """Stored rows in a form whose product with a prepared query is to be divided by a length, if any is given."""
+        if self is not Metric.COSINE:
+            return rows, None
+        squares = np.einsum("nd,nd->n", rows, rows)
+        if (squares > _SQUARE_MIN).all() and (squares < _SQUARE_MAX).all():
+            return rows, np.sqrt(squares)
+        return self.prepare(rows), None
 
     def similarity(self, scores: Floats) -> Floats:
         """What a caller is shown: cosine similarity, dot product, or the distance in space with a minus sign."""

@@ -21,9 +21,10 @@ from penstock.vector.content import PostingBlock
 from penstock.vector.directory import Directory
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
-from penstock.vector.lookup import find_vectors
+from penstock.vector.offload import kernel_threads
 from penstock.vector.scan import NONE, Candidates, PostingList, Stack
 from penstock.vector.state import CollectionState
+from penstock.vector.vectors import exact_scores
 
 __all__ = ["NearestRows"]
 
@@ -32,9 +33,8 @@ _POSTINGS: Final = Shelf(Family.POSTINGS)
 _SPARE: Final = 8
 # How fast a search that is not done fetches more candidates, or looks into more lists.
 _WIDENING: Final = 4
-# Queries scanned in one call, and the memory that ranking them exactly may take.
+# Queries scanned in one call.
 _QUERIES_AT_ONCE: Final = 1024
-_RANKING_BYTES: Final = 64 << 20
 # Components compared before a scan is worth a thread of its own: about two milliseconds.
 _OFFLOAD_COMPONENTS: Final = 20_000_000
 # Stacks kept: those of the collections that are searched at the time.
@@ -146,6 +146,7 @@ class NearestRows:
         selected: IdSet | None,
         damage: Damage,
     ) -> Candidates:
+        kernel_threads(self._config.threads)
         _, places = state.centroids.probe(state.metric, queries, probes)
         lists = state.centroids.lists[places]
         kept = self._kept(blocks, state, lists)
@@ -229,25 +230,12 @@ async def _rank(
     blocks: BlockReader, state: CollectionState, queries: Floats, found: Candidates, damage: Damage
 ) -> Candidates:
     """Candidates by their exact scores. One whose vector cannot be read keeps the score of its code."""
-    width = found.ids.shape[1]
-    at_once = max(1, _RANKING_BYTES // (4 * width * state.dimensions))
-    parts = []
-    for first in range(0, len(queries), at_once):
-        ids, scores = found.ids[first : first + at_once], found.scores[first : first + at_once]
-        flat = ids.reshape(-1)
-        real = np.flatnonzero(flat != NONE)
-        vectors, missing = await find_vectors(blocks, state, flat[real], damage)
-        exact = np.full(flat.shape, -np.inf, np.float32)
-        rows = np.zeros((len(flat), state.dimensions), np.float32)
-        rows[real] = state.metric.prepare(vectors)
-        chunk = queries[first : first + at_once]
-        computed = state.metric.scores(chunk, rows.reshape(len(chunk), width, -1)).reshape(-1)
-        exact[real] = computed[real]
-        exact[real[missing]] = scores.reshape(-1)[real[missing]]
-        ranks: Floats = exact.reshape(ids.shape)
-        order = np.lexsort((ids, -ranks), axis=1)
-        parts.append(Candidates(np.take_along_axis(ranks, order, 1), np.take_along_axis(ids, order, 1)))
-    return _joined(parts)
+    exact = await exact_scores(blocks, state, queries, found.ids, damage)
+    ranks = np.where(np.isnan(exact), found.scores, exact)
+    ranks[found.ids == NONE] = -np.inf
+    order = np.lexsort((found.ids, -ranks), axis=1)
+    line = np.arange(len(ranks))[:, None]
+    return Candidates(ranks[line, order], found.ids[line, order])
 
 
 def _joined(parts: list[Candidates]) -> Candidates:

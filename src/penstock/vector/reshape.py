@@ -15,6 +15,7 @@ from penstock.vector.arrays import Bools, Floats, Ids, Indices
 from penstock.vector.clusters import Centroids, is_overfull, is_sparse, nearest, partition, pieces
 from penstock.vector.codes import decode
 from penstock.vector.content import PostingBlock
+from penstock.vector.metric import Metric
 
 __all__ = ["Reshaped", "reshape"]
 
@@ -34,6 +35,7 @@ class Reshaped:
 
 
 def reshape(
+    metric: Metric,
     centroids: Centroids,
     in_hand: Ids,
     rows: PostingBlock,
@@ -49,7 +51,7 @@ def reshape(
     dissolved = _dissolvable(centroids, in_hand, lists, list_rows)
     if thorough:
         means, numbers = _means(vectors, lists, np.setdiff1d(in_hand, dissolved))
-        centroids = centroids.changed(dissolved, numbers, means)
+        centroids = centroids.changed(dissolved, numbers, metric.prepare(means))
     else:
         numbers = np.empty(0, np.int64)
         centroids = centroids.changed(dissolved, numbers, centroids.vectors[:0])
@@ -62,7 +64,7 @@ def reshape(
     changed = [dissolved, numbers]
     before = next_list
     for number in splits:
-        centroids, next_list = _split(centroids, number, vectors, lists, list_rows, lists_max, next_list)
+        centroids, next_list = _split(metric, centroids, number, vectors, lists, list_rows, lists_max, next_list)
     changed.append(np.array(splits, np.int64))
     changed.append(np.arange(before, next_list))
     return Reshaped(centroids, rows, lists, next_list, np.concatenate(changed), len(splits), len(dissolved))
@@ -90,6 +92,7 @@ def _means(vectors: Floats, lists: Ids, numbers: Ids) -> tuple[Floats, Ids]:
 
 
 def _split(
+    metric: Metric,
     centroids: Centroids,
     number: int,
     vectors: Floats,
@@ -103,7 +106,7 @@ def _split(
     count = pieces(len(mine), list_rows, lists_max - len(centroids) + 1)
     if count <= 1:
         return centroids, next_list
-    centres, labels = partition(vectors[mine], count)
+    centres, labels = partition(metric, vectors[mine], count)
     numbers = np.arange(next_list, next_list + len(centres))
     lists[mine] = numbers[labels]
     return centroids.changed(np.array([number]), numbers, centres), next_list + len(centres)

@@ -101,7 +101,10 @@ def query_matrix(vectors: object, dimensions: int, metric: Metric) -> Floats:
 
 
 def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> None:
-    # One pass settles the usual case: the largest magnitude is NaN or infinite if any component is.
+    # One pass settles the usual case: a sum of squares within bounds has no component that is beyond them.
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    if (squares > 0).all() and (squares < MAGNITUDE_MAX**2).all():
+        return
     peak = np.abs(vectors).max(axis=1, initial=0)
     for bad, why in (
         (~np.isfinite(peak), "it holds NaN or infinity"),

@@ -12,8 +12,9 @@ from penstock.errors import InvalidInput
 from penstock.vector.arrays import Column, Ids
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.keys import Family, Shelf
-from penstock.vector.lookup import find_column, find_vectors
+from penstock.vector.lookup import find_column
 from penstock.vector.state import CollectionState
+from penstock.vector.vectors import find_vectors
 
 __all__ = ["COLUMNS", "check_columns", "read_columns"]
 

@@ -19,6 +19,7 @@ from penstock.vector.codes import QUANTIZER_TYPE, code_bytes
 from penstock.vector.content import PostingBlock
 from penstock.vector.idset import IdSet
 from penstock.vector.metric import Metric
+from penstock.vector.offload import kernel_threads
 
 __all__ = ["NONE", "Candidates", "PostingList", "Stack"]
 
@@ -71,6 +72,9 @@ class Stack:
         self.size_bytes = sum(found.size_bytes for found in lists.values())
         self._metric = metric
         self._numbers = np.array(sorted(lists), np.int64)
+        # The place of each list by its number; NONE for those that are not here, the last for numbers beyond.
+        self._place = np.full(int(self._numbers.max(initial=-1)) + 2, NONE, np.int64)
+        self._place[self._numbers] = np.arange(len(self._numbers))
         self._index: Any = None
         if lists:
             self._assemble(dimensions, metric)
@@ -90,7 +94,7 @@ class Stack:
         self._index.replace_invlists(self._inverted, False)
 
     def covers(self, numbers: Ids) -> bool:
-        return bool(np.isin(numbers, self._numbers).all())
+        return bool((self._at(numbers) != NONE).all())
 
     def search(self, queries: Floats, lists: Ids, count: int, selected: IdSet | None, threads: int = 0) -> Candidates:
         """The best `count` rows for each query in its own lists; lists that are not in the stack are skipped."""
@@ -98,8 +102,7 @@ class Stack:
         scores = np.empty((len(queries), count), np.float32)
         ids = np.empty((len(queries), count), np.int64)
         zeros = np.zeros(probes.shape, np.float32)
-        if threads:
-            faiss.omp_set_num_threads(threads)
+        kernel_threads(threads)
         options = {"nprobe": probes.shape[1]}
         if selected is not None:
             options["sel"] = faiss.IDSelectorBitmap(len(selected.bits), faiss.swig_ptr(selected.bits))
@@ -111,12 +114,14 @@ class Stack:
         return Candidates(self._metric.scores_of_kernel(scores), ids)
 
     def _places(self, lists: Ids) -> Indices:
-        places = np.searchsorted(self._numbers, lists)
-        places[places == len(self._numbers)] = 0
-        there = self._numbers[places] == lists if len(self._numbers) else np.zeros(lists.shape, np.bool_)
+        places = self._at(lists)
+        there = places != NONE
         if there.all():
-            return np.ascontiguousarray(places, np.int64)
+            return places
         # The kernel stops at the first probe that is none, so those come last.
-        probes = -np.sort(-np.where(there, places, NONE), axis=1)
         width = max(1, int(there.sum(axis=1).max(initial=0)))
-        return np.ascontiguousarray(probes[:, :width], np.int64)
+        return np.ascontiguousarray(-np.sort(-places, axis=1)[:, :width])
+
+    def _at(self, lists: Ids) -> Indices:
+        places: Indices = self._place[np.minimum(lists, len(self._place) - 1)]
+        return places

@@ -228,19 +228,22 @@ def _scores_in(ranking: Ranking, ids: Ids) -> Floats:
     return scores
 
 
-def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
-    def floats(values: Floats | None) -> Column:
-        if values is None:
-            return pa.array([None] * len(answer.ids), pa.float32())
-        return pa.array(values, pa.float32(), mask=np.isnan(values))
+def _floats(values: Floats | None, count: int) -> Column:
+    """Scores as a column, missing where a ranking does not have the row."""
+    if values is None:
+        return pa.array(np.zeros(count, np.float32), mask=np.ones(count, np.bool_))
+    return pa.array(values, mask=np.isnan(values))
 
+
+def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
+    score = pa.array(answer.score)
     table = pa.table(
         {
-            "query": pa.array(answer.query, pa.int32()),
+            "query": pa.array(answer.query.astype(np.int32)),
             "id": columns.pop("id"),
-            "score": floats(answer.score),
-            "similarity": floats(answer.similarity),
-            "bm25": floats(answer.bm25),
+            "score": score,
+            "similarity": score if answer.similarity is answer.score else _floats(answer.similarity, len(answer.ids)),
+            "bm25": _floats(answer.bm25, len(answer.ids)),
             **columns,
         }
     )

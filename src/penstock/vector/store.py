@@ -224,17 +224,21 @@ class VectorStore:
 
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on the newest published moment of a collection."""
-        async with self.held(spec) as (blocks, state):
-            return await work(blocks, state)
+        with self._snapshot().held() as snapshot:
+            return await work(snapshot.blocks, await self._state(snapshot, spec))
 
     @asynccontextmanager
     async def held(self, spec: CollectionSpec) -> AsyncIterator[Moment]:
         """The newest published moment of a collection, kept open."""
         with self._snapshot().held() as snapshot:
-            state = await snapshot.state(spec.name)
-            if state is None:
-                state = CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
-            yield snapshot.blocks, state
+            yield snapshot.blocks, await self._state(snapshot, spec)
+
+    async def _state(self, snapshot: VectorSnapshot, spec: CollectionSpec) -> CollectionState:
+        """A collection in a snapshot; one that nobody has written to yet is empty."""
+        state = await snapshot.state(spec.name)
+        if state is not None:
+            return state
+        return CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
 
     def _snapshot(self) -> VectorSnapshot:
         self._check_open()

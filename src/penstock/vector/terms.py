@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from penstock.errors import Corrupt
-from penstock.vector.arrays import Array, Bools, Column, Counts, Ids, Indices, Words, compute
+from penstock.vector.arrays import Bools, Column, Counts, Cut, Ids, Indices, Words, compute
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
 
@@ -96,7 +96,7 @@ class TermBlock:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Array) -> TermBlock:
+    def take(self, rows: Cut) -> TermBlock:
         return TermBlock.of(self.keys[rows], self.ids[rows], self.counts[rows])
 
     def find(self, word: int) -> tuple[Ids, Counts]:

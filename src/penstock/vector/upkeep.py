@@ -18,12 +18,13 @@ from penstock.observability import SILENT, Observer, names
 from penstock.vector.arrays import Array, Ids
 from penstock.vector.blocks import CONTENT, BlockReader
 from penstock.vector.clusters import Centroids, is_overfull
-from penstock.vector.commit import append_postings, offload, put_centroids
+from penstock.vector.commit import append_postings, put_centroids
 from penstock.vector.config import VectorConfig
 from penstock.vector.content import Content, PostingBlock
 from penstock.vector.draft import Draft, Operations
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import neighbours
+from penstock.vector.offload import offload
 from penstock.vector.operations import Compact
 from penstock.vector.reshape import reshape
 from penstock.vector.state import CollectionState, Head, Sweep
@@ -79,7 +80,7 @@ async def maintain(
         thorough = sweep is not None and sweep.thorough
         head, centroids = await _reshape(blocks, draft, head, in_hand, config, thorough, observer)
     await draft.fold(blocks)
-    return await offload(1 << 20, draft.finish, head, centroids, state.deleted, state.hidden)
+    return await offload(1 << 20, config.threads, draft.finish, head, centroids, state.deleted, state.hidden)
 
 
 def _overfull(state: CollectionState, config: VectorConfig, budget: _Budget) -> Ids:
@@ -192,7 +193,9 @@ async def _reshape(
     living = rows.kept(state.deleted)
     shaped = await offload(
         len(rows),
+        config.threads,
         reshape,
+        state.metric,
         state.centroids,
         in_hand,
         rows.take(living),

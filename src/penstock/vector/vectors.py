@@ -1,0 +1,132 @@
+"""Stored vectors by internal id: read for callers, and compared exactly with queries where they lie.
+
+Candidates of a scan are ranked by their stored vectors without copying one: a native kernel takes, block by
+block, which query meets which row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import faiss as typed_faiss
+import numpy as np
+
+from penstock.vector.arrays import Bools, Floats, Ids, Indices
+from penstock.vector.blocks import BlockReader, Damage
+from penstock.vector.content import VectorBlock
+from penstock.vector.keys import Family, Shelf
+from penstock.vector.metric import Metric
+from penstock.vector.state import CollectionState
+
+__all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors"]
+
+# The type stubs of faiss leave out the pairwise kernels.
+faiss: Any = typed_faiss
+
+VECTORS: Final = Shelf(Family.VECTORS)
+
+
+class VectorRows:
+    """The vectors of one bucket, and all that comparing them needs. Ids grow from row to row."""
+
+    __slots__ = ("_compared", "_dense", "_lengths", "ids", "size_bytes", "vectors")
+
+    def __init__(self, metric: Metric, parts: Sequence[VectorBlock]) -> None:
+        block = VectorBlock.merge(parts)
+        self.ids = block.ids
+        self.vectors: Floats = np.ascontiguousarray(block.vectors)
+        # Vectors as they are compared, and what a product with them is to be divided by.
+        self._compared, self._lengths = metric.comparable(self.vectors)
+        self._dense = len(self.ids) > 0 and int(self.ids[-1] - self.ids[0]) == len(self.ids) - 1
+        self.size_bytes = block.size_bytes + (0 if self._lengths is None else self._lengths.nbytes)
+        if self._compared is not self.vectors:
+            self.size_bytes += self._compared.nbytes
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rows(self, ids: Ids) -> tuple[Indices, Bools | None]:
+        """The row of each of some ids, which are in order, and which of them are here; None if all are."""
+        first = self.ids[0]
+        if self._dense and ids[0] >= first and ids[-1] <= self.ids[-1]:
+            return ids - first, None
+        rows = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        there: Bools = self.ids[rows] == ids
+        return rows, None if there.all() else there
+
+    def scores(self, metric: Metric, queries: Floats, asked: Indices, rows: Indices) -> Floats:
+        """Nearness of query `asked[i]` to row `rows[i]`, for every i."""
+        found = np.empty(len(rows), np.float32)
+        kernel = faiss.pairwise_indexed_L2sqr if metric is Metric.L2 else faiss.pairwise_indexed_inner_product
+        pointers = [faiss.swig_ptr(array) for array in (queries, asked, self._compared, rows, found)]
+        kernel(queries.shape[1], len(rows), *pointers)
+        if metric is Metric.L2:
+            return np.negative(found, out=found)
+        return found if self._lengths is None else np.divide(found, self._lengths[rows], out=found)
+
+
+async def read_vectors(
+    blocks: BlockReader, state: CollectionState, lows: Iterable[int], damage: Damage | None = None
+) -> dict[int, VectorRows]:
+    """Buckets of vectors by their lowest id."""
+    metric = state.metric
+    return await blocks.built(
+        state, VECTORS, lows, VectorBlock, lambda parts: VectorRows(metric, parts), VectorRows, damage
+    )
+
+
+async def find_vectors(
+    blocks: BlockReader, state: CollectionState, ids: Ids, damage: Damage | None = None
+) -> tuple[Floats, Indices]:
+    """The vectors of rows, in the order of `ids`, and the positions of those that were not found."""
+    vectors = np.zeros((len(ids), state.dimensions), np.float32)
+    missing = np.ones(len(ids), np.bool_)
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    groups = list(_groups(state, ordered))
+    stored = await read_vectors(blocks, state, [low for low, _ in groups], damage)
+    for low, part in groups:
+        held = stored.get(low)
+        if held is not None:
+            rows, there = held.rows(ordered[part])
+            mine = order[part] if there is None else order[part][there]
+            vectors[mine] = held.vectors[rows if there is None else rows[there]]
+            missing[mine] = False
+    return vectors, np.flatnonzero(missing)
+
+
+async def exact_scores(
+    blocks: BlockReader, state: CollectionState, queries: Floats, ids: Ids, damage: Damage
+) -> Floats:
+    """Nearness of each prepared query to its own candidates, a line of `ids`; NaN where there is no vector."""
+    flat = ids.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    asked = order // ids.shape[1]
+    scores = np.full(len(flat), np.nan, np.float32)
+    groups = list(_groups(state, ordered))
+    stored = await read_vectors(blocks, state, [low for low, _ in groups], damage)
+    for low, part in groups:
+        held = stored.get(low)
+        if held is None:
+            continue
+        rows, there = held.rows(ordered[part])
+        if there is None:
+            scores[order[part]] = held.scores(state.metric, queries, asked[part], rows)
+        else:
+            scores[order[part][there]] = held.scores(state.metric, queries, asked[part][there], rows[there])
+    return scores.reshape(ids.shape)
+
+
+def _groups(state: CollectionState, ordered: Ids) -> Iterator[tuple[int, slice]]:
+    """Buckets that may hold some of the ordered ids, and which of them."""
+    directory = state.directory(VECTORS)
+    if not len(directory):
+        return
+    begin = int(np.searchsorted(ordered, directory.low_list[0]))
+    places = directory.locate(ordered[begin:])
+    starts = (np.flatnonzero(np.diff(places, prepend=-1)) + begin).tolist()
+    for first, end in pairwise([*starts, len(ordered)]):
+        yield directory.low_list[int(places[first - begin])], slice(first, end)
