@@ -25,7 +25,7 @@ from penstock.testing.embedding_server import (
     contents_by_place,
     embedding_process,
 )
-from penstock.testing.spark_cluster import QUICK_JVM, SparkCluster, descendants, python_workers, spark_cluster
+from penstock.testing.spark_cluster import QUICK_JVM, SparkCluster, descendants, python_workers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration]
 
@@ -39,21 +39,20 @@ DIMENSIONS = 32
 
 @dataclass
 class World:
-    """The documents, the cluster, a driver of each kind that is alive, and what an undisturbed run comes to."""
+    """The documents, a driver of each kind that is alive, and what an undisturbed run comes to."""
 
     folder: Path
     library: Library
-    cluster: SparkCluster | None = None
     drivers: dict[str, Driver] = field(default_factory=dict)
     expected: Holdings = field(default_factory=Holdings)
     batches: dict[str, set[str]] = field(default_factory=dict)
 
-    def driver(self, master: str) -> Driver:
-        """The one that is there, or a new one."""
+    def driver(self, cluster: SparkCluster | None) -> Driver:
+        """The one that is there, or a new one; without a cluster, a local one."""
+        master = cluster.master if cluster else LOCAL
+        settings = cluster.settings if cluster else {"spark.driver.extraJavaOptions": QUICK_JVM}
         found = self.drivers.get(master)
         if found is None or found.process.poll() is not None:
-            local = {"spark.driver.extraJavaOptions": QUICK_JVM}
-            settings = local if self.cluster is None or master == LOCAL else self.cluster.settings
             found = self.drivers[master] = Driver(master, settings, self.folder / "driver.log")
         return found
 
@@ -68,20 +67,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(folder, build_library(folder / "documents"))
     try:
         with embedding_process(folder / "undisturbed.log", dimensions=DIMENSIONS) as provider:
-            trial = Trial(world, "undisturbed", provider, LOCAL, seed=0)
+            trial = Trial(world, "undisturbed", provider)
             trial.begin()
             assert trial.driver.end() == "done", trial.driver.story
             world.expected, world.batches = holdings(trial.url), contents_by_place(provider.asks)
         yield world
     finally:
-        world.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(world: World) -> Iterator[SparkCluster]:
-    """One for all tests that want one: it takes a quarter of a minute to start."""
-    with spark_cluster(world.folder / "cluster") as world.cluster:
-        yield world.cluster
         world.close()
 
 
@@ -92,8 +83,8 @@ class Trial:
     world: World
     name: str
     provider: EmbeddingProcess
-    master: str
-    seed: int
+    seed: int = 0
+    cluster: SparkCluster | None = None
     kills: int = 0
 
     @property
@@ -102,7 +93,7 @@ class Trial:
 
     @property
     def driver(self) -> Driver:
-        return self.world.driver(self.master)
+        return self.world.driver(self.cluster)
 
     def begin(self) -> None:
         (self.world.folder / self.name).mkdir()
@@ -165,7 +156,7 @@ def test_the_library_is_what_the_tests_need(world: World) -> None:
 
 
 def test_a_killed_python_worker_does_not_end_the_query(world: World, provider: EmbeddingProcess, seed: int) -> None:
-    trial = Trial(world, f"worker-{seed}", provider, LOCAL, seed)
+    trial = Trial(world, f"worker-{seed}", provider, seed)
     chance = random.Random(seed)
     trial.begin()
     while trial.kills < KILLS_MAX and trial.driver.process.poll() is None:
@@ -179,7 +170,7 @@ def test_a_killed_python_worker_does_not_end_the_query(world: World, provider: E
 
 
 def test_a_killed_driver_goes_on_where_it_was(world: World, provider: EmbeddingProcess, seed: int) -> None:
-    trial = Trial(world, f"driver-{seed}", provider, LOCAL, seed)
+    trial = Trial(world, f"driver-{seed}", provider, seed)
     chance = random.Random(seed)
     trial.begin()
     trial.strike(chance, lambda: [trial.driver.pid, *descendants(trial.driver.pid, "java")])
@@ -193,7 +184,7 @@ def test_a_killed_driver_goes_on_where_it_was(world: World, provider: EmbeddingP
 def test_a_killed_executor_of_a_cluster_does_not_end_the_query(
     world: World, cluster: SparkCluster, provider: EmbeddingProcess, seed: int
 ) -> None:
-    trial = Trial(world, f"executor-{seed}", provider, cluster.master, seed)
+    trial = Trial(world, f"executor-{seed}", provider, seed, cluster)
     chance = random.Random(seed)
     trial.begin()
     for _ in range(KILLS_MAX - 1):

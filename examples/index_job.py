@@ -1,0 +1,40 @@
+"""The indexing job as a program for `spark-submit`: takes what the queue of a store holds now, or all that comes.
+
+    spark-submit --master spark://host:7077 examples/index_job.py s3://bucket/penstock --checkpoint /shared/checkpoint
+
+Master, memory and cores are `spark-submit`'s to say. Whoever notifies puts events on the queue; this program is the one
+consumer. Run it again after any end, with the same checkpoint: it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.indexing import IndexingConfig, IndexingJob
+from penstock.pipelines.session import open_session
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Index documents on a Spark cluster.")
+    parser.add_argument("store", help="URL of the store that holds the queue and the vectors")
+    parser.add_argument("--checkpoint", required=True, help="a folder that this driver finds again after a restart")
+    parser.add_argument("--embedding", help="URL of an OpenAI-compatible endpoint; the embedded model without one")
+    parser.add_argument("--follow", action="store_true", help="go on with what comes, until the program is stopped")
+    given = parser.parse_args()
+
+    spark = open_session(None, name="penstock-index")
+    config = IndexingConfig(given.store, given.checkpoint, embedding=Embedding(given.embedding))
+    with IndexingJob(spark, config) as job:
+        if given.follow:
+            job.await_end(job.start())
+        else:
+            job.run_available()
+        told = job.summary
+    sys.stdout.write(f"{told.documents} documents, {told.chunks} chunks, {len(told.set_aside)} set aside\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
