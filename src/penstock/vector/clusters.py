@@ -16,7 +16,7 @@ import numpy as np
 from penstock.vector.arrays import Array, Bools, Floats, Indices
 from penstock.vector.metric import Metric
 
-__all__ = ["Centroids", "is_overfull", "is_sparse", "nearest", "partition"]
+__all__ = ["Centroids", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
 
 _OVERFULL: Final = 2.0
 _SPARSE: Final = 0.125
@@ -101,8 +101,22 @@ def partition(metric: Metric, vectors: Floats, count: int) -> tuple[Floats, Indi
         # No centre tells them apart, and a list must stay of a size that can be read and written.
         return np.repeat(vectors[:1], count, axis=0), np.arange(len(vectors)) * count // len(vectors)
     centres = metric.prepare(_centres(vectors, min(count, len(vectors))))
+    if len(centres) > _FLAT_MAX:
+        # Centres found in two levels know only their own group: one round over all of them mends that.
+        centres = metric.prepare(means(vectors, nearest(vectors, centres))[0])
     used, places = np.unique(nearest(vectors, centres), return_inverse=True)
     return centres[used], places.astype(np.int64)
+
+
+def means(vectors: Floats, labels: Indices) -> tuple[Floats, Indices]:
+    """The mean of the vectors of each label that occurs, and those labels in order."""
+    order = np.argsort(labels, kind="stable")
+    ordered = labels[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sums = np.add.reduceat(vectors[order], starts, axis=0) if len(starts) else vectors[:0]
+    counts = np.diff(np.append(starts, len(ordered)))
+    found: Floats = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+    return found, ordered[starts]
 
 
 def _centres(vectors: Floats, count: int) -> Floats:

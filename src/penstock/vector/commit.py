@@ -122,16 +122,16 @@ def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorCo
     stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
     prepared = state.metric.prepare(vectors)
     norm_max = max(head.norm_max, float(np.einsum("nd,nd->n", prepared, prepared).max()) ** 0.5)
-    centroids, next_list = state.centroids, head.next_list
+    centroids, next_list, shaped = state.centroids, head.next_list, head.shaped
     if len(centroids):
         labels = nearest(prepared, centroids.vectors)
     else:
         centres, labels = partition(state.metric, prepared, pieces(len(ids), config.list_rows, config.lists_max))
-        next_list = len(centres)
+        next_list, shaped = len(centres), len(ids)
         centroids = Centroids(np.arange(next_list), centres)
         put_centroids(draft, centroids, centroids.lists)
     append_postings(draft, centroids.lists[labels], PostingBlock(ids, encode(prepared)))
-    return msgspec.structs.replace(head, norm_max=norm_max, next_list=next_list), centroids
+    return msgspec.structs.replace(head, norm_max=norm_max, next_list=next_list, shaped=shaped), centroids
 
 
 async def _add_texts(draft: Draft, blocks: BlockReader, arriving: _Arriving, ledger: Ledger, head: Head) -> Head:

@@ -108,7 +108,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Do one step of a thorough sweep."""
+    """Do one step of a whole sweep."""
 
     # Begin one; otherwise only go on with one that has begun.
     begin: bool = True

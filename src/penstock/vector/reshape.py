@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.vector.arrays import Bools, Floats, Ids, Indices
-from penstock.vector.clusters import Centroids, is_overfull, is_sparse, nearest, partition, pieces
+from penstock.vector.clusters import Centroids, is_overfull, is_sparse, means, nearest, partition, pieces
 from penstock.vector.codes import decode
 from penstock.vector.content import PostingBlock
 from penstock.vector.metric import Metric
@@ -50,8 +50,10 @@ def reshape(
     vectors = decode(rows.codes)
     dissolved = _dissolvable(centroids, in_hand, lists, list_rows)
     if thorough:
-        means, numbers = _means(vectors, lists, np.setdiff1d(in_hand, dissolved))
-        centroids = centroids.changed(dissolved, numbers, metric.prepare(means))
+        centres, numbers = means(vectors, lists)
+        staying = ~np.isin(numbers, dissolved)
+        numbers = numbers[staying]
+        centroids = centroids.changed(dissolved, numbers, metric.prepare(centres[staying]))
     else:
         numbers = np.empty(0, np.int64)
         centroids = centroids.changed(dissolved, numbers, centroids.vectors[:0])
@@ -77,18 +79,6 @@ def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int)
     if len(sparse) == len(centroids):
         sparse = np.delete(sparse, int(np.argmax(counts[is_sparse(counts, list_rows)])))
     return sparse
-
-
-def _means(vectors: Floats, lists: Ids, numbers: Ids) -> tuple[Floats, Ids]:
-    """The mean of each list's rows, for lists that have any."""
-    order = np.argsort(lists, kind="stable")
-    ordered = lists[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    means = np.add.reduceat(vectors[order], starts, axis=0) if len(starts) else vectors[:0]
-    counts = np.diff(np.append(starts, len(ordered)))
-    wanted = np.isin(ordered[starts], numbers)
-    found: Floats = (means / np.maximum(counts, 1)[:, None]).astype(np.float32)
-    return found[wanted], ordered[starts][wanted]
 
 
 def _split(

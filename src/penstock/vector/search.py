@@ -237,16 +237,15 @@ def _floats(values: Floats | None, count: int) -> Column:
 
 def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
     score = pa.array(answer.score)
-    table = pa.table(
-        {
-            "query": pa.array(answer.query.astype(np.int32)),
-            "id": columns.pop("id"),
-            "score": score,
-            "similarity": score if answer.similarity is answer.score else _floats(answer.similarity, len(answer.ids)),
-            "bm25": _floats(answer.bm25, len(answer.ids)),
-            **columns,
-        }
-    )
+    found = {
+        "query": pa.array(answer.query.astype(np.int32)),
+        "id": columns.pop("id"),
+        "score": score,
+        "similarity": score if answer.similarity is answer.score else _floats(answer.similarity, len(answer.ids)),
+        "bm25": _floats(answer.bm25, len(answer.ids)),
+        **columns,
+    }
+    table = pa.Table.from_arrays(list(found.values()), names=list(found))
     if damage:
         # A row that cannot be named is no answer.
         table = table.filter(table["id"].is_valid())

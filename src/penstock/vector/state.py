@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -33,6 +34,7 @@ __all__ = [
     "Head",
     "StoreRecord",
     "Sweep",
+    "SweepKind",
     "decode_record",
     "encode_record",
 ]
@@ -70,16 +72,28 @@ class AttributeRecord(msgspec.Struct, frozen=True):
     type: AttributeType
 
 
+class SweepKind(StrEnum):
+    """What a walk over buckets is for."""
+
+    DEAD = "dead"  # leave dead rows out
+    LISTS = "lists"  # shape lists anew, because the collection has outgrown those it has
+    WHOLE = "whole"  # both, and make one of small neighbouring buckets
+
+
 class Sweep(msgspec.Struct, frozen=True):
-    """A walk over all buckets that leaves dead rows out, and where it goes on."""
+    """A walk over buckets, and where it goes on."""
 
     family: int
     column: int
     low: int
-    # Rows that were dead when it began: when it ends, these are gone.
+    # Rows that were dead when it began and are gone when it ends.
     dead: int
-    # Whether it also reshapes lists and merges small buckets, as `compact` asks.
-    thorough: bool
+    kind: SweepKind
+
+    @property
+    def shaping(self) -> bool:
+        """Whether it moves centres and rows between lists."""
+        return self.kind is not SweepKind.DEAD
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -98,6 +112,8 @@ class Head(msgspec.Struct, frozen=True):
     words: int = 0
     # No vector was ever longer: the bound on what a code can hide.
     norm_max: float = 0.0
+    # Rows when all lists were last shaped together.
+    shaped: int = 0
     attributes: tuple[AttributeRecord, ...] = ()
     sweep: Sweep | None = None
 

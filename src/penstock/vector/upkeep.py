@@ -1,8 +1,9 @@
 """Keeping a collection in shape: splitting lists that are overfull, and sweeping dead rows out of blocks.
 
 Upkeep is a commit of its own after a flush, of a bounded size, and changes no answer but its speed. A sweep
-walks over all buckets in several such commits; its place is in the head, so that it goes on after a restart.
-`compact` asks for a thorough sweep, which also reshapes all lists and merges small neighbouring buckets.
+walks over all buckets in several such commits; its place is in the head, so that it goes on after a restart. When
+a collection has doubled, a sweep over its lists alone moves centres to the middle of their rows and rows to their
+nearest centre; `compact` asks for a whole sweep, which does both and merges small neighbouring buckets.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from penstock.vector.layout import neighbours
 from penstock.vector.offload import offload
 from penstock.vector.operations import Compact
 from penstock.vector.reshape import reshape
-from penstock.vector.state import CollectionState, Head, Sweep
+from penstock.vector.state import CollectionState, Head, Sweep, SweepKind
 
 __all__ = ["maintain"]
 
@@ -36,6 +37,10 @@ _POSTINGS: Final = Shelf(Family.POSTINGS)
 _BY_ID: Final = (Family.VECTORS, Family.NAMES, Family.TEXTS, Family.COLUMN)
 # The order of a sweep.
 _SWEPT: Final = (*_BY_ID, Family.DICTIONARY, Family.TERMS, Family.DOCUMENTS, Family.POSTINGS)
+
+
+# A collection that has grown by this factor gets its lists shaped anew: each row is moved about once a doubling.
+_GROWTH: Final = 2
 
 
 @dataclass(slots=True)
@@ -77,8 +82,8 @@ async def maintain(
         head = _advanced(head, sweep, rest)
     centroids = state.centroids
     if len(in_hand):
-        thorough = sweep is not None and sweep.thorough
-        head, centroids = await _reshape(blocks, draft, head, in_hand, config, thorough, observer)
+        shaping = sweep is not None and sweep.shaping
+        head, centroids = await _reshape(blocks, draft, head, in_hand, config, shaping, observer)
     await draft.fold(blocks)
     return await offload(1 << 20, config.threads, draft.finish, head, centroids, state.deleted, state.hidden)
 
@@ -98,19 +103,25 @@ def _overfull(state: CollectionState, config: VectorConfig, budget: _Budget) -> 
 
 
 def _sweep(state: CollectionState, config: VectorConfig, compact: Compact | None) -> Sweep | None:
-    """The sweep to go on with, or to begin because somebody asks or too many rows are dead."""
+    """The sweep to go on with, or one to begin: because somebody asks, too many rows are dead, or lists are outgrown."""
     head = state.head
-    if compact is not None and compact.begin and not (head.sweep and head.sweep.thorough):
-        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, thorough=True)
-    if head.sweep is None and head.dead > config.dead_share_max * (head.rows + head.hidden + head.dead):
-        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, thorough=False)
-    return head.sweep
+    if compact is not None and compact.begin and not (head.sweep and head.sweep.kind is SweepKind.WHOLE):
+        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.WHOLE)
+    if head.sweep is not None:
+        return head.sweep
+    living = head.rows + head.hidden
+    if head.dead > config.dead_share_max * (living + head.dead):
+        return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.DEAD)
+    if living > _GROWTH * max(head.shaped, config.list_rows):
+        return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS)
+    return None
 
 
 def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
     if rest is not None:
         return msgspec.structs.replace(head, sweep=rest)
-    return msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead))
+    shaped = head.rows + head.hidden if sweep.shaping else head.shaped
+    return msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead), shaped=shaped)
 
 
 def _next_buckets(
@@ -127,7 +138,7 @@ def _next_buckets(
         for low in lows.tolist():
             fragments = directory.bucket(low)
             if not budget.take(int(fragments["bytes"].sum()) if _worth(state, shelf, low, fragments, sweep) else 0):
-                rest = Sweep(int(shelf.family), shelf.column, low, sweep.dead, sweep.thorough)
+                rest = Sweep(int(shelf.family), shelf.column, low, sweep.dead, sweep.kind)
                 return [*found, (shelf, chosen)], rest
             chosen.append(low)
         found.append((shelf, chosen))
@@ -146,7 +157,7 @@ def _shelves(state: CollectionState, sweep: Sweep) -> Iterator[Shelf]:
 
 def _worth(state: CollectionState, shelf: Shelf, low: int, fragments: Array, sweep: Sweep) -> bool:
     """Whether a bucket has to be read at all."""
-    if sweep.thorough or shelf.family not in _BY_ID:
+    if sweep.shaping or shelf.family not in _BY_ID:
         return True
     lows = state.directory(shelf).lows
     place = int(np.searchsorted(lows, np.uint64(low))) + 1
@@ -155,11 +166,11 @@ def _worth(state: CollectionState, shelf: Shelf, low: int, fragments: Array, swe
 
 
 async def _rewrite(blocks: BlockReader, draft: Draft, shelf: Shelf, lows: Sequence[int], sweep: Sweep) -> None:
-    """Write buckets again without dead rows; a thorough sweep also makes one of small neighbours."""
+    """Write buckets again without dead rows; a whole sweep also makes one of small neighbours."""
     state = draft.base
     directory = state.directory(shelf)
     sizes = np.array([int(directory.bucket(low)["bytes"].sum()) for low in lows], np.int64)
-    runs = neighbours(lows, sizes) if sweep.thorough else [[low] for low in lows]
+    runs = neighbours(lows, sizes) if sweep.shaping else [[low] for low in lows]
     kind: type[Content] = CONTENT[shelf.family]
     for run in runs:
         if not any(_worth(state, shelf, low, directory.bucket(low), sweep) for low in run):
@@ -167,7 +178,7 @@ async def _rewrite(blocks: BlockReader, draft: Draft, shelf: Shelf, lows: Sequen
         stored = await blocks.contents(state, shelf, run, kind)
         merged = kind.merge([stored[low] for low in run if low in stored])
         kept = merged.kept(state.deleted)
-        single = len(run) == 1 and (not sweep.thorough or len(directory.bucket(run[0])) == 1)
+        single = len(run) == 1 and (not sweep.shaping or len(directory.bucket(run[0])) == 1)
         if kept.all() and single:
             continue
         draft.replace(shelf, run[0], merged if kept.all() else merged.take(kept))
@@ -181,7 +192,7 @@ async def _reshape(
     head: Head,
     in_hand: Ids,
     config: VectorConfig,
-    thorough: bool,
+    shaping: bool,
     observer: Observer,
 ) -> tuple[Head, Centroids]:
     state = draft.base
@@ -203,7 +214,7 @@ async def _reshape(
         list_rows=config.list_rows,
         lists_max=config.lists_max,
         next_list=head.next_list,
-        thorough=thorough,
+        thorough=shaping,
     )
     for number in in_hand.tolist():
         draft.replace(_POSTINGS, number, None)

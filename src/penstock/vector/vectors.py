@@ -6,9 +6,9 @@ block, which query meets which row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import faiss as typed_faiss
 import numpy as np
@@ -26,6 +26,8 @@ __all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vector
 faiss: Any = typed_faiss
 
 VECTORS: Final = Shelf(Family.VECTORS)
+# Takes dimensions, a count, and pointers to queries, which of them, rows, which of them, and scores to fill in.
+Kernel: TypeAlias = Callable[..., None]
 
 
 class VectorRows:
@@ -56,15 +58,12 @@ class VectorRows:
         there: Bools = self.ids[rows] == ids
         return rows, None if there.all() else there
 
-    def scores(self, metric: Metric, queries: Floats, asked: Indices, rows: Indices) -> Floats:
-        """Nearness of query `asked[i]` to row `rows[i]`, for every i."""
-        found = np.empty(len(rows), np.float32)
-        kernel = faiss.pairwise_indexed_L2sqr if metric is Metric.L2 else faiss.pairwise_indexed_inner_product
-        pointers = [faiss.swig_ptr(array) for array in (queries, asked, self._compared, rows, found)]
+    def score(self, kernel: Kernel, queries: Floats, asked: Indices, rows: Indices, scores: Floats) -> None:
+        """Fill `scores` with what the kernel says of query `asked[i]` and row `rows[i]`, for every i."""
+        pointers = map(faiss.swig_ptr, (queries, asked, self._compared, rows, scores))
         kernel(queries.shape[1], len(rows), *pointers)
-        if metric is Metric.L2:
-            return np.negative(found, out=found)
-        return found if self._lengths is None else np.divide(found, self._lengths[rows], out=found)
+        if self._lengths is not None:
+            np.divide(scores, self._lengths[rows], out=scores)
 
 
 async def read_vectors(
@@ -103,20 +102,24 @@ async def exact_scores(
     """Nearness of each prepared query to its own candidates, a line of `ids`; NaN where there is no vector."""
     flat = ids.reshape(-1)
     order = np.argsort(flat, kind="stable")
-    ordered = flat[order]
-    asked = order // ids.shape[1]
-    scores = np.full(len(flat), np.nan, np.float32)
+    ordered, asked = flat[order], order // ids.shape[1]
+    found = np.full(len(flat), np.nan, np.float32)
     groups = list(_groups(state, ordered))
     stored = await read_vectors(blocks, state, [low for low, _ in groups], damage)
+    kernel = faiss.pairwise_indexed_L2sqr if state.metric is Metric.L2 else faiss.pairwise_indexed_inner_product
     for low, part in groups:
         held = stored.get(low)
         if held is None:
             continue
         rows, there = held.rows(ordered[part])
         if there is None:
-            scores[order[part]] = held.scores(state.metric, queries, asked[part], rows)
-        else:
-            scores[order[part][there]] = held.scores(state.metric, queries, asked[part][there], rows[there])
+            held.score(kernel, queries, asked[part], rows, found[part])
+            continue
+        some = np.empty(int(there.sum()), np.float32)
+        held.score(kernel, queries, asked[part][there], rows[there], some)
+        found[part][there] = some
+    scores = np.empty(len(flat), np.float32)
+    scores[order] = state.metric.scores_of_kernel(found)
     return scores.reshape(ids.shape)
 
 
