@@ -54,6 +54,8 @@ class BucketServer:
     # (key, start, end) of every range that was asked for, and what is called with it before the answer.
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
     on_range: Callable[[str, int, int], None] = lambda *_: None
+    # Keys that may be neither read nor looked at.
+    denied: set[str] = field(default_factory=set)
     # Set when a write has been carried out, and by the end of the test for handlers that never answer.
     landed: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -143,6 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             first, last = map(int, wanted.removeprefix("bytes=").split("-"))
             self.bucket.ranges.append((key, first, last + 1))
             self.bucket.on_range(key, first, last + 1)
+        if key in self.bucket.denied:
+            return self._refuse(403, "AccessDenied")
         found = self.bucket.objects.get(key)
         if found is None or query.get("generation", [str(found[1])]) != [str(found[1])]:
             return self._refuse(404, "NoSuchKey")
@@ -158,10 +162,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(206, piece, {**self._stamps(key), "Content-Range": span})
 
     def do_HEAD(self) -> None:
-        found = self.bucket.objects.get(self._key())
+        key = self._key()
+        found = self.bucket.objects.get(key)
+        if key in self.bucket.denied:
+            return self._answer(403)
         if found is None:
             return self._answer(404)
-        return self._answer(200, found[0], self._stamps(self._key()))
+        return self._answer(200, found[0], self._stamps(key))
 
     def do_DELETE(self) -> None:
         if self.bucket.objects.pop(self._key(), None) is None:

@@ -89,18 +89,24 @@ class Desk:
     def delete(self, key: str, **event: Any) -> bytes:
         return encode(DeleteNotification(**self._event(key, **event)))
 
-    def _event(self, key: str, *, at: int | None = None, tenant: str = "acme") -> dict[str, Any]:
+    def _event(
+        self, key: str, *, at: int | None = None, tenant: str = "acme", bucket: str | None = None
+    ) -> dict[str, Any]:
         self.moment += 1
         moment = self.moment if at is None else at
         return {
             "tenant_id": tenant,
             "index_id": "handbook",
             "model": self.model,
-            "bucket": "bucket" if self.server is not None else f"file://{self.documents}",
+            "bucket": bucket or self._bucket,
             "key": key,
             "created_at": datetime.fromtimestamp(moment, UTC),
             "sequencer": stamped(moment),
         }
+
+    @property
+    def _bucket(self) -> str:
+        return "bucket" if self.server is not None else f"file://{self.documents}"
 
     def _found(self, key: str) -> tuple[str, int]:
         if self.server is not None:

@@ -21,7 +21,7 @@ from penstock.pipelines.answers import NO_ANSWERS, Answers
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
-from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, conclude, readings_of
+from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, bounded, conclude, readings_of
 from penstock.vector import CollectionName
 
 NAME = CollectionName("acme", "handbook", "m")
@@ -150,3 +150,11 @@ def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:
     assert result.entry.report.warnings == ("chunk 0: too strange",)
     assert result.rows is not None
     assert result.rows.num_rows == 1
+
+
+def test_warnings_are_bounded_and_those_left_out_are_counted_from_round_to_round() -> None:
+    few = tuple(f"warning {number}" for number in range(100))
+    assert bounded(few) == few
+    more = bounded((*few, "one", "two"))
+    assert more == (*few, "and 2 further warnings")
+    assert bounded((*more, "three")) == (*few, "and 3 further warnings")

@@ -7,6 +7,7 @@ their numbers here, in the order of the text, whichever task read them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -39,6 +40,10 @@ __all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "r
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
 _RANK: Final = {Outcome.MORE: 0, Outcome.END: 1, Outcome.QUARANTINED: 2, Outcome.SUPERSEDED: 3}
+
+# A report is for people, and its entry is written with every round: a large text may have a fault in every chunk.
+WARNINGS_MAX: Final = 100
+_FURTHER: Final = re.compile(r"and (\d+) further warnings")
 
 
 @dataclass(slots=True)
@@ -166,12 +171,26 @@ def conclude(
             chunks=state.chunks,
             tokens=state.tokens,
             cost_usd=cost,
-            warnings=(*state.warnings, *reading.detail, *refused),
+            warnings=bounded((*state.warnings, *reading.detail, *refused)),
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, rows)
-    report = msgspec.structs.replace(report, cost_usd=cost, warnings=(*report.warnings, *refused))
+    report = msgspec.structs.replace(report, cost_usd=cost, warnings=bounded((*report.warnings, *refused)))
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
     return Result(done, pending, rows, flips=True)
+
+
+def bounded(warnings: Iterable[str]) -> tuple[str, ...]:
+    """The first of them; the last line counts the others, those of a count before it included."""
+    kept: list[str] = []
+    further = 0
+    for warning in warnings:
+        if found := _FURTHER.fullmatch(warning):
+            further += int(found.group(1))
+        elif len(kept) < WARNINGS_MAX:
+            kept.append(warning)
+        else:
+            further += 1
+    return (*kept, f"and {further} further warnings") if further else tuple(kept)
 
 
 def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) -> Result:
