@@ -18,6 +18,7 @@ from penstock.documents import (
     encode,
 )
 from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, profile_of
+from penstock.documents.parsers import Sandbox
 from penstock.documents.sequencers import stamped
 from penstock.errors import PenstockError
 from penstock.pipelines.embedding import Embedding
@@ -128,3 +129,23 @@ def test_a_large_text_is_read_in_rounds_and_gives_the_chunks_of_one_reading(shel
     assert document is not None
     assert shelf.chunks() == sorted(chunk_id(document, chunk.start, chunk.end) for chunk in expected)
     assert (summary.chunks, summary.tokens) == (len(expected), sum(chunk.tokens for chunk in expected))
+
+
+def test_a_large_parsed_document_is_read_by_ranges_of_its_text_and_leaves_no_text_behind(shelf: Shelf) -> None:
+    paragraphs = [f"Paragraph {number} tells of canals, locks and number {number}." for number in range(200)]
+    event = shelf.write("large.docx", docx(*paragraphs))
+    kept = shelf.folder / "store" / "parsed"
+    kept.mkdir(parents=True)
+    (kept / "orphan-of-a-killed-run").write_text("nobody's")
+    most: list[int] = []
+    shelf.send(event)
+    count = lambda _: most.append(len(list(kept.glob("*"))))  # noqa: E731
+    with shelf.job(rounds=RoundLimits(cells_max=3), progress=count) as job:
+        summary = job.run_available()
+    with Sandbox() as sandbox:
+        text = sandbox.parse((shelf.documents / "large.docx").read_bytes()).text
+    expected = Chunker(SMALL_CHUNKS).chunk(text)
+    document = shelf.entries()["large.docx"].current
+    assert document is not None
+    assert shelf.chunks() == sorted(chunk_id(document, chunk.start, chunk.end) for chunk in expected)
+    assert (summary.chunks, max(most), most[-1]) == (len(expected), 1, 0)

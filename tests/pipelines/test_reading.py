@@ -14,7 +14,7 @@ import pytest
 from penstock.documents import Chunker, ChunkingConfig, UploadNotification, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.parsers import ParserLimits
-from penstock.objects import open_store
+from penstock.objects import StoreSpec, open_store
 from penstock.pipelines.reading import INPUT_SCHEMA, Outcome, Reading, read_documents
 
 CHUNKING = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
@@ -43,8 +43,10 @@ def upload(folder: Path, key: str, etag: str | None = None) -> bytes:
     )
 
 
-def read(reading: Reading, notification: bytes, cell: int = 0, cells: int = 8, start: int = 0) -> list[dict[str, Any]]:
-    row = {"document": 0, "upload": notification, "first_cell": cell, "cells": cells, "next_byte_start": start}
+def read(
+    reading: Reading, notification: bytes, cell: int = 0, cells: int = 8, start: int = 0, **known: Any
+) -> list[dict[str, Any]]:
+    row = {"document": 0, "upload": notification, "first_cell": cell, "cells": cells, "next_byte_start": start, **known}
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([row], schema=INPUT_SCHEMA)
@@ -66,6 +68,67 @@ def test_rounds_of_any_size_give_the_chunks_of_one_reading(tmp_path: Path, cells
         if ending["outcome"] == Outcome.END:
             break
     assert chunks == [(chunk.start, chunk.core_start, chunk.end) for chunk in Chunker(CHUNKING).chunk(TEXT)]
+
+
+def test_cells_read_in_any_order_and_without_a_look_at_those_before_give_the_same_chunks(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(TEXT)
+    notification = upload(tmp_path, "note.txt")
+    _, *_, ending = read(Reading(CHUNKING), notification, cells=1)
+    start = ending["next_byte_start"]
+    # Nothing that was read before is looked at again, but for the look-back before the first core.
+    lost = start - CHUNKING.lookback_bytes
+    (tmp_path / "note.txt").write_bytes(b"~" * lost + TEXT[lost:])
+    notification = upload(tmp_path, "note.txt")
+    found = []
+    for cell in (5, 1, 3, 7):
+        *rows, ending = read(Reading(CHUNKING), notification, cell, 2, start, text_bytes=len(TEXT))
+        found += [(row["core_start"], row["end"], row["text"]) for row in rows]
+        assert ending["outcome"] == (Outcome.END if cell == 7 else Outcome.MORE)
+    whole = Chunker(CHUNKING).chunk(TEXT)
+    assert sorted(found) == [(c.core_start, c.end, c.text) for c in whole if c.core_start >= start]
+
+
+def page(paragraphs: int) -> bytes:
+    body = "".join(f"<p>Paragraph {number} tells of rivers and mills.</p>" for number in range(paragraphs))
+    return f"<html><body>{body}</body></html>".encode()
+
+
+def test_a_parsed_text_that_is_too_large_for_a_round_is_parsed_once_and_kept_for_the_others(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(page(200))
+    notification = upload(tmp_path, "page.html")
+    kept = StoreSpec(f"file://{tmp_path}/store")
+    *first, ending = read(Reading(CHUNKING, parsed=kept), notification, cells=2)
+    assert (ending["outcome"], ending["parses"]) == (Outcome.MORE, 1)
+    text = (tmp_path / "store" / ending["parsed"]).read_bytes()
+    assert ending["text_bytes"] == len(text)
+    # Nothing can be parsed from here on.
+    forbidden = Reading(CHUNKING, parsed=kept, limits=ParserLimits(document_bytes=1))
+    known = {"text_bytes": len(text), "parsed": ending["parsed"]}
+    *others, ending = read(forbidden, notification, 2, 100, ending["next_byte_start"], **known)
+    assert (ending["outcome"], ending["parses"]) == (Outcome.END, 0)
+    found = [(row["start"], row["end"], row["text"]) for row in [*first, *others]]
+    assert found == [(chunk.start, chunk.end, chunk.text) for chunk in Chunker(CHUNKING).chunk(text)]
+
+
+def test_a_text_that_was_lost_is_made_again_and_one_of_other_parsers_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(page(200))
+    notification = upload(tmp_path, "page.html")
+    reading = Reading(CHUNKING, parsed=StoreSpec(f"file://{tmp_path}/store"))
+    *_, ending = read(reading, notification, cells=2)
+    lost = tmp_path / "store" / ending["parsed"]
+    lost.unlink()
+    known = {"text_bytes": ending["text_bytes"], "parsed": ending["parsed"]}
+    *_, again = read(reading, notification, 2, 2, ending["next_byte_start"], **known)
+    assert (again["outcome"], again["parses"], lost.exists()) == (Outcome.MORE, 1, True)
+    (only,) = read(reading, notification, 2, 2, ending["next_byte_start"], **known | {"parsed": "parsed/of-others"})
+    assert only["outcome"] == Outcome.RESTART
+
+
+def test_a_parsed_text_that_one_round_reads_is_kept_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(page(20))
+    reading = Reading(CHUNKING, parsed=StoreSpec(f"file://{tmp_path}/store"))
+    *_, ending = read(reading, upload(tmp_path, "page.html"))
+    assert (ending["outcome"], ending["parsed"], (tmp_path / "store").exists()) == (Outcome.END, None, False)
 
 
 def test_an_object_that_is_not_what_was_notified_is_superseded(tmp_path: Path) -> None:

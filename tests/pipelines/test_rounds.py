@@ -27,6 +27,8 @@ from penstock.vector import CollectionName
 NAME = CollectionName("acme", "handbook", "m")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = BatcherLimits(max_items_per_batch=2)
+# What an ending says besides.
+FAR: dict[str, Any] = {"next_byte_start": 0, "text_bytes": 300, "parsed": None, "parses": 0}
 
 
 def entry(key: str, progress: Progress = START) -> DocumentEntry:
@@ -89,10 +91,10 @@ def test_a_replayed_round_makes_the_same_batches_and_the_next_one_counts_on() ->
 def test_chunks_are_numbered_in_the_order_of_the_text_whichever_task_read_them() -> None:
     share = Share(NAME, entry("a.txt", Progress(5, 100)), 2)
     rows: list[dict[str, Any]] = [
-        {"document": 0, "outcome": Outcome.END, "next_byte_start": 300, "text_bytes": 300, "detail": ["second"]},
+        {"document": 0, "outcome": Outcome.END, **FAR, "next_byte_start": 300, "detail": ["second"]},
         {"document": 0, "outcome": Outcome.CHUNK, "core_start": 200},
         {"document": 0, "outcome": Outcome.CHUNK, "core_start": 100},
-        {"document": 0, "outcome": Outcome.MORE, "next_byte_start": 200, "text_bytes": 300, "detail": ["first"]},
+        {"document": 0, "outcome": Outcome.MORE, **FAR, "next_byte_start": 200, "detail": ["first"]},
     ]
     (read,) = readings_of(rows, [share])
     assert [(row["seq"], row["core_start"]) for row in read.chunks] == [(5, 100), (6, 200)]
@@ -128,13 +130,7 @@ def test_a_document_that_failed_leaves_the_version_before_it_searchable() -> Non
     document = entry("a.txt")
     rows: list[dict[str, Any]] = [
         {"document": 0, "outcome": Outcome.CHUNK, "core_start": 0},
-        {
-            "document": 0,
-            "outcome": Outcome.QUARANTINED,
-            "detail": ["broken"],
-            "next_byte_start": None,
-            "text_bytes": None,
-        },
+        {"document": 0, "outcome": Outcome.QUARANTINED, **FAR, "detail": ["broken"]},
     ]
     (read,) = readings_of(rows, [Share(NAME, document, 1)])
     batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
@@ -142,6 +138,17 @@ def test_a_document_that_failed_leaves_the_version_before_it_searchable() -> Non
     assert (batched.requests, result.drops, result.flips, result.entry.current) == ([], True, False, "before")
     assert result.entry.report is not None
     assert (result.entry.report.status, result.entry.report.reason) == (DocumentStatus.QUARANTINED, "broken")
+
+
+def test_a_document_whose_text_cannot_be_had_again_begins_anew_with_nothing_of_what_was_written() -> None:
+    document = entry("a.txt", Progress(5, 100))
+    (read,) = readings_of(
+        [{"document": 0, "outcome": Outcome.RESTART, **FAR, "detail": []}], [Share(NAME, document, 1)]
+    )
+    batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
+    result = conclude(document, read, batched, NO_ANSWERS, "rule", turn=9)
+    assert result.entry.pending is not None
+    assert (result.drops, result.entry.pending.progress, result.entry.pending.chunks) == (True, Progress(), 0)
 
 
 def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:

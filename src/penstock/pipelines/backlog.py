@@ -64,14 +64,15 @@ class Backlog:
         """Behind everybody who waits."""
         return max((_pending(entry).turn for entry in self._entries.values()), default=0) + 1
 
-    def put(self, name: CollectionName, entry: DocumentEntry) -> None:
-        """What is now known of a document replaces what was: it waits, or it is done."""
+    def put(self, name: CollectionName, entry: DocumentEntry) -> Pending | None:
+        """What is now known of a document replaces what was: it waits, or it is done. What was waiting before."""
         before = self._entries.pop((name, entry.object_key), None)
         if before is not None:
             self.bytes -= remaining_bytes(_pending(before))
         if entry.pending is not None:
             self._entries[name, entry.object_key] = entry
             self.bytes += remaining_bytes(entry.pending)
+        return before.pending if before is not None else None
 
     def round(self, cell_bytes: int) -> list[Share]:
         """The next round; empty when nobody waits."""
@@ -143,7 +144,10 @@ class _Document:
 
     def __init__(self, name: CollectionName, entry: DocumentEntry, cells_max: int, cell_bytes: int) -> None:
         self.name, self.entry, self.cells = name, entry, 0
-        self._left, self._cells_max, self._cell_bytes = remaining_bytes(_pending(entry)), cells_max, cell_bytes
+        self._cells_max, self._cell_bytes = cells_max, cell_bytes
+        # From the start of the cell it has come to: a cell is read whole or not at all.
+        pending = _pending(entry)
+        self._left = remaining_bytes(pending) + pending.progress.next_byte_start % cell_bytes
 
     @property
     def is_new(self) -> bool:

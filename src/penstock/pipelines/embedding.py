@@ -7,8 +7,8 @@ stays away is raised: the micro-batch fails, nothing is lost, and its replay sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +29,7 @@ from penstock.documents.embedding import (
 from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX
 from penstock.errors import InvalidInput
 
-__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "embed_batches"]
+__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "Endpoint", "embed_batches"]
 
 _REQUEST: Final[list[pa.Field[Any]]] = [
     # Among the requests of the round: what is answered is told apart by it.
@@ -51,6 +51,14 @@ _REQUESTS_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """Where a model is asked; the key is for this address alone, and left out of what is printed."""
+
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class Embedding:
     """Who embeds. Pickles with the task; the key is left out of what is printed."""
 
@@ -60,10 +68,23 @@ class Embedding:
     policy: DispatchPolicy = field(default_factory=DispatchPolicy)
     # For one answer; a request that takes longer is asked again.
     timeout_seconds: float = REQUEST_SECONDS_MAX
+    # For models that are asked elsewhere than at `url`.
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    def endpoint_of(self, model: str) -> Endpoint | None:
+        """Where a model is asked; None when the embedded one answers."""
+        own = Endpoint(self.url, self.api_key) if self.url is not None else None
+        return self.endpoints.get(model, own)
+
+    def knowing(self, urls: Mapping[str, str]) -> Embedding:
+        """With the addresses of further models. A key goes nowhere but to the address it was given for."""
+        keys = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values()}
+        known = {model: Endpoint(url, keys.get(url)) for model, url in urls.items()} if self.url is None else {}
+        return replace(self, endpoints={**known, **self.endpoints})
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
-        if self.url is None and model != EMBEDDED_MODEL:
+        if self.endpoint_of(model) is None and model != EMBEDDED_MODEL:
             raise InvalidInput(
                 f"model {model!r} cannot be asked", "it has no endpoint", f"give its URL, or use {EMBEDDED_MODEL}"
             )
@@ -74,9 +95,10 @@ class Embedding:
         return self.profile_of(model).chunking(wanted)
 
     def provider(self, model: str) -> EmbeddingProvider:
-        if self.url is None:
+        asked = self.endpoint_of(model)
+        if asked is None:
             return StaticProvider()
-        return OpenAiProvider(self.url, self.profile_of(model), api_key=self.api_key, timeout=self.timeout_seconds)
+        return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=self.timeout_seconds)
 
 
 def embed_batches(embedding: Embedding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.documents import Notification, object_key
+from penstock.objects import StoreSpec
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.indexes import SETTINGS, IndexSettings, list_settings, settings_rows
+from penstock.pipelines.parsed_texts import ParsedTexts
 from penstock.pipelines.planning import Plan
 from penstock.pipelines.registry import (
     REGISTRY_DIMENSIONS,
@@ -19,6 +22,7 @@ from penstock.pipelines.registry import (
     batcher_row,
     entries_of,
     entry_rows,
+    list_entries,
     pending_entries,
     registry_name,
     subject_of,
@@ -31,6 +35,8 @@ __all__ = ["REFUSED", "IndexWriter"]
 
 # Records of the queue that are no notifications: nobody's documents.
 REFUSED: Final = CollectionName("penstock", "notifications", "refused")
+# Documents in one write: a removal of many holds up the store's memory for a moment only.
+_REMOVED_AT_ONCE: Final = 1000
 
 
 class IndexWriter:
@@ -38,11 +44,21 @@ class IndexWriter:
 
     def __init__(self, url: str, path: str, options: dict[str, Any], embedding: Embedding) -> None:
         self._door = StoreDoor(url, path, options)
-        self._embedding = embedding
         self._counts: dict[CollectionName, BatcherCount] = {}
+        self.texts = ParsedTexts(self._door, StoreSpec(url, options))
+        try:
+            self.settings = self._door.run(list_settings(self._collection(SETTINGS)))
+        except BaseException:
+            self._door.close()
+            raise
+        endpoints = {b.model: b.endpoint for s in self.settings.values() for b in s.builds if b.endpoint}
+        self.embedding = embedding.knowing(endpoints)
 
     def close(self) -> None:
-        self._door.close()
+        try:
+            self.texts.close()
+        finally:
+            self._door.close()
 
     # Reading ---------------------------------------------------------------------------------------------
 
@@ -64,12 +80,22 @@ class IndexWriter:
         keys = dict.fromkeys(map(object_key, events))
         return self._door.run(entries_of(self._registry(name), keys))
 
+    def all_entries(self, name: CollectionName) -> dict[str, DocumentEntry]:
+        """All that is known of a collection's documents, by objectKey."""
+        return {entry.object_key: entry for entry in self._door.run(list_entries(self._registry(name)))}
+
     def count(self, name: CollectionName) -> BatcherCount:
         if name not in self._counts:
             self._counts[name] = self._door.run(batcher_count(self._registry(name)))
         return self._counts[name]
 
     # Writing ---------------------------------------------------------------------------------------------
+
+    def write_settings(self, settings: IndexSettings) -> IndexSettings:
+        """What an index is made with, from now on."""
+        self._write(Changes().upsert(self._collection(SETTINGS), settings_rows(settings)))
+        self.settings[settings.tenant, settings.index] = settings
+        return settings
 
     def write_plans(
         self,
@@ -112,6 +138,21 @@ class IndexWriter:
         self._write(changes)
         self._counts.update(counts)
 
+    def remove_collection(self, name: CollectionName) -> None:
+        """Take all documents out of a collection that no longer answers, in steps that can be repeated."""
+        if name not in self._subjects():
+            return
+        vectors = self._door.run(self._door.store.collection(name.tenant, name.index, name.model))
+        registry = self._registry(name)
+        keys = list(self.all_entries(name))
+        for start in range(0, len(keys), _REMOVED_AT_ONCE):
+            changes = Changes()
+            for document in keys[start : start + _REMOVED_AT_ONCE]:
+                changes.remove_document(vectors, document)
+            self._write(changes.delete(registry, keys[start : start + _REMOVED_AT_ONCE]))
+        for emptied in (vectors.name, registry.name):
+            self._door.run(self._door.store.compact(emptied))
+
     def _add_plan(self, changes: Changes, name: CollectionName, plan: Plan) -> None:
         if not plan.entries:
             return
@@ -142,11 +183,14 @@ class IndexWriter:
         self._door.run(self._door.store.write(changes, durable=True))
 
     def _vectors(self, name: CollectionName) -> Collection:
-        dimensions = self._embedding.profile_of(name.model).dimensions
+        dimensions = self.embedding.profile_of(name.model).dimensions
         return self._door.run(self._door.store.collection(name.tenant, name.index, name.model, dimensions=dimensions))
 
     def _registry(self, name: CollectionName) -> Collection:
-        found = registry_name(name)
+        return self._collection(registry_name(name))
+
+    def _collection(self, found: CollectionName) -> Collection:
+        """One that holds records and no vectors."""
         return self._door.run(
             self._door.store.collection(
                 found.tenant, found.index, found.model, dimensions=REGISTRY_DIMENSIONS, metric=REGISTRY_METRIC

@@ -9,11 +9,13 @@ says how many rounds were worked since the last plan; after a crash those that w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
+
+import msgspec
 
 from penstock.documents import (
     ChunkingConfig,
@@ -23,10 +25,12 @@ from penstock.documents import (
     ObjectState,
     decode_notification,
 )
+from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput
 from penstock.pipelines.backlog import Backlog
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
+from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.rounds import Batched, batch_round, conclude
@@ -107,6 +111,9 @@ class Indexer:
         if self._opened:
             return
         found = self._writer.pending()
+        self._writer.texts.collect(
+            e.pending.parsed for es in found.values() for e in es if e.pending and e.pending.parsed
+        )
         askable = {name: entries for name, entries in found.items() if self._can_ask(name)}
         plans = {name: plan_resumed(entries, self._fingerprint(name)) for name, entries in askable.items()}
         self._schedule = self._writer.schedule()
@@ -125,7 +132,7 @@ class Indexer:
         new = [row for row in rows if row["sequence"] > done]
         if not new:
             return
-        events, refused = _decoded(new, self._embedding)
+        events, refused = _decoded(new, self._routed)
         plans: dict[CollectionName, Plan] = {}
         turn = self.backlog.next_turn
         for name, named in events.items():
@@ -138,10 +145,9 @@ class Indexer:
         self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
         self._schedule = schedule
         self.summary.refused += len(refused)
-        for name, plan in plans.items():
+        for plan in plans.values():
             self.summary.planned(plan)
-            for entry in plan.entries.values():
-                self.backlog.put(name, entry)
+        self._put((name, entry) for name, plan in plans.items() for entry in plan.entries.values())
         self._show()
 
     def work(self) -> None:
@@ -158,7 +164,7 @@ class Indexer:
         shares = self.backlog.round(self._chunking.cell_bytes)
         if not shares:
             return
-        readings = self._stages.read(shares)
+        readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
         batched: dict[CollectionName, Batched] = {}
         for name in dict.fromkeys(share.name for share in shares):
             read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
@@ -172,18 +178,51 @@ class Indexer:
         ]
         self._writer.write_round(results, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()
-        for name, result in results:
-            self.backlog.put(name, result.entry)
+        self._put((name, result.entry) for name, result in results)
+        for _, result in results:
             if result.entry.pending is None and result.entry.report is not None:
                 self.summary.add(result.entry.key, result.entry.report)
         self._show()
+
+    def _put(self, entries: Iterable[tuple[CollectionName, DocumentEntry]]) -> None:
+        """Let documents wait, or be done; texts that nobody waits for any more are removed."""
+        before = [self.backlog.put(name, entry) for name, entry in entries]
+        parsed = {pending.parsed for pending in before if pending and pending.parsed}
+        if parsed:
+            # One object may wait in several collections.
+            wanted = {entry.pending.parsed for _, entry in self.backlog if entry.pending}
+            self._writer.texts.discard(sorted(parsed - wanted))
 
     def _show(self) -> None:
         self.summary.pending = len(self.backlog)
         self._progress(self.summary)
 
     def _fingerprint(self, name: CollectionName) -> str:
-        return self._embedding.chunking_of(name.model, self._chunking).fingerprint
+        return self._chunking_of(name).fingerprint
+
+    def _chunking_of(self, name: CollectionName) -> ChunkingConfig:
+        """As the index was made with; how files are cut into cells is the job's own."""
+        settings = self._writer.settings.get((name.tenant, name.index))
+        wanted = settings.cut_of(name.model).chunking(self._chunking) if settings else self._chunking
+        return self._embedding.chunking_of(name.model, wanted)
+
+    def _routed(self, event: Notification) -> list[Notification]:
+        """The event for every collection it concerns. The first of an index makes it."""
+        settings = self._writer.settings.get((event.tenant_id, event.index_id))
+        if settings is None:
+            self._embedding.profile_of(event.model)
+            settings = self._writer.write_settings(self._made_by(event))
+        models = settings.models_for(event.model)
+        for model in models:
+            self._embedding.profile_of(model)
+        return [msgspec.structs.replace(event, model=model) for model in models]
+
+    def _made_by(self, event: Notification) -> IndexSettings:
+        asked = self._embedding.endpoint_of(event.model)
+        # The embedded model needs none, wherever this job may ask it.
+        endpoint = remembered(asked.url) if asked and event.model != EMBEDDED_MODEL else None
+        build = Build(model=event.model, cut=Cut.of(self._chunking), endpoint=endpoint)
+        return IndexSettings(tenant=event.tenant_id, index=event.index_id, current=build)
 
     def _can_ask(self, name: CollectionName) -> bool:
         """What waits for a model that this job cannot ask goes on waiting."""
@@ -195,20 +234,19 @@ class Indexer:
 
 
 def _decoded(
-    rows: Sequence[Mapping[str, Any]], embedding: Embedding
+    rows: Sequence[Mapping[str, Any]], route: Callable[[Notification], list[Notification]]
 ) -> tuple[dict[CollectionName, list[Notification]], list[DocumentEntry]]:
     """The events by collection, in their order, and an entry for every record that is none."""
     events: dict[CollectionName, list[Notification]] = {}
     refused: list[DocumentEntry] = []
     for row in rows:
         try:
-            event = decode_notification(row["record"])
-            name = CollectionName(event.tenant_id, event.index_id, event.model)
-            embedding.profile_of(event.model)
+            routed = route(decode_notification(row["record"]))
         except InvalidInput as error:
             refused.append(_refusal(row, error))
             continue
-        events.setdefault(name, []).append(event)
+        for event in routed:
+            events.setdefault(CollectionName(event.tenant_id, event.index_id, event.model), []).append(event)
     return events, refused
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.documents import ChunkingConfig
 from penstock.errors import Closed, PenstockError
+from penstock.objects import StoreSpec
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
@@ -69,9 +70,17 @@ class IndexingJob:
         self._turnstile = Turnstile()
         spark.dataSource.register(BufferDataSource)
         self._writer = IndexWriter(config.url, config.vector_path, dict(config.options), config.embedding)
-        reading = replace(config.reading, chunking=config.chunking, embedding=config.embedding)
-        stages = Stages(spark, reading, config.embedding)
-        self._indexer = Indexer(self._writer, stages, config.chunking, config.embedding, config.rounds, progress)
+        # With the endpoints that the indexes of this store remember.
+        embedding = self._writer.embedding
+        parsed = StoreSpec(config.url, dict(config.options))
+        reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed)
+        stages = Stages(spark, reading, embedding)
+        self._indexer = Indexer(self._writer, stages, config.chunking, embedding, config.rounds, progress)
+
+    @property
+    def writer(self) -> IndexWriter:
+        """For what is changed while no query runs: the settings of indexes, and collections that are given up."""
+        return self._writer
 
     @property
     def summary(self) -> IndexingSummary:
@@ -84,6 +93,7 @@ class IndexingJob:
         with self._turnstile.batch():
             self._indexer.open()
             while not self._indexer.idle:
+                self._turnstile.pause(0)
                 self._indexer.work()
         return self.summary
 
@@ -103,6 +113,13 @@ class IndexingJob:
                 return
             raise self._failure or failure_of(error) from error
         self._check_failure()
+
+    def interrupt(self) -> None:
+        """End what runs after its round, from any thread: `run_available` raises `Closed`. The next job goes on."""
+        self._turnstile.close()
+        query = self._query
+        if query is not None and query.isActive:
+            query.stop()
 
     def close(self) -> None:
         """Stop the query and the work between its micro-batches after their round, and release the store."""

@@ -1,9 +1,11 @@
 """Reads, parses and chunks documents on executors.
 
 Plain text is read by ranges, conditionally on the version that the notification named, from where the document's
-progress stands; every other format is fetched whole and parsed in a process with limits. A task yields chunks and then
-one row that tells how it ended: `more`, `end`, `superseded` (the object changed under the reader) or `quarantined`
-(it cannot be read or parsed, with the reason). A store that does not answer is no fault of the document: it is raised.
+progress stands; every other format is fetched whole, parsed once in a process with limits, and its text put into the
+store when it is too large for one round. A row names some cells of a text, so that several tasks can read one document.
+Each yields their chunks and then one row that tells how it ended: `more`, `end`, `superseded` (the object changed under
+the reader), `quarantined` (it cannot be read or parsed, with the reason) or `restart` (its text is gone, and parsers of
+today would make another). A store that does not answer is no fault of the document: it is raised.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from penstock.documents import (
@@ -24,11 +27,22 @@ from penstock.documents import (
     MemorySource,
     UploadNotification,
     decode,
+    doc_id_of,
 )
-from penstock.documents.parsers import Format, ParserLimits, Sandbox, sniff
-from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied, Unsupported
+from penstock.documents.anchors import cell_count
+from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, sniff
+from penstock.errors import (
+    AtCapacity,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unsupported,
+)
 from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
 
 __all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
 
@@ -39,11 +53,16 @@ _INPUT: Final[list[pa.Field[Any]]] = [
     pa.field("first_cell", pa.int64()),
     pa.field("cells", pa.int64()),
     pa.field("next_byte_start", pa.int64()),
+    # As JSON, when the index has one of its own; else that of the reading.
+    pa.field("chunking", pa.binary()),
+    # Known from a round before: the text is read by ranges, from the object itself or from where it was put.
+    pa.field("text_bytes", pa.int64()),
+    pa.field("parsed", pa.string()),
 ]
 INPUT_SCHEMA: Final = pa.schema(_INPUT)
 OUTPUT_COLUMNS: Final = (
     "document long, outcome string, start long, core_start long, end long, tokens long, text string, "
-    "next_byte_start long, text_bytes long, detail array<string>"
+    "next_byte_start long, text_bytes long, parsed string, parses long, detail array<string>"
 )
 _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("document", pa.int64()),
@@ -55,6 +74,8 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("text", pa.string()),
     pa.field("next_byte_start", pa.int64()),
     pa.field("text_bytes", pa.int64()),
+    pa.field("parsed", pa.string()),
+    pa.field("parses", pa.int64()),
     pa.field("detail", pa.list_(pa.string())),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
@@ -73,6 +94,7 @@ class Outcome:
     END: Final = "end"
     SUPERSEDED: Final = "superseded"
     QUARANTINED: Final = "quarantined"
+    RESTART: Final = "restart"
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,8 @@ class Reading:
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
     buckets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    # Where canonical texts wait that are too large for one round; without it they are parsed in every round.
+    parsed: StoreSpec | None = None
 
     def spec_of(self, bucket: str) -> StoreSpec:
         url = self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
@@ -108,7 +132,7 @@ class _Reader:
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = Sandbox(reading.limits)
-        self._chunkers: dict[str, Chunker] = {}
+        self._chunkers: dict[str | bytes, Chunker] = {}
 
     def __enter__(self) -> _Reader:
         return self
@@ -123,56 +147,108 @@ class _Reader:
         document = row["document"]
         try:
             upload = decode(row["upload"], UploadNotification)
-            source, warnings = self._source(upload)
-            yield from self._chunks(row, self._chunker(upload.model), source, warnings)
+            text = self._text(upload, row)
+            if text is None:
+                yield _ending(document, Outcome.RESTART, [])
+            else:
+                yield from self._chunks(row, self._chunker(upload.model, row["chunking"]), text)
         except Conflict as error:
             yield _ending(document, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
             yield _ending(document, Outcome.QUARANTINED, [str(error)])
 
-    def _chunks(
-        self, row: dict[str, Any], chunker: Chunker, source: ByteSource, warnings: list[str]
-    ) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, row: dict[str, Any], chunker: Chunker, text: _Text) -> Iterator[pa.RecordBatch]:
         """The chunks of the cells that are asked for, and how far they reach."""
-        count, blocks = chunker.cell_count(source.size), BlockSource(source)
+        count, blocks = chunker.cell_count(text.source.size), BlockSource(text.source)
         last = min(row["first_cell"] + row["cells"], count)
         reached = row["next_byte_start"]
         for number in range(row["first_cell"], last):
             cell = chunker.cell(blocks, number)
             reached = cell.end
             if cell.replaced_bytes:
-                warnings.append(f"{cell.replaced_bytes} bytes of [{cell.start}, {cell.end}) are not UTF-8")
+                text.warnings.append(f"{cell.replaced_bytes} bytes of [{cell.start}, {cell.end}) are not UTF-8")
             yield _chunk_rows(row["document"], cell, row["next_byte_start"])
         outcome = Outcome.END if last == count else Outcome.MORE
-        yield _ending(row["document"], outcome, warnings, reached, source.size)
+        yield _ending(row["document"], outcome, text.warnings, reached, text)
 
-    def _source(self, upload: UploadNotification) -> tuple[ByteSource, list[str]]:
-        store = self._store(upload.bucket)
+    def _text(self, upload: UploadNotification, row: dict[str, Any]) -> _Text | None:
+        """The text of a document, by ranges or parsed; None when the one it was begun with cannot be had again."""
+        source = self._object(upload)
+        if row["parsed"]:
+            kept = self._kept(row["parsed"])
+            if kept is not None:
+                return _Text(kept, kept.size, row["parsed"])
+        elif row["text_bytes"] is not None or self._is_plain(source, upload):
+            return _Text(source, source.size)
+        parsed = self._parse(source, upload)
+        key = parsed_key(doc_id_of(upload))
+        if row["parsed"] and row["parsed"] != key:
+            return None
+        return self._kept_for_later(parsed, key, row)
+
+    def _object(self, upload: UploadNotification) -> _StoreSource:
+        store = self._store(upload.bucket, self._reading.spec_of(upload.bucket))
         meta = self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
-        source = _StoreSource(self._loop, store, meta)
-        head = source.read(0, min(meta.size, _SNIFFED_BYTES))
-        if not head.startswith((_ARCHIVE, *_UTF16)):
-            found = sniff(head, name=upload.key, content_type=upload.content_type)
-            if found is Format.TEXT:
-                return source, []
-        if meta.size > self._reading.limits.document_bytes:
-            raise AtCapacity(
-                f"{upload.key!r} has {meta.size} bytes", f"{self._reading.limits.document_bytes} can be parsed"
-            )
-        parsed = self._sandbox.parse(source.read(0, meta.size), name=upload.key, content_type=upload.content_type)
-        return MemorySource(parsed.text), list(parsed.warnings)
+        return _StoreSource(self._loop, store, meta)
 
-    def _chunker(self, model: str) -> Chunker:
-        if model not in self._chunkers:
-            self._chunkers[model] = Chunker(self._reading.embedding.chunking_of(model, self._reading.chunking))
-        return self._chunkers[model]
+    def _is_plain(self, source: _StoreSource, upload: UploadNotification) -> bool:
+        head = source.read(0, min(source.size, _SNIFFED_BYTES))
+        if head.startswith((_ARCHIVE, *_UTF16)):
+            return False
+        return sniff(head, name=upload.key, content_type=upload.content_type) is Format.TEXT
 
-    def _store(self, bucket: str) -> ObjectStore:
-        if bucket not in self._stores:
-            self._stores[bucket] = self._loop.run_until_complete(self._reading.spec_of(bucket).open())
-        return self._stores[bucket]
+    def _parse(self, source: _StoreSource, upload: UploadNotification) -> ParsedDocument:
+        limit = self._reading.limits.document_bytes
+        if source.size > limit:
+            raise AtCapacity(f"{upload.key!r} has {source.size} bytes", f"{limit} can be parsed")
+        data = source.read(0, source.size)
+        return self._sandbox.parse(data, name=upload.key, content_type=upload.content_type)
+
+    def _kept_for_later(self, parsed: ParsedDocument, key: str, row: dict[str, Any]) -> _Text:
+        """The text, put where later rounds find it when this one does not read all of it."""
+        warnings = [] if row["parsed"] else list(parsed.warnings)
+        cells = cell_count(len(parsed.text), self._reading.chunking.cell_bytes)
+        spec = self._reading.parsed
+        if spec is None or cells <= row["first_cell"] + row["cells"]:
+            return _Text(MemorySource(parsed.text), None, None, 1, warnings)
+        self._loop.run_until_complete(self._store(PARSED_PREFIX, spec).put(key, parsed.text))
+        return _Text(MemorySource(parsed.text), len(parsed.text), key, 1, warnings)
+
+    def _kept(self, key: str) -> _StoreSource | None:
+        spec = self._reading.parsed
+        if spec is None:
+            return None
+        store = self._store(PARSED_PREFIX, spec)
+        try:
+            return _StoreSource(self._loop, store, self._loop.run_until_complete(store.head(key)))
+        except NotFound:
+            return None
+
+    def _chunker(self, model: str, own: bytes | None) -> Chunker:
+        known = own or model
+        if known not in self._chunkers:
+            reading = self._reading
+            chunking = msgspec.json.decode(own, type=ChunkingConfig) if own else reading.chunking
+            self._chunkers[known] = Chunker(reading.embedding.chunking_of(model, chunking))
+        return self._chunkers[known]
+
+    def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
+        if name not in self._stores:
+            self._stores[name] = self._loop.run_until_complete(spec.open())
+        return self._stores[name]
+
+
+@dataclass(slots=True)
+class _Text:
+    """What is chunked. `text_bytes` is None where a later round must parse again, because the text is kept nowhere."""
+
+    source: ByteSource
+    text_bytes: int | None
+    parsed: str | None = None
+    parses: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 class _StoreSource:
@@ -211,6 +287,8 @@ def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> pa.RecordBa
             pa.array([chunk.text for chunk in chunks], pa.string()),
             pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.int64()),
+            pa.nulls(count, pa.string()),
+            pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.list_(pa.string())),
         ],
         schema=_OUTPUT_SCHEMA,
@@ -218,13 +296,9 @@ def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> pa.RecordBa
 
 
 def _ending(
-    document: int, outcome: str, detail: list[str], reached: int | None = None, text_bytes: int | None = None
+    document: int, outcome: str, detail: list[str], reached: int | None = None, text: _Text | None = None
 ) -> pa.RecordBatch:
-    row = {
-        "document": document,
-        "outcome": outcome,
-        "next_byte_start": reached,
-        "text_bytes": text_bytes,
-        "detail": detail,
-    }
+    row = {"document": document, "outcome": outcome, "next_byte_start": reached, "detail": detail}
+    if text is not None:
+        row |= {"text_bytes": text.text_bytes, "parsed": text.parsed, "parses": text.parses}
     return pa.RecordBatch.from_pylist([row], schema=_OUTPUT_SCHEMA)

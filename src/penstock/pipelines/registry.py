@@ -34,6 +34,8 @@ __all__ = [
     "entry_rows",
     "list_entries",
     "pending_entries",
+    "record_rows",
+    "records_of",
     "registry_name",
     "subject_of",
 ]
@@ -62,6 +64,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     progress: Progress = Progress()
     # Of the text, which for a parsed document is not the object's own size; known once a part of it was read.
     text_bytes: int | None = None
+    # The object of the store that holds the text of a parsed document, while there is one.
+    parsed: str | None = None
     chunks: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
@@ -132,22 +136,22 @@ def entry_rows(entries: Iterable[DocumentEntry]) -> pa.Table:
     """Rows to upsert, one an entry."""
     listed = list(entries)
     keys, records = [entry.object_key for entry in listed], [msgspec.json.encode(entry) for entry in listed]
-    return _rows(keys, records, [entry.pending is not None for entry in listed])
+    return record_rows(keys, records, [entry.pending is not None for entry in listed])
 
 
 def batcher_row(count: BatcherCount) -> pa.Table:
-    return _rows([_BATCHER], [msgspec.json.encode(count)], [False])
+    return record_rows([_BATCHER], [msgspec.json.encode(count)])
 
 
 async def entries_of(registry: Collection, object_keys: Iterable[str]) -> dict[str, DocumentEntry]:
     """The entries of some objects; those never heard of are left out."""
     found = await registry.get(object_keys, ["attributes"])
-    entries = [_decode(row, DocumentEntry) for row in _records(found)]
+    entries = [_decode(row, DocumentEntry) for row in records_of(found)]
     return {entry.object_key: entry for entry in entries}
 
 
 async def batcher_count(registry: Collection) -> BatcherCount:
-    records = _records(await registry.get([_BATCHER], ["attributes"]))
+    records = records_of(await registry.get([_BATCHER], ["attributes"]))
     return _decode(records[0], BatcherCount) if records else BatcherCount()
 
 
@@ -158,23 +162,24 @@ async def pending_entries(registry: CollectionReader) -> list[DocumentEntry]:
     except InvalidInput:
         # A registry that has never said what is pending: then the queue still holds it.
         return []
-    return [_decode(record, DocumentEntry) for page in pages for record in _records(page)]
+    return [_decode(record, DocumentEntry) for page in pages for record in records_of(page)]
 
 
 async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
     """The entries of all objects, by bucket and key, as they were at one moment."""
     pages = [page async for page in registry.scan(columns=["id", "attributes"])]
-    named = [pair for page in pages for pair in zip(page["id"].to_pylist(), _records(page), strict=True)]
+    named = [pair for page in pages for pair in zip(page["id"].to_pylist(), records_of(page), strict=True)]
     entries = [_decode(record, DocumentEntry) for row, record in named if row != _BATCHER]
     return sorted(entries, key=lambda entry: (entry.bucket, entry.key))
 
 
-def _rows(ids: list[str], records: list[bytes], pending: list[bool]) -> pa.Table:
+def record_rows(ids: list[str], records: list[bytes], pending: list[bool] | None = None) -> pa.Table:
+    """Rows that hold records as JSON; their vectors say nothing."""
     places = [np.frombuffer(hashlib.sha256(row.encode()).digest()[:REGISTRY_DIMENSIONS], np.uint8) for row in ids]
     vectors = np.array(places, np.float32).reshape(-1)
     attributes: list[pa.Array[Any]] = [
         pa.array([record.decode() for record in records], pa.string()),
-        pa.array(pending, pa.bool_()),
+        pa.array(pending or [False] * len(ids), pa.bool_()),
     ]
     return pa.table(
         {
@@ -185,7 +190,8 @@ def _rows(ids: list[str], records: list[bytes], pending: list[bool]) -> pa.Table
     )
 
 
-def _records(found: pa.Table) -> list[str]:
+def records_of(found: pa.Table) -> list[str]:
+    """The records of such rows."""
     return [row["attributes"]["record"] for row in found.select(["attributes"]).to_pylist()]
 
 

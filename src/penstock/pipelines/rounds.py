@@ -39,7 +39,13 @@ __all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "r
 
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
-_RANK: Final = {Outcome.MORE: 0, Outcome.END: 1, Outcome.QUARANTINED: 2, Outcome.SUPERSEDED: 3}
+_RANK: Final = {
+    Outcome.MORE: 0,
+    Outcome.END: 1,
+    Outcome.RESTART: 2,
+    Outcome.QUARANTINED: 3,
+    Outcome.SUPERSEDED: 4,
+}
 
 # A report is for people, and its entry is written with every round: a large text may have a fault in every chunk.
 WARNINGS_MAX: Final = 100
@@ -55,11 +61,19 @@ class DocumentReading:
     outcome: str = Outcome.MORE
     next_byte_start: int = 0
     text_bytes: int | None = None
+    # Where the text was put, when it is a parsed one and not all of it was read; and how often it was parsed for this.
+    parsed: str | None = None
+    parses: int = 0
     detail: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
         return self.outcome in _FAILED
+
+    @property
+    def void(self) -> bool:
+        """Whether nothing of what was read counts."""
+        return self.failed or self.outcome == Outcome.RESTART
 
     def end(self, row: dict[str, Any]) -> None:
         """Take in how one part of the document ended; the worst decides, and the farthest is how far it came."""
@@ -67,6 +81,8 @@ class DocumentReading:
             self.outcome = row["outcome"]
         self.next_byte_start = max(self.next_byte_start, row["next_byte_start"] or 0)
         self.text_bytes = row["text_bytes"]
+        self.parsed = row["parsed"]
+        self.parses += row["parses"] or 0
         self.detail += tuple(row["detail"])
 
 
@@ -108,7 +124,7 @@ def readings_of(rows: Iterable[dict[str, Any]], shares: Sequence[Share]) -> list
 
 
 def _number(reading: DocumentReading, seq: int) -> None:
-    if reading.failed:
+    if reading.void:
         reading.chunks.clear()
     reading.chunks.sort(key=lambda row: row["core_start"])
     for place, row in enumerate(reading.chunks):
@@ -128,7 +144,7 @@ def batch_round(
     for entry, reading in read:
         pending = entry.pending
         assert pending is not None
-        if reading.failed:
+        if reading.void:
             continue
         state.documents[pending.doc_id] = _resumed(pending)
         chunks += [_envelope(name, pending.doc_id, row) for row in reading.chunks]
@@ -155,6 +171,8 @@ def conclude(
     assert pending is not None
     if reading.failed:
         return _failed(entry, pending, reading)
+    if reading.void:
+        return _begun_again(entry, pending, turn)
     named = {chunk_name(pending.doc_id, row): row for row in reading.chunks}
     sent = {name: row for name, row in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
@@ -168,6 +186,7 @@ def conclude(
             turn=turn,
             progress=Progress(state.next_seq, reading.next_byte_start),
             text_bytes=reading.text_bytes,
+            parsed=reading.parsed,
             chunks=state.chunks,
             tokens=state.tokens,
             cost_usd=cost,
@@ -199,6 +218,17 @@ def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) ->
         doc_id=pending.doc_id, status=DocumentStatus(reading.outcome), reason="; ".join(reading.detail) or None
     )
     return Result(msgspec.structs.replace(entry, pending=None, report=report), pending, drops=True)
+
+
+def _begun_again(entry: DocumentEntry, pending: Pending, turn: int) -> Result:
+    anew = Pending(
+        upload=pending.upload,
+        doc_id=pending.doc_id,
+        version=pending.version,
+        fingerprint=pending.fingerprint,
+        turn=turn,
+    )
+    return Result(msgspec.structs.replace(entry, pending=anew), pending, drops=True)
 
 
 def _resumed(pending: Pending) -> DocumentState:

@@ -6,16 +6,17 @@ as there are cores; a small round is one task, and costs no more than that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock import errors
-from penstock.documents import BatchRequest, encode
+from penstock.documents import BatchRequest, ChunkingConfig, encode
 from penstock.errors import PenstockError
 from penstock.pipelines import embedding as embedding_stage
 from penstock.pipelines import reading as reading_stage
@@ -40,11 +41,16 @@ class Stages:
         self._reading = reading
         self._embedding = embedding
 
-    def read(self, shares: Sequence[Share]) -> list[DocumentReading]:
-        """What is read of each share, in their order."""
+    def read(self, shares: Sequence[Share], chunkings: Sequence[ChunkingConfig]) -> list[DocumentReading]:
+        """What is read of each share, in their order, cut as its index wants it."""
         cell_bytes = self._reading.chunking.cell_bytes
-        rows = [_portion(place, share, cell_bytes) for place, share in enumerate(shares)]
-        sizes = [min(share.cells * cell_bytes, remaining_bytes(share.pending)) for share in shares]
+        tasks = self._spark.sparkContext.defaultParallelism
+        rows = [
+            row
+            for place, (share, chunking) in enumerate(zip(shares, chunkings, strict=True))
+            for row in _portions(place, share, cell_bytes, chunking, tasks)
+        ]
+        sizes = [min(row["cells"] * cell_bytes, remaining_bytes(shares[row["document"]].pending)) for row in rows]
         work = partial(read_documents, self._reading)
         read = self._run(work, rows, sizes, reading_stage.INPUT_SCHEMA, reading_stage.OUTPUT_COLUMNS)
         return readings_of(read.to_pylist(), shares)
@@ -86,12 +92,21 @@ def failure_of(error: PySparkException) -> PenstockError:
     return made("the indexing query ended", why, "nothing is lost: run it again once the cause is gone")
 
 
-def _portion(place: int, share: Share, cell_bytes: int) -> dict[str, Any]:
-    reached = share.pending.progress.next_byte_start
-    return {
-        "document": place,
-        "upload": encode(share.pending.upload),
-        "first_cell": reached // cell_bytes,
-        "cells": share.cells,
-        "next_byte_start": reached,
-    }
+def _portions(
+    place: int, share: Share, cell_bytes: int, chunking: ChunkingConfig, tasks: int
+) -> Iterator[dict[str, Any]]:
+    """A share in runs of cells, one a task; a document that nobody has looked into yet is one run."""
+    pending = share.pending
+    first = pending.progress.next_byte_start // cell_bytes
+    run = share.cells if pending.text_bytes is None else -(-share.cells // tasks)
+    for start in range(first, first + share.cells, run):
+        yield {
+            "document": place,
+            "upload": encode(pending.upload),
+            "first_cell": start,
+            "cells": min(run, first + share.cells - start),
+            "next_byte_start": pending.progress.next_byte_start,
+            "chunking": msgspec.json.encode(chunking),
+            "text_bytes": pending.text_bytes,
+            "parsed": pending.parsed,
+        }
