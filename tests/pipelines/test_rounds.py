@@ -88,6 +88,23 @@ def test_a_replayed_round_makes_the_same_batches_and_the_next_one_counts_on() ->
     assert later.count.clock_ms >= first.count.clock_ms >= 1000
 
 
+def test_chunks_that_are_known_are_counted_and_not_sent_and_batches_keep_their_places() -> None:
+    document = entry("a.txt")
+    read = reading(Outcome.END, 0, 1, 2, 3)
+    assert document.pending is not None
+    names = [chunk_id(document.pending.doc_id, seq * 10, seq * 10 + 10) for seq in range(4)]
+    whole = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
+    batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS, frozenset(names[:3]))
+    assert (batched.count, [sent.batch_id for sent in batched.requests]) == (whole.count, [whole.requests[1].batch_id])
+    assert [(item.chunk_id, batched.requests[0].tokens_total) for item in batched.requests[0].inputs] == [(names[3], 3)]
+    known = pa.table({"chunk_id": names[:3], "vector": pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float64()))})
+    result = conclude(document, read, batched, answers(batched).joined(known), "rule", turn=9)
+    assert result.entry.report is not None
+    assert (result.entry.report.chunks, result.entry.report.reused, result.entry.report.cost_usd) == (4, 3, 0.5)
+    assert result.rows is not None
+    assert result.rows["vector"].to_pylist() == [[0.0, 1.0]] * 3 + [[1.0, 0.0]]
+
+
 def test_chunks_are_numbered_in_the_order_of_the_text_whichever_task_read_them() -> None:
     share = Share(NAME, entry("a.txt", Progress(5, 100)), 2)
     rows: list[dict[str, Any]] = [

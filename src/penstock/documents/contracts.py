@@ -141,6 +141,8 @@ class DocumentReport(Contract, frozen=True, kw_only=True):
     chunks: Natural = 0
     tokens: Natural = 0
     cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # Of the chunks, those whose text had a vector already: they cost nothing.
+    reused: Natural = 0
     warnings: tuple[str, ...] = ()
     missing_seqs: tuple[Natural, ...] = ()
 

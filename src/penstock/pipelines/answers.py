@@ -5,7 +5,7 @@ Vectors stay in Arrow from the executor to the store; only what decides on a doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,9 +16,11 @@ __all__ = ["NO_ANSWERS", "Answers", "answers_by_request", "chunk_name"]
 
 
 class Answers:
-    """Rows of the embedding stage by chunk id."""
+    """Rows of the embedding stage by chunk id, and those of chunks that need not be sent."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, reused: Set[str] = frozenset()) -> None:
+        self._table = table
+        self.reused = reused
         self._places = {name: place for place, name in enumerate(table["chunk_id"].to_pylist())}
         self._costs: list[Any] = table["cost_usd"].to_pylist()
         self._reasons: list[str | None] = table["reason"].to_pylist()
@@ -26,6 +28,15 @@ class Answers:
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
+
+    def joined(self, reused: pa.Table) -> Answers:
+        """With vectors that were there before: rows of `chunk_id` and `vector`, which cost nothing."""
+        if not reused.num_rows:
+            return self
+        rows = reused.append_column("cost_usd", pa.array([0.0] * reused.num_rows))
+        names = frozenset(str(name) for name in rows["chunk_id"].to_pylist())
+        joined = pa.concat_tables([self._table, rows], promote_options="default")
+        return Answers(joined, self.reused | names)
 
     def cost_usd(self, name: str) -> float:
         cost: float = self._costs[self._places[name]]

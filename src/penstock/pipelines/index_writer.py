@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from penstock.documents import Notification, object_key
 from penstock.objects import StoreSpec
 from penstock.pipelines.embedding import Embedding
@@ -27,6 +29,7 @@ from penstock.pipelines.registry import (
     registry_name,
     subject_of,
 )
+from penstock.pipelines.reuse import known_vectors
 from penstock.pipelines.rounds import Result
 from penstock.pipelines.store_door import StoreDoor
 from penstock.vector import Changes, Collection, CollectionName
@@ -88,6 +91,10 @@ class IndexWriter:
         if name not in self._counts:
             self._counts[name] = self._door.run(batcher_count(self._registry(name)))
         return self._counts[name]
+
+    def known_vectors(self, name: CollectionName, texts: Iterable[str]) -> pa.Table:
+        """`text` and `vector` of what a collection has already of some texts."""
+        return self._door.run(known_vectors(self._vectors(name), texts))
 
     # Writing ---------------------------------------------------------------------------------------------
 

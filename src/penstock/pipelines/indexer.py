@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from penstock.documents import (
     ChunkingConfig,
@@ -27,13 +28,15 @@ from penstock.documents import (
 )
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput
+from penstock.pipelines.answers import chunk_name
 from penstock.pipelines.backlog import Backlog
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
-from penstock.pipelines.rounds import Batched, batch_round, conclude
+from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
+from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude
 from penstock.pipelines.stages import Stages
 from penstock.vector import CollectionName
 
@@ -51,6 +54,8 @@ class IndexingSummary:
     chunks: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    # Of the chunks, those whose vectors were there already.
+    reused: int = 0
     deleted: int = 0
     unchanged: int = 0
     ignored: int = 0
@@ -66,6 +71,7 @@ class IndexingSummary:
             self.chunks += report.chunks
             self.tokens += report.tokens
             self.cost_usd += report.cost_usd
+            self.reused += report.reused
         else:
             self.set_aside.append((key, report.status.value, report.reason or ""))
 
@@ -166,11 +172,12 @@ class Indexer:
             return
         readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
         batched: dict[CollectionName, Batched] = {}
+        reused: dict[CollectionName, pa.Table] = {}
         for name in dict.fromkeys(share.name for share in shares):
             read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
-            limits = self._embedding.profile_of(name.model).batcher_limits()
-            batched[name] = batch_round(name, read, self._writer.count(name).scheduled(self._schedule), limits)
-        answers = self._stages.embed(batched)
+            reused[name] = self._reused(name, read)
+            batched[name] = self._batched(name, read, reused[name])
+        answers = {name: found.joined(reused[name]) for name, found in self._stages.embed(batched).items()}
         turns = count(self.backlog.next_turn)
         results = [
             (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], self._fingerprint(s.name), turn))
@@ -183,6 +190,21 @@ class Indexer:
             if result.entry.pending is None and result.entry.report is not None:
                 self.summary.add(result.entry.key, result.entry.report)
         self._show()
+
+    def _reused(self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]]) -> pa.Table:
+        """Chunks of documents that are searchable already, where the collection has their text and its vector."""
+        texts: dict[str, str] = {}
+        for entry, reading in read:
+            if entry.current is not None and entry.pending is not None:
+                texts |= {chunk_name(entry.pending.doc_id, row): row["text"] for row in reading.chunks}
+        return named_vectors(self._writer.known_vectors(name, texts.values()), texts) if texts else NOTHING_KNOWN
+
+    def _batched(
+        self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]], reused: pa.Table
+    ) -> Batched:
+        count = self._writer.count(name).scheduled(self._schedule)
+        limits = self._embedding.profile_of(name.model).batcher_limits()
+        return batch_round(name, read, count, limits, frozenset(map(str, reused["chunk_id"].to_pylist())))
 
     def _put(self, entries: Iterable[tuple[CollectionName, DocumentEntry]]) -> None:
         """Let documents wait, or be done; texts that nobody waits for any more are removed."""

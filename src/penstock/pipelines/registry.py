@@ -69,6 +69,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     chunks: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    # Chunks whose vectors the collection had already.
+    reused: int = 0
     warnings: tuple[str, ...] = ()
 
 

@@ -8,7 +8,7 @@ their numbers here, in the order of the text, whichever task read them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from penstock.pipelines.answers import Answers, chunk_name
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
+from penstock.pipelines.reuse import DIGEST, text_digest
 from penstock.vector import CollectionName
 
 __all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "readings_of"]
@@ -136,8 +137,12 @@ def batch_round(
     read: Iterable[tuple[DocumentEntry, DocumentReading]],
     count: BatcherCount,
     limits: BatcherLimits,
+    reused: Set[str] = frozenset(),
 ) -> Batched:
-    """All chunks of a round in batches; nothing waits for the next one. Their time is the count's, and not a clock's."""
+    """All chunks of a round in batches; nothing waits for the next one. Their time is the count's, and not a clock's.
+
+    Chunks in `reused` are counted like all others, and not sent.
+    """
     state = BatcherState(counter=count.counter, clock_ms=count.clock_ms)
     chunks: list[ChunkEnvelope] = []
     ends: list[EndDocument] = []
@@ -156,11 +161,21 @@ def batch_round(
     outputs += batcher.tick(now_ms=count.clock_ms + limits.flush_after_ms)
     after = unpack(batcher.pack())
     return Batched(
-        requests=[output.request for output in outputs if isinstance(output, Flush)],
+        requests=[sent for out in outputs if isinstance(out, Flush) and (sent := _sent(out.request, chunks, reused))],
         count=BatcherCount(after.counter, after.clock_ms, count.schedule.worked()),
         reports={out.report.doc_id: out.report for out in outputs if isinstance(out, DocumentEnded)},
         open=after.documents,
     )
+
+
+def _sent(request: BatchRequest, chunks: Iterable[ChunkEnvelope], reused: Set[str]) -> BatchRequest | None:
+    """A request without what is known already; its place among the batches stays its own."""
+    if not any(item.chunk_id in reused for item in request.inputs):
+        return request
+    inputs = tuple(item for item in request.inputs if item.chunk_id not in reused)
+    names = {item.chunk_id for item in inputs}
+    tokens = sum(chunk.token_count for chunk in chunks if chunk.chunk_id in names)
+    return msgspec.structs.replace(request, inputs=inputs, tokens_total=tokens) if inputs else None
 
 
 def conclude(
@@ -176,6 +191,7 @@ def conclude(
     named = {chunk_name(pending.doc_id, row): row for row in reading.chunks}
     sent = {name: row for name, row in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
+    reused = pending.reused + sum(name in answers.reused for name in sent)
     refused = [f"chunk {row['seq']}: {reason}" for name, row in sent.items() if (reason := answers.reason(name))]
     rows = _vector_rows(entry, {name: row for name, row in sent.items() if answers.reason(name) is None}, answers)
     report = batched.reports.get(pending.doc_id)
@@ -190,10 +206,12 @@ def conclude(
             chunks=state.chunks,
             tokens=state.tokens,
             cost_usd=cost,
+            reused=reused,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, rows)
-    report = msgspec.structs.replace(report, cost_usd=cost, warnings=bounded((*report.warnings, *refused)))
+    warnings = bounded((*report.warnings, *refused))
+    report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
     return Result(done, pending, rows, flips=True)
 
@@ -256,7 +274,14 @@ def _vector_rows(entry: DocumentEntry, embedded: Mapping[str, dict[str, Any]], a
     if not embedded:
         return None
     places = [
-        {"bucket": entry.bucket, "key": entry.key, "seq": row["seq"], "start": row["start"], "end": row["end"]}
+        {
+            "bucket": entry.bucket,
+            "key": entry.key,
+            "seq": row["seq"],
+            "start": row["start"],
+            "end": row["end"],
+            DIGEST: text_digest(row["text"]),
+        }
         for row in embedded.values()
     ]
     return pa.table(
