@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.pipelines.session import retrying
+from penstock.pipelines.session import prepare_environment, retrying
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,21 @@ from penstock.pipelines.session import retrying
 )
 def test_a_local_master_retries_tasks_unless_it_says_how_often(given: str, used: str) -> None:
     assert retrying(given) == used
+
+
+def test_the_environment_names_a_java_this_python_and_a_home_of_the_installed_spark(tmp_path: Path) -> None:
+    environment: dict[str, str] = {}
+    runtime = prepare_environment(environment, tmp_path / "java")
+    assert environment["JAVA_HOME"] == str(runtime.home)
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert (Path(environment["SPARK_HOME"]) / "bin" / "spark-submit").exists()
+
+
+def test_a_spark_of_the_callers_own_is_left_alone(tmp_path: Path) -> None:
+    environment = {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/usr/bin/python3"}
+    prepare_environment(environment, tmp_path / "java")
+    assert environment["SPARK_HOME"] == "/opt/spark"
+    assert environment["PYSPARK_PYTHON"] == "/usr/bin/python3"
 
 
 @pytest.mark.integration
