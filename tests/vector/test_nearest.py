@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
-from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore
+from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute
 
 Make = Callable[..., pa.Table]
 
@@ -75,3 +75,29 @@ def test_more_queries_than_one_kernel_call_takes(rows: Make) -> None:
 def test_rows_that_are_all_equal_are_all_found(rows: Make) -> None:
     found = searched(rows, Metric.L2, np.ones((500, 4), np.float32), np.ones((1, 4), np.float32), 400)
     assert (found == 0).all()
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize("queried", [1, 40])
+def test_a_filter_that_leaves_few_rows_finds_exactly_the_best_of_them(rows: Make, metric: Metric, queried: int) -> None:
+    """One query looks into lists, many are compared with every row that is left: the answers are the same."""
+    random = np.random.default_rng(11)
+    vectors = random.standard_normal((3000, 8)).astype(np.float32)
+    queries = random.standard_normal((queried, 8)).astype(np.float32)
+    rare = np.arange(3000) % 30 == 7
+
+    async def run() -> None:
+        async with await VectorStore.over(MemoryKeyValue(MemoryVolume()), VectorConfig(list_rows=32)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=8, metric=metric)
+            table = rows([f"r{n}" for n in range(3000)], vectors, rare=rare)
+            await collection.upsert(table)
+            await collection.delete(["r7"], durable=True)
+            left = np.flatnonzero(rare)[1:]
+            expected = exact(metric, vectors[left], queries, 99)
+            for k in (10, 99, 500):
+                answer = await collection.search(queries, k, filter=attribute("rare") == True)  # noqa: E712
+                found = answer["score"].to_numpy().reshape(queried, min(k, len(left)))
+                assert np.allclose(found, expected[:, :k], rtol=2e-5, atol=2e-5)
+                assert {int(name[1:]) for name in answer["id"].to_pylist()} <= set(left.tolist())
+
+    asyncio.run(run())

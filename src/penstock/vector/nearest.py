@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+import faiss
 import numpy as np
 
 from penstock.vector.arrays import Array, Floats, Ids
@@ -21,10 +22,11 @@ from penstock.vector.content import PostingBlock
 from penstock.vector.directory import Directory
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
-from penstock.vector.offload import kernel_threads
+from penstock.vector.metric import Metric
+from penstock.vector.offload import kernel_threads, offload
 from penstock.vector.scan import NONE, Candidates, PostingList, Stack
 from penstock.vector.state import CollectionState
-from penstock.vector.vectors import exact_scores
+from penstock.vector.vectors import exact_scores, find_vectors
 
 __all__ = ["NearestRows"]
 
@@ -37,6 +39,10 @@ _WIDENING: Final = 4
 _QUERIES_AT_ONCE: Final = 1024
 # Components compared before a scan is worth a thread of its own: about two milliseconds.
 _OFFLOAD_COMPONENTS: Final = 20_000_000
+# Rows that a filter may leave for all of them to be compared: reading one costs about as much as comparing it with
+# sixty queries, and no more memory than this is spent on it.
+_FEW_ROWS_PER_QUERY: Final = 64
+_FEW_BYTES_MAX: Final = 32 << 20
 # Stacks kept: those of the collections that are searched at the time.
 _STACKS_MAX: Final = 16
 
@@ -72,6 +78,10 @@ class NearestRows:
         """The best `count` rows of each prepared query among `selected` ones, or all visible ones."""
         if not len(state.centroids) or not len(queries):
             return _nothing(len(queries), count)
+        if selected is not None and _is_few(state, len(selected), len(queries)):
+            among = await _among(blocks, state, queries, count, selected, damage, self._config.threads)
+            if among is not None:
+                return among
         if selected is None and not state.all_visible:
             selected = state.visible
         parts = []
@@ -215,6 +225,38 @@ class NearestRows:
         return np.split(numbers, np.flatnonzero(np.diff(wave)) + 1)
 
 
+def _is_few(state: CollectionState, rows: int, queries: int) -> bool:
+    """Whether so few rows are selected that comparing each query with each of them is the shortest way."""
+    if state.metric is Metric.L2:
+        # The product of matrices that this is made of rounds more than distances between near rows can bear.
+        return False
+    return rows <= min(_FEW_BYTES_MAX // (4 * state.dimensions), _FEW_ROWS_PER_QUERY * queries)
+
+
+async def _among(
+    blocks: BlockReader,
+    state: CollectionState,
+    queries: Floats,
+    count: int,
+    selected: IdSet,
+    damage: Damage,
+    threads: int,
+) -> Candidates | None:
+    """The best of a few rows, exactly; None if the vector of one cannot be read."""
+    ids = selected.ids()
+    vectors, missing = await find_vectors(blocks, state, ids, damage)
+    if len(missing):
+        return None
+    best = _nothing(len(queries), count)
+    width = min(count, len(ids))
+    if width:
+        rows, kind = state.metric.prepare(vectors), faiss.METRIC_INNER_PRODUCT
+        scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
+        found = _ordered(scores, ids[places])
+        best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
+    return best
+
+
 def _doubtful(state: CollectionState, queries: Floats, found: Candidates, ranked: Candidates, count: int) -> Array:
     """Queries for which a row that was not fetched might still be better than the last one found."""
     norms = np.linalg.norm(queries, axis=1)
@@ -233,9 +275,14 @@ async def _rank(
     exact = await exact_scores(blocks, state, queries, found.ids, damage)
     ranks = np.where(np.isnan(exact), found.scores, exact)
     ranks[found.ids == NONE] = -np.inf
-    order = np.lexsort((found.ids, -ranks), axis=1)
-    line = np.arange(len(ranks))[:, None]
-    return Candidates(ranks[line, order], found.ids[line, order])
+    return _ordered(ranks, found.ids)
+
+
+def _ordered(scores: Floats, ids: Ids) -> Candidates:
+    """Best first; of equals the older row."""
+    order = np.lexsort((ids, -scores), axis=1)
+    line = np.arange(len(scores))[:, None]
+    return Candidates(scores[line, order], ids[line, order])
 
 
 def _joined(parts: list[Candidates]) -> Candidates:
