@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.vector.clusters import Centroids, is_overfull, is_sparse, nearest, partition, pieces
+from penstock.vector.clusters import Centroids, NearestCentre, is_overfull, is_sparse, nearest, partition, pieces
 from penstock.vector.metric import Metric
 
 
@@ -73,3 +73,12 @@ def test_centres_under_cosine_have_length_one() -> None:
     for count in (1, 12):
         centres, _ = partition(Metric.COSINE, vectors, count)
         assert np.allclose(np.linalg.norm(centres, axis=1), 1)
+
+
+def test_among_very_many_centres_nearly_every_row_finds_its_nearest() -> None:
+    centres = clustered(5000, 300, seed=7)
+    rows = clustered(2000, 300, seed=8)
+    found = NearestCentre(centres).of(rows)
+    apart = np.linalg.norm(rows - centres[found], axis=1)
+    best = np.array([np.linalg.norm(row - centres, axis=1).min() for row in rows])
+    assert (apart <= best * 1.0001).mean() > 0.95

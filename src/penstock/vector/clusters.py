@@ -8,7 +8,7 @@ same rows always make the same lists.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import faiss
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from penstock.vector.arrays import Array, Bools, Floats, Indices
 from penstock.vector.metric import Metric
 
-__all__ = ["Centroids", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
+__all__ = ["Centroids", "NearestCentre", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
 
 _OVERFULL: Final = 2.0
 _SPARSE: Final = 0.125
@@ -25,6 +25,9 @@ _OVERSPLIT: Final = 3.0
 _ROUNDS: Final = 8
 _SAMPLE_ROWS: Final = 64
 _SEED: Final = 1
+# Centres that are all compared; beyond, they are looked for in groups of their own, of which some are probed.
+_EXHAUSTIVE_MAX: Final = 4096
+_GROUPS_PROBED: Final = 16
 # Centres trained at one level: the time grows with their square.
 _FLAT_MAX: Final = 384
 
@@ -69,12 +72,34 @@ class Centroids:
         return cls(np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
 
 
+class NearestCentre:
+    """Finds the centre that each vector belongs to; among very many, nearly always the nearest one."""
+
+    def __init__(self, centres: Floats) -> None:
+        self._centres = np.ascontiguousarray(centres)
+        self._grouped: Any = None
+        if len(centres) > _EXHAUSTIVE_MAX:
+            groups = _train(self._centres, int(len(centres) ** 0.5))
+            self._quantizer = faiss.IndexFlatL2(centres.shape[1])
+            self._quantizer.add(groups)
+            self._grouped = faiss.IndexIVFFlat(self._quantizer, centres.shape[1], len(groups))
+            self._grouped.is_trained = True
+            self._grouped.add(self._centres)
+            self._grouped.nprobe = _GROUPS_PROBED
+
+    def of(self, vectors: Floats) -> Indices:
+        """The place of the centre of each vector."""
+        if not len(vectors):
+            return np.empty(0, np.int64)
+        rows = np.ascontiguousarray(vectors)
+        found = faiss.knn(rows, self._centres, 1) if self._grouped is None else self._grouped.search(rows, 1)
+        places: Indices = found[1][:, 0]
+        return places
+
+
 def nearest(vectors: Floats, centres: Floats) -> Indices:
     """The place of the centre that each vector belongs to."""
-    if not len(vectors):
-        return np.empty(0, np.int64)
-    places: Indices = faiss.knn(np.ascontiguousarray(vectors), np.ascontiguousarray(centres), 1)[1][:, 0]
-    return places
+    return NearestCentre(centres).of(vectors)
 
 
 def is_overfull(rows: Array, list_rows: int) -> Bools:

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.vector.arrays import Bools, Column, Floats, Ids, compute
+from penstock.vector.arrays import Bools, Bytes, Column, Floats, Ids, Indices, compute
 from penstock.vector.attributes import attribute_type
 from penstock.vector.blocks import BlockReader
-from penstock.vector.clusters import Centroids, nearest, partition, pieces
-from penstock.vector.codes import encode
+from penstock.vector.clusters import Centroids, NearestCentre, partition, pieces
+from penstock.vector.codes import code_bytes, encode
 from penstock.vector.config import VectorConfig
 from penstock.vector.content import ColumnBlock, IdBlock, PostingBlock, VectorBlock
 from penstock.vector.documents import DocumentBlock, Mark
@@ -30,6 +30,7 @@ from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import file, stack
 from penstock.vector.ledger import Ledger
 from penstock.vector.lookup import find_column
+from penstock.vector.metric import Metric
 from penstock.vector.offload import offload
 from penstock.vector.operations import Operation, Upsert
 from penstock.vector.resolve import settle
@@ -41,6 +42,8 @@ __all__ = ["commit"]
 # Ids whose dead or hidden bits share a block, and lists whose centroids do.
 _BITMAP_IDS: Final = 1 << 20
 _CENTROIDS_PER_BLOCK: Final = 64
+# Rows that are assigned to lists at a time: memory that is used again is not cleared again.
+_ASSIGN_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +123,30 @@ def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorCo
     state = draft.base
     ids, vectors = arriving.ids[arriving.born], arriving.vectors()
     stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
-    prepared = state.metric.prepare(vectors)
-    norm_max = max(head.norm_max, float(np.einsum("nd,nd->n", prepared, prepared).max()) ** 0.5)
     centroids, next_list, shaped = state.centroids, head.next_list, head.shaped
-    if len(centroids):
-        labels = nearest(prepared, centroids.vectors)
-    else:
-        centres, labels = partition(state.metric, prepared, pieces(len(ids), config.list_rows, config.lists_max))
+    if not len(centroids):
+        count = pieces(len(ids), config.list_rows, config.lists_max)
+        centres, _ = partition(state.metric, state.metric.prepare(vectors), count)
         next_list, shaped = len(centres), len(ids)
         centroids = Centroids(np.arange(next_list), centres)
         put_centroids(draft, centroids, centroids.lists)
-    append_postings(draft, centroids.lists[labels], PostingBlock(ids, encode(prepared)))
-    return msgspec.structs.replace(head, norm_max=norm_max, next_list=next_list, shaped=shaped), centroids
+    labels, codes, norm_max = _assigned(state.metric, vectors, centroids)
+    append_postings(draft, centroids.lists[labels], PostingBlock(ids, codes))
+    head = msgspec.structs.replace(head, norm_max=max(head.norm_max, norm_max), next_list=next_list, shaped=shaped)
+    return head, centroids
+
+
+def _assigned(metric: Metric, vectors: Floats, centroids: Centroids) -> tuple[Indices, Bytes, float]:
+    """The list and the code of each row, and the length of the longest; in parts that stay in the processor's reach."""
+    labels = np.empty(len(vectors), np.int64)
+    codes = np.empty((len(vectors), code_bytes(vectors.shape[1])), np.uint8)
+    square_max, centre = 0.0, NearestCentre(centroids.vectors)
+    for first in range(0, len(vectors), _ASSIGN_ROWS):
+        part = slice(first, first + _ASSIGN_ROWS)
+        prepared = metric.prepare(vectors[part])
+        labels[part], codes[part] = centre.of(prepared), encode(prepared)
+        square_max = max(square_max, float(np.einsum("nd,nd->n", prepared, prepared).max()))
+    return labels, codes, square_max**0.5
 
 
 async def _add_texts(draft: Draft, blocks: BlockReader, arriving: _Arriving, ledger: Ledger, head: Head) -> Head:

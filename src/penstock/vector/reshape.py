@@ -61,20 +61,24 @@ def reshape(
     lists = lists.copy()
     lists[moving] = centroids.lists[nearest(vectors[moving], centroids.vectors)]
     kept = np.setdiff1d(in_hand, dissolved)
-    held = np.array([np.count_nonzero(lists == number) for number in kept.tolist()], np.int64)
-    splits = kept[is_overfull(held, list_rows)].tolist()
-    changed = [dissolved, numbers]
-    before = next_list
-    for number in splits:
-        centroids, next_list = _split(metric, centroids, number, vectors, lists, list_rows, lists_max, next_list)
-    changed.append(np.array(splits, np.int64))
-    changed.append(np.arange(before, next_list))
-    return Reshaped(centroids, rows, lists, next_list, np.concatenate(changed), len(splits), len(dissolved))
+    splits = kept[is_overfull(_counts(lists, kept), list_rows)]
+    room = lists_max - len(centroids)
+    cut, centres = _split(metric, splits, vectors, lists, list_rows, room, next_list)
+    fresh = np.arange(next_list, next_list + len(centres))
+    centroids = centroids.changed(cut, fresh, centres)
+    changed = np.concatenate([dissolved, numbers, cut, fresh])
+    return Reshaped(centroids, rows, lists, next_list + len(fresh), changed, len(cut), len(dissolved))
+
+
+def _counts(lists: Ids, numbers: Ids) -> Ids:
+    """How often each of some ordered list numbers occurs."""
+    ordered = np.sort(lists)
+    return np.searchsorted(ordered, numbers, side="right") - np.searchsorted(ordered, numbers)
 
 
 def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int) -> Ids:
     """Lists with too few rows to be worth a probe; one list always stays."""
-    counts = np.array([np.count_nonzero(lists == number) for number in in_hand.tolist()], np.int64)
+    counts = _counts(lists, in_hand)
     sparse: Ids = in_hand[is_sparse(counts, list_rows)]
     if len(sparse) == len(centroids):
         sparse = np.delete(sparse, int(np.argmax(counts[is_sparse(counts, list_rows)])))
@@ -82,21 +86,21 @@ def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int)
 
 
 def _split(
-    metric: Metric,
-    centroids: Centroids,
-    number: int,
-    vectors: Floats,
-    lists: Ids,
-    list_rows: int,
-    lists_max: int,
-    next_list: int,
-) -> tuple[Centroids, int]:
-    """Cut one list into several, which get new numbers; `lists` is updated in place."""
-    mine: Indices = np.flatnonzero(lists == number)
-    count = pieces(len(mine), list_rows, lists_max - len(centroids) + 1)
-    if count <= 1:
-        return centroids, next_list
-    centres, labels = partition(metric, vectors[mine], count)
-    numbers = np.arange(next_list, next_list + len(centres))
-    lists[mine] = numbers[labels]
-    return centroids.changed(np.array([number]), numbers, centres), next_list + len(centres)
+    metric: Metric, splits: Ids, vectors: Floats, lists: Ids, list_rows: int, room: int, next_list: int
+) -> tuple[Ids, Floats]:
+    """Cut lists into several, which get the next numbers: those that were cut, and the centres of their pieces.
+
+    `lists` is updated in place. There is `room` for so many more lists.
+    """
+    cut: list[int] = []
+    centres = [vectors[:0]]
+    for number in splits.tolist():
+        mine: Indices = np.flatnonzero(lists == number)
+        count = pieces(len(mine), list_rows, room + 1)
+        if count > 1:
+            found, labels = partition(metric, vectors[mine], count)
+            lists[mine] = next_list + labels
+            next_list, room = next_list + len(found), room - len(found) + 1
+            cut.append(number)
+            centres.append(found)
+    return np.array(cut, np.int64), np.concatenate(centres)

@@ -171,7 +171,10 @@ def _column(table: pa.Table | pa.RecordBatch, name: str) -> Column:
 
 
 def _array(column: Column) -> Column:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    # The usual table has one chunk, which need not be copied.
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _name(names: Column, bad: Bools) -> str:
