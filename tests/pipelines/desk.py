@@ -82,7 +82,7 @@ class Desk:
         content_type = event.pop("content_type", None)
         return encode(
             UploadNotification(
-                etag=found[0], size_bytes=found[1], content_type=content_type, **self._event(key, **event)
+                etag=found[0] or None, size_bytes=found[1], content_type=content_type, **self._event(key, **event)
             )
         )
 

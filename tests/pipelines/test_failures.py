@@ -191,6 +191,45 @@ def test_a_document_that_goes_from_a_to_b_and_back_is_read_anew_each_time(desk: 
         assert desk.report("turns.txt").status is DocumentStatus.INDEXED
 
 
+@pytest.mark.parametrize("ending", ["deleted", "replaced"])
+def test_an_event_that_comes_while_its_document_is_read_is_not_kept_waiting(
+    desk: Desk, server: BucketServer, ending: str
+) -> None:
+    """The large version is given up where it stands: it never becomes searchable, and nothing of it is left."""
+    desk.server = server
+    desk.run(desk.write("note.txt", prose("the version before", 5)))
+    large = desk.write("note.txt", prose("the large version", 600))
+    seen: set[str] = set()
+
+    def look(_: IndexingSummary) -> None:
+        seen.update(row.text for row in desk.rows())
+
+    desk.send(large)
+    after = prose("the version after", 5)
+    desk.send(desk.delete("note.txt") if ending == "deleted" else desk.write("note.txt", after))
+    desk.run(progress=look, rounds=RoundLimits(cells_max=1, bytes_max=SMALL.cell_bytes), batches_per_trigger=1)
+    assert not [text for text in seen if "the large version" in text]
+    expected = [] if ending == "deleted" else [chunk.text for chunk in Chunker(SMALL).chunk(after.encode())]
+    assert [row.text for row in desk.rows()] == expected
+    assert desk.entries()["note.txt"].pending is None
+
+
+def test_a_document_without_an_etag_is_read_in_one_version_or_not_at_all(desk: Desk, server: BucketServer) -> None:
+    """It changes between two rounds: no text is made of both, and the next event brings the new one."""
+    desk.server = server
+    old, new = prose("the old words", 200).encode(), prose("the new words", 200).encode()
+    event = desk.write("note.txt", old, etag="")
+
+    def change(_: IndexingSummary) -> None:
+        pending = desk.entries()["note.txt"].pending
+        if pending is not None and pending.progress.next_seq:
+            server.objects["note.txt"] = (new, 2)
+
+    desk.run(event, progress=change, rounds=RoundLimits(cells_max=2))
+    assert desk.report("note.txt").status is DocumentStatus.SUPERSEDED
+    assert desk.rows() == []
+
+
 # Partial errors ----------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from penstock.documents import (
@@ -28,7 +29,13 @@ NAME = CollectionName("acme", "handbook", "m")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = BatcherLimits(max_items_per_batch=2)
 # What an ending says besides.
-FAR: dict[str, Any] = {"next_byte_start": 0, "text_bytes": 300, "parsed": None, "parses": 0}
+FAR: dict[str, Any] = {
+    "next_byte_start": 0,
+    "text_bytes": 300,
+    "version": "v",
+    "parsed": None,
+    "parses": 0,
+}
 
 
 def entry(key: str, progress: Progress = START) -> DocumentEntry:
@@ -166,6 +173,19 @@ def test_a_document_whose_text_cannot_be_had_again_begins_anew_with_nothing_of_w
     result = conclude(document, read, batched, NO_ANSWERS, "rule", turn=9)
     assert result.entry.pending is not None
     assert (result.drops, result.entry.pending.progress, result.entry.pending.chunks) == (True, Progress(), 0)
+
+
+def test_a_document_whose_event_names_no_version_goes_on_with_the_one_that_was_read_first() -> None:
+    for etag, kept in ((None, "v"), ("e", "e")):
+        document = entry("a.txt")
+        assert document.pending is not None
+        upload = msgspec.structs.replace(document.pending.upload, etag=etag)
+        pending = msgspec.structs.replace(document.pending, upload=upload)
+        read = reading(Outcome.MORE, 0)
+        read.version = "v"
+        result = concluded(msgspec.structs.replace(document, pending=pending), read)
+        assert result.entry.pending is not None
+        assert (result.entry.pending.upload.etag, result.entry.pending.doc_id) == (kept, pending.doc_id)
 
 
 def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:

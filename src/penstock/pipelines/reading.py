@@ -62,7 +62,7 @@ _INPUT: Final[list[pa.Field[Any]]] = [
 INPUT_SCHEMA: Final = pa.schema(_INPUT)
 OUTPUT_COLUMNS: Final = (
     "document long, outcome string, start long, core_start long, end long, tokens long, text string, "
-    "next_byte_start long, text_bytes long, parsed string, parses long, detail array<string>"
+    "next_byte_start long, text_bytes long, version string, parsed string, parses long, detail array<string>"
 )
 _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("document", pa.int64()),
@@ -74,6 +74,8 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("text", pa.string()),
     pa.field("next_byte_start", pa.int64()),
     pa.field("text_bytes", pa.int64()),
+    # Of the object as it was read: what the notification named, or the one it was found with.
+    pa.field("version", pa.string()),
     pa.field("parsed", pa.string()),
     pa.field("parses", pa.int64()),
     pa.field("detail", pa.list_(pa.string())),
@@ -177,14 +179,14 @@ class _Reader:
         if row["parsed"]:
             kept = self._kept(row["parsed"])
             if kept is not None:
-                return _Text(kept, kept.size, row["parsed"])
+                return _Text(kept, kept.size, source.version, row["parsed"])
         elif row["text_bytes"] is not None or self._is_plain(source, upload):
-            return _Text(source, source.size)
+            return _Text(source, source.size, source.version)
         parsed = self._parse(source, upload)
         key = parsed_key(doc_id_of(upload))
         if row["parsed"] and row["parsed"] != key:
             return None
-        return self._kept_for_later(parsed, key, row)
+        return self._kept_for_later(parsed, source.version, key, row)
 
     def _object(self, upload: UploadNotification) -> _StoreSource:
         store = self._store(upload.bucket, self._reading.spec_of(upload.bucket))
@@ -206,15 +208,15 @@ class _Reader:
         data = source.read(0, source.size)
         return self._sandbox.parse(data, name=upload.key, content_type=upload.content_type)
 
-    def _kept_for_later(self, parsed: ParsedDocument, key: str, row: dict[str, Any]) -> _Text:
+    def _kept_for_later(self, parsed: ParsedDocument, version: str, key: str, row: dict[str, Any]) -> _Text:
         """The text, put where later rounds find it when this one does not read all of it."""
         warnings = [] if row["parsed"] else list(parsed.warnings)
         cells = cell_count(len(parsed.text), self._reading.chunking.cell_bytes)
         spec = self._reading.parsed
         if spec is None or cells <= row["first_cell"] + row["cells"]:
-            return _Text(MemorySource(parsed.text), None, None, 1, warnings)
+            return _Text(MemorySource(parsed.text), None, version, None, 1, warnings)
         self._loop.run_until_complete(self._store(PARSED_PREFIX, spec).put(key, parsed.text))
-        return _Text(MemorySource(parsed.text), len(parsed.text), key, 1, warnings)
+        return _Text(MemorySource(parsed.text), len(parsed.text), version, key, 1, warnings)
 
     def _kept(self, key: str) -> _StoreSource | None:
         spec = self._reading.parsed
@@ -246,6 +248,7 @@ class _Text:
 
     source: ByteSource
     text_bytes: int | None
+    version: str
     parsed: str | None = None
     parses: int = 0
     warnings: list[str] = field(default_factory=list)
@@ -256,6 +259,10 @@ class _StoreSource:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, store: ObjectStore, meta: ObjectMeta) -> None:
         self._loop, self._store, self._meta = loop, store, meta
+
+    @property
+    def version(self) -> str:
+        return self._meta.version
 
     @property
     def size(self) -> int:
@@ -288,6 +295,7 @@ def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> pa.RecordBa
             pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.string()),
+            pa.nulls(count, pa.string()),
             pa.nulls(count, pa.int64()),
             pa.nulls(count, pa.list_(pa.string())),
         ],
@@ -300,5 +308,5 @@ def _ending(
 ) -> pa.RecordBatch:
     row = {"document": document, "outcome": outcome, "next_byte_start": reached, "detail": detail}
     if text is not None:
-        row |= {"text_bytes": text.text_bytes, "parsed": text.parsed, "parses": text.parses}
+        row |= {"text_bytes": text.text_bytes, "version": text.version, "parsed": text.parsed, "parses": text.parses}
     return pa.RecordBatch.from_pylist([row], schema=_OUTPUT_SCHEMA)

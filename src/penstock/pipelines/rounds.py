@@ -27,6 +27,7 @@ from penstock.documents import (
     EndDocument,
     Flush,
     Progress,
+    UploadNotification,
 )
 from penstock.documents.batcher_state import BatcherState, DocumentState, pack, unpack
 from penstock.pipelines.answers import Answers, chunk_name
@@ -62,6 +63,7 @@ class DocumentReading:
     outcome: str = Outcome.MORE
     next_byte_start: int = 0
     text_bytes: int | None = None
+    version: str | None = None
     # Where the text was put, when it is a parsed one and not all of it was read; and how often it was parsed for this.
     parsed: str | None = None
     parses: int = 0
@@ -82,6 +84,7 @@ class DocumentReading:
             self.outcome = row["outcome"]
         self.next_byte_start = max(self.next_byte_start, row["next_byte_start"] or 0)
         self.text_bytes = row["text_bytes"]
+        self.version = row["version"]
         self.parsed = row["parsed"]
         self.parses += row["parses"] or 0
         self.detail += tuple(row["detail"])
@@ -199,6 +202,7 @@ def conclude(
         state = batched.open[pending.doc_id]
         further = msgspec.structs.replace(
             pending,
+            upload=_pinned(pending.upload, reading.version),
             turn=turn,
             progress=Progress(state.next_seq, reading.next_byte_start),
             text_bytes=reading.text_bytes,
@@ -214,6 +218,11 @@ def conclude(
     report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
     return Result(done, pending, rows, flips=True)
+
+
+def _pinned(upload: UploadNotification, version: str | None) -> UploadNotification:
+    """An event may name no version; the one that was read first is then the one to go on with."""
+    return upload if upload.etag else msgspec.structs.replace(upload, etag=version)
 
 
 def bounded(warnings: Iterable[str]) -> tuple[str, ...]:
