@@ -7,19 +7,23 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.errors import Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute
-from penstock.vector.block import Kind, seal
+from penstock.vector.attributes import AttributeType
+from penstock.vector.block import FORMAT_VERSION, Kind, seal, unseal
 from penstock.vector.codes import decode, encode
 from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
 from penstock.vector.directory import FRAGMENT, decode_page, encode_page
 from penstock.vector.documents import DocumentBlock
 from penstock.vector.identity import DictionaryBlock, Identities
 from penstock.vector.keys import (
+    STORE,
     Address,
     CollectionName,
     Family,
@@ -29,6 +33,18 @@ from penstock.vector.keys import (
     head_key,
     page_key,
     position_key,
+)
+from penstock.vector.metric import Metric
+from penstock.vector.snapshot import read_positions
+from penstock.vector.state import (
+    AttributeRecord,
+    CollectionRecord,
+    Head,
+    StoreRecord,
+    Sweep,
+    SweepKind,
+    decode_record,
+    encode_record,
 )
 from penstock.vector.terms import TermBlock
 
@@ -45,10 +61,13 @@ _PLAIN: dict[str, tuple[Family, Content]] = {
             np.array([3, -1, 9], np.int64),
         ),
     ),
+    "centroids-v1.bin": (Family.CENTROIDS, VectorBlock(_IDS, np.eye(3, 2, dtype=np.float32))),
     "deleted-v1.bin": (Family.DELETED, IdBlock(_IDS + (1 << 40))),
+    "hidden-v1.bin": (Family.HIDDEN, IdBlock(_IDS)),
 }
 _COMPRESSED: dict[str, tuple[Family, Content]] = {
     "names-v1.bin": (Family.NAMES, ColumnBlock(_IDS, pa.array(["a", "größe", ""]))),
+    "texts-v1.bin": (Family.TEXTS, ColumnBlock(_IDS, pa.array(["one text", "", "水"]))),
     "column-v1.bin": (
         Family.COLUMN,
         ColumnBlock(_IDS, pa.array([1_700_000_000_000_000] * 3, pa.timestamp("us", "UTC"))),
@@ -63,6 +82,30 @@ _COMPRESSED: dict[str, tuple[Family, Content]] = {
         Family.DOCUMENTS,
         DocumentBlock.of(
             np.array([8, 8], np.uint64), ["doc", "doc"], ["v1", "v1"], np.array([0, 1], np.uint8), np.array([3, -1])
+        ),
+    ),
+}
+
+
+_RECORDS: dict[str, tuple[int, msgspec.Struct]] = {
+    "store-record-v1.bin": (Kind.STORE, StoreRecord(format=1, next_collection=3, commit=17)),
+    "collection-record-v1.bin": (Kind.COLLECTION, CollectionRecord(2, 384, Metric.COSINE, 1_700_000_000_000)),
+    "head-v1.bin": (
+        Kind.HEAD,
+        Head(
+            commit=9,
+            next_id=1 << 40,
+            next_serial=77,
+            next_list=12,
+            rows=1000,
+            hidden=3,
+            dead=40,
+            texts=900,
+            words=12_345,
+            norm_max=1.5,
+            shaped=512,
+            attributes=tuple(AttributeRecord(n, f"a{n}", kind) for n, kind in enumerate(AttributeType, start=1)),
+            sweep=Sweep(int(Family.POSTINGS), 0, 5, 40, SweepKind.WHOLE),
         ),
     ),
 }
@@ -89,6 +132,34 @@ def test_a_released_block_is_still_read(name: str) -> None:
     assert shown(type(content).decode(family, (GOLDEN / name).read_bytes())) == shown(content)
 
 
+def test_every_family_has_its_golden_block() -> None:
+    assert {family for family, _ in (_PLAIN | _COMPRESSED).values()} == set(Family)
+
+
+@pytest.mark.parametrize("name", _RECORDS)
+def test_a_record_is_still_written_and_read_to_the_byte(name: str) -> None:
+    kind, record = _RECORDS[name]
+    assert encode_record(kind, record) == (GOLDEN / name).read_bytes()
+    assert decode_record(kind, (GOLDEN / name).read_bytes(), type(record)) == record
+
+
+def test_a_position_is_still_written_and_read_to_the_byte() -> None:
+    golden = (GOLDEN / "position-v1.bin").read_bytes()
+    assert seal(Kind.POSITION, (1 << 40).to_bytes(8, "little")) == golden
+    volume = MemoryVolume()
+    volume.land("keyvalue", [(position_key("queue"), golden)])
+    assert asyncio.run(read_positions(MemoryKeyValue(volume))) == {"queue": 1 << 40}
+
+
+@pytest.mark.parametrize("name", [*_PLAIN, *_COMPRESSED, *_RECORDS, "page-v1.bin", "position-v1.bin"])
+def test_a_block_of_an_unknown_version_is_refused_by_its_number(name: str) -> None:
+    value = bytearray((GOLDEN / name).read_bytes())
+    for version in (0, FORMAT_VERSION + 1):
+        value[4] = version
+        with pytest.raises(Unsupported, match=f"format {version}"):
+            unseal(value[5], bytes(value))
+
+
 def test_a_page_is_still_written_and_read_to_the_byte() -> None:
     fragments = np.array([(5, 1, 2, 3), (2**64 - 1, 2**63, 2**32 - 1, 9)], FRAGMENT)
     assert encode_page(fragments) == (GOLDEN / "page-v1.bin").read_bytes()
@@ -106,6 +177,7 @@ def test_keys_are_drawn_as_they_are() -> None:
     assert head_key(1).hex() == "100000000100"
     assert page_key(1, address.shelf, 5).hex() == "100000000101" + "04" + "0102" + "0000000000000005"
     assert fragment_key(1, address).hex() == "100000000102" + "04" + "0102" + "0000000000000005" + "0000000000000006"
+    assert STORE == b"\x00"
     assert position_key("queue") == b"\x01queue"
     assert collection_key(CollectionName("t", "in", "m")) == b"\x02\x00\x01t\x00\x02in\x00\x01m"
 
@@ -157,6 +229,19 @@ async def write_example(volume: MemoryVolume) -> None:
             await collection.upsert(rows, document="doc", version=version, durable=True)
             if version != "v3":
                 await collection.flip("doc", version, durable=True)
+
+
+def test_a_store_of_a_newer_format_is_refused_by_its_number_and_left_alone() -> None:
+    async def run() -> None:
+        volume = volume_of((GOLDEN / "store-v1.bin").read_bytes())
+        newer = StoreRecord(format=FORMAT_VERSION + 1, next_collection=1)
+        volume.land("keyvalue", [(STORE, encode_record(Kind.STORE, newer))])
+        before = dump_of(volume)
+        with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
+            await VectorStore.over(MemoryKeyValue(volume))
+        assert dump_of(volume) == before
+
+    asyncio.run(run())
 
 
 def test_a_store_of_version_1_is_still_read_searched_and_written_to() -> None:

@@ -62,7 +62,7 @@ def unseal(kind: int, value: bytes) -> memoryview:
     if len(value) < HEADER_BYTES or value[:4] != MAGIC:
         raise Corrupt("a block has no header", f"it holds {len(value)} bytes that do not begin with {MAGIC!r}")
     _, version, found, flags, _, size = _HEADER.unpack_from(value)
-    if version > FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise newer_format(version)
     (checksum,) = _CHECKSUM.unpack_from(value, _HEADER.size)
     body = memoryview(value)[HEADER_BYTES:]
@@ -80,7 +80,7 @@ def unseal(kind: int, value: bytes) -> memoryview:
 def newer_format(version: int) -> Unsupported:
     return Unsupported(
         f"the vector store has format {version}",
-        f"this version of Penstock reads formats up to {FORMAT_VERSION}",
+        f"this version of Penstock reads formats 1 to {FORMAT_VERSION}",
         "open it with a newer Penstock; nothing was changed",
     )
 
