@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.documents import BatchInput, BatchRequest, ChunkingConfig, encode
-from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelProfile, StaticProvider
 from penstock.errors import InvalidInput
 from penstock.pipelines.embedding import REQUEST_SCHEMA, Embedding, embed_batches
+from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults
 
 
 def request(counter: int, *texts: str) -> bytes:
@@ -35,11 +36,19 @@ def test_every_chunk_of_every_batch_gets_its_vector_or_a_reason() -> None:
         requests = [request(0, "otters", "rivers"), request(1, "   ")]
         yield pa.record_batch([pa.array([3, 4]), pa.array(requests)], schema=REQUEST_SCHEMA)
 
-    rows = [row for batch in embed_batches(Embedding(), batches()) for row in batch.to_pylist()]
-    assert [(row["request"], row["chunk_id"]) for row in rows] == [(3, "otters"), (3, "rivers"), (4, "   ")]
+    rows = [row for batch in embed_batches(Embedding(), 1, batches()) for row in batch.to_pylist()]
+    assert [(row["request"], row["chunk_id"]) for row in rows] == [
+        (3, "otters"),
+        (3, "rivers"),
+        (3, None),
+        (4, "   "),
+        (4, None),
+    ]
     expected = StaticProvider().embed_now(["otters", "rivers"]).rows
     assert np.allclose([row["vector"] for row in rows[:2]], expected)
-    assert (rows[2]["vector"], rows[2]["reason"]) == (None, "it is empty")
+    assert (rows[3]["vector"], rows[3]["reason"]) == (None, "it is empty")
+    # How the requests went: nothing was repeated, and nothing is to be sent again.
+    assert [(row["retries"], row["reason"]) for row in rows if row["chunk_id"] is None] == [(0, None), (0, None)]
 
 
 def test_a_model_without_an_endpoint_is_refused_and_one_with_small_inputs_gets_small_chunks() -> None:
@@ -48,3 +57,22 @@ def test_a_model_without_an_endpoint_is_refused_and_one_with_small_inputs_gets_s
     remote = Embedding("http://127.0.0.1:9")
     assert remote.chunking_of("embed-english-v3.0", ChunkingConfig()).max_tokens <= 512
     assert "secret" not in repr(Embedding("http://127.0.0.1:9", "secret"))
+
+
+def test_a_provider_that_stays_away_is_told_with_its_request_and_the_others_are_answered() -> None:
+    with EmbeddingServer(dimensions=8, faults=ProviderFaults(busy=0.5, in_a_row_max=100, seed=3)) as server:
+        profile = ModelProfile(name="m", tokens_per_request=100, items_per_request=8, tokens_per_input=50, dimensions=8)
+        remote = Embedding(server.url, profile=profile, policy=DispatchPolicy(attempts_max=1))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            requests = [request(number, f"text {number}") for number in range(12)]
+            yield pa.record_batch([pa.array(range(12)), pa.array(requests)], schema=REQUEST_SCHEMA)
+
+        rows = [row for batch in embed_batches(remote, 2, batches()) for row in batch.to_pylist()]
+    away = {row["request"] for row in rows if row["chunk_id"] is None and row["reason"]}
+    answered = {row["request"] for row in rows if row["chunk_id"] is not None}
+    assert away
+    assert answered
+    assert away | answered == set(range(12))
+    assert not away & answered
+    assert {row["after_seconds"] for row in rows if row["request"] in away} == {0.05}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from penstock.documents import ChunkingConfig
 from penstock.documents.embedding import DispatchPolicy, ModelProfile
+from penstock.errors import Unavailable
+from penstock.observability import Event, names
 from penstock.pipelines.embedding import Embedding
-from penstock.testing.embedding_server import EmbeddingServer
+from penstock.pipelines.indexing import IndexingSummary
+from penstock.pipelines.planning import RoundLimits
+from penstock.testing import RecordingObserver
+from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults, contents_by_place
 from penstock.testing.shelf import Shelf
 from penstock.vector import CollectionName
 
@@ -25,6 +33,8 @@ PROFILE = ModelProfile(
     dimensions=32,
     usd_per_million_tokens=10.0,
 )
+# Only a test that fails waits so long.
+PATIENCE_SECONDS = 240.0
 POLICY = DispatchPolicy(attempts_max=3, pause_seconds=0.02, pause_seconds_max=0.1)
 
 
@@ -70,3 +80,103 @@ def test_after_an_insertion_in_the_middle_of_a_large_text_only_what_changed_is_s
     report = remote.entries()["book.txt"].report
     assert report is not None
     assert (report.reused, report.chunks) == (second.reused, second.chunks)
+
+
+class Onlooker(RecordingObserver):
+    """Does something at one of the outages, and looks at what was planned at every one."""
+
+    def __init__(self, shelf: Shelf, at: int, work: Callable[[], None]) -> None:
+        super().__init__()
+        self._shelf, self._at, self._work = shelf, at, work
+        self.planned: list[tuple[int | None, list[str]]] = []
+
+    def event(self, event: Event, **fields: Any) -> None:
+        super().event(event, **fields)
+        if event is names.INDEXING_OUTAGE:
+            offsets = self._shelf.folder / "checkpoint" / "offsets"
+            self.planned.append((self._shelf.position(), sorted(path.name for path in offsets.glob("[0-9]*"))))
+            if len(self.planned) == self._at:
+                self._work()
+
+
+def test_while_following_a_provider_that_stays_away_is_waited_for_and_the_queue_is_not_read_further(
+    remote: Shelf,
+) -> None:
+    faults = ProviderFaults(busy=1.0, in_a_row_max=8)
+    later = remote.write("later.txt", "Herons stand in the reeds.")
+    onlooker = Onlooker(remote, 2, lambda: remote.send(later))
+    done = threading.Event()
+
+    def seen(summary: IndexingSummary) -> None:
+        if summary.documents == 2:
+            done.set()
+
+    with EmbeddingServer(dimensions=PROFILE.dimensions, faults=faults) as server:
+        embedding = Embedding(server.url, profile=PROFILE, policy=replace(POLICY, attempts_max=2))
+        remote.send(remote.write("note.txt", "Otters swim in the river."))
+        with remote.job(embedding=embedding, observer=onlooker, progress=seen) as job:
+            query = job.start()
+            assert done.wait(PATIENCE_SECONDS)
+            query.stop()
+            job.await_end(query)
+        assert all(len(contents) == 1 for contents in contents_by_place(server.asks).values())
+    # Four outages of two tries each: nothing behind the first event was planned, or asked for, before the last of them.
+    first = onlooker.planned[:4]
+    assert len(set(map(str, first))) == 1
+    assert first[0][1] == ["0"]
+    assert onlooker.gauged(names.INDEXING_PROVIDER_AWAY) == 0
+    assert onlooker.counted(names.INDEXING_PROVIDER_RETRIES) > 0
+    assert len(remote.chunks()) == 2
+
+
+def test_a_run_that_does_not_follow_says_that_the_provider_is_away_and_the_next_one_goes_on(remote: Shelf) -> None:
+    event = remote.write("note.txt", "Otters swim in the river.")
+    with EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(busy=1.0, in_a_row_max=3)) as server:
+        with pytest.raises(Unavailable, match="3 tries, the last: 429"):
+            remote.run(event, embedding=asked(server))
+        assert remote.run(embedding=asked(server)).documents == 1
+        assert len(contents_by_place(server.asks)) == 1
+
+
+def test_a_stopped_query_ends_while_its_provider_is_away(remote: Shelf) -> None:
+    waiting = threading.Event()
+    onlooker = Onlooker(remote, 1, waiting.set)
+    faults = ProviderFaults(busy=1.0, in_a_row_max=10**6)
+    with EmbeddingServer(dimensions=PROFILE.dimensions, faults=faults) as server:
+        remote.send(remote.write("note.txt", "Otters swim in the river."))
+        with remote.job(embedding=asked(server), observer=onlooker) as job:
+            query = job.start()
+            assert waiting.wait(PATIENCE_SECONDS)
+            query.stop()
+            job.await_end(query)
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        assert remote.run(embedding=asked(server)).documents == 1
+
+
+def test_the_job_tells_what_it_does(remote: Shelf) -> None:
+    observer = RecordingObserver()
+    page = "".join(f"<p>Paragraph {number} tells of rivers and mills.</p>" for number in range(200))
+    remote.send(
+        remote.write("page.html", f"<html><body>{page}</body></html>"),
+        remote.write("note.txt", "Otters swim in the river."),
+        remote.upload("never.txt"),
+        b"{not a notification",
+    )
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        config = {"embedding": asked(server), "rounds": RoundLimits(cells_max=2)}
+        with remote.job(observer=observer, **config) as job:
+            summary = job.run_available()
+    told = observer.counted
+    # However many rounds it took, the page was parsed once.
+    assert told(names.INDEXING_PARSES) == 1
+    assert told(names.INDEXING_DOCUMENTS, status="indexed") == summary.documents == 2
+    assert told(names.INDEXING_DOCUMENTS, status="quarantined") == 1
+    assert told(names.INDEXING_EVENTS, outcome="planned") == 3
+    assert told(names.INDEXING_EVENTS, outcome="refused") == 1
+    assert told(names.INDEXING_CHUNKS, origin="embedded") == summary.chunks
+    assert told(names.INDEXING_TOKENS) == summary.tokens
+    assert told(names.INDEXING_COST_USD) == pytest.approx(summary.cost_usd)
+    assert observer.gauged(names.INDEXING_BACKLOG_DOCUMENTS) == observer.gauged(names.INDEXING_LAG_SECONDS) == 0
+    for stage in ("read", "batch", "embed", "write"):
+        assert len(observer.observed(names.INDEXING_ROUND_SECONDS, stage=stage)) > 3
+    assert len(observer.observed(names.INDEXING_LATENCY_SECONDS)) == 3

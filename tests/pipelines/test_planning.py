@@ -71,6 +71,19 @@ def test_a_document_that_is_current_costs_nothing_and_one_chunked_by_another_rul
     assert only(plan_events(known, [upload("a", 2)], "rule/2")).pending is not None
 
 
+def test_an_event_that_names_no_version_always_means_a_new_one() -> None:
+    """All versions have one identity then: what is current or begun may be another."""
+    first, second = upload("", 1), upload("", 2)
+    begun = only(plan_events({}, [first], RULE))
+    for known in (finished(begun), {begun.object_key: begun}):
+        plan = plan_events(known, [second], RULE)
+        pending = only(plan).pending
+        assert pending is not None
+        assert (pending.upload, plan.unchanged) == (second, 0)
+        assert begun.pending is not None
+        assert pending.version != begun.pending.version
+
+
 def test_a_replayed_event_goes_on_with_what_was_begun() -> None:
     begun = only(plan_events({}, [upload("a", 1)], RULE))
     assert begun.pending is not None

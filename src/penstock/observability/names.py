@@ -214,3 +214,32 @@ VECTOR_UPKEEP_FAILED = _event(
 VECTOR_BLOCK_CORRUPT = _event(
     "vector.block_corrupt", "error", "A block cannot be read; answers without it are partial."
 )
+
+# indexing -----------------------------------------------------------------------------------------
+INDEXING_EVENTS = _counter("penstock_indexing_events_total", "Events taken from the queue, by outcome.", "outcome")
+INDEXING_DOCUMENTS = _counter("penstock_indexing_documents_total", "Documents that are done, by status.", "status")
+INDEXING_CHUNKS = _counter(
+    "penstock_indexing_chunks_total",
+    "Chunks written, by whether they were embedded or their vector was there.",
+    "origin",
+)
+INDEXING_TOKENS = _counter("penstock_indexing_tokens_total", "Tokens of chunks written.")
+INDEXING_COST_USD = _counter("penstock_indexing_cost_usd_total", "Dollars of embedding, by the prices of the profiles.")
+INDEXING_PARSES = _counter("penstock_indexing_parses_total", "Documents parsed into text.")
+INDEXING_ROUND_SECONDS = _latency("penstock_indexing_round_seconds", "Time of one stage of a round.", "stage")
+INDEXING_LATENCY_SECONDS = _latency(
+    "penstock_indexing_latency_seconds", "Time from an event's arrival in the queue to its document being done."
+)
+INDEXING_LAG_SECONDS = _gauge("penstock_indexing_lag_seconds", "Age of the oldest event whose document is not done.")
+INDEXING_BACKLOG_DOCUMENTS = _gauge("penstock_indexing_backlog_documents", "Documents planned and not done.")
+INDEXING_BACKLOG_BYTES = _gauge("penstock_indexing_backlog_bytes", "Bytes of those that are still to be read.")
+INDEXING_PROVIDER_RETRIES = _counter(
+    "penstock_indexing_provider_retries_total", "Requests to an embedding provider that were sent again."
+)
+INDEXING_PROVIDER_AWAY = _gauge(
+    "penstock_indexing_provider_away", "1 while the job waits for an embedding provider that stays away."
+)
+INDEXING_PLAN = _span("indexing.plan", "One micro-batch: its events decided on and the decisions written.")
+INDEXING_ROUND = _span("indexing.round", "One round: read, batch, embed and write.")
+INDEXING_OUTAGE = _event("indexing.outage", "warning", "An embedding provider stays away; the job asks again later.")
+INDEXING_RESUMED = _event("indexing.resumed", "info", "A job took up documents that an earlier one had not finished.")

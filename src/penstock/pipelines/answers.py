@@ -5,7 +5,7 @@ Vectors stay in Arrow from the executor to the store; only what decides on a doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from typing import Any, Final
 
 import pyarrow as pa
@@ -54,10 +54,13 @@ class Answers:
 NO_ANSWERS: Final = Answers(pa.table({"chunk_id": [], "cost_usd": [], "reason": [], "vector": []}))
 
 
-def answers_by_request(table: pa.Table, requests: Sequence[int]) -> Answers:
-    """The answers to some of the requests that a table answers."""
-    wanted = set(requests)
-    rows = [place for place, request in enumerate(table["request"].to_pylist()) if request in wanted]
+def answers_by_request(tables: Sequence[pa.Table], requests: Collection[int]) -> Answers:
+    """The answers to some of the requests that tables of the embedding stage answer."""
+    if not tables:
+        return NO_ANSWERS
+    table = pa.concat_tables(tables)
+    named = zip(table["request"].to_pylist(), table["chunk_id"].to_pylist(), strict=True)
+    rows = [place for place, (request, name) in enumerate(named) if name is not None and request in requests]
     return Answers(table.take(pa.array(rows, pa.int64())))
 
 

@@ -1,7 +1,7 @@
 """Embeds batches on executors: one row a request in, one row a chunk out, with its vector or the reason it has none.
 
 The embedded model is the default and needs nothing; with a URL, any OpenAI-compatible endpoint serves. A provider that
-stays away is raised: the micro-batch fails, nothing is lost, and its replay sends the same batches.
+stays away is no error here: its requests are told to the driver, which decides when to send them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from penstock.documents.embedding import (
     Embedded,
     EmbeddingProvider,
     ModelProfile,
+    NoCache,
     OpenAiProvider,
+    Pace,
+    RateLimit,
     StaticProvider,
     profile_of,
 )
@@ -37,13 +40,19 @@ _REQUEST: Final[list[pa.Field[Any]]] = [
     pa.field("request", pa.binary()),
 ]
 REQUEST_SCHEMA: Final = pa.schema(_REQUEST)
-OUTPUT_COLUMNS: Final = "request long, chunk_id string, vector array<float>, cost_usd double, reason string"
+OUTPUT_COLUMNS: Final = (
+    "request long, chunk_id string, vector array<float>, cost_usd double, reason string, retries long, "
+    "after_seconds double"
+)
 _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("request", pa.int64()),
     pa.field("chunk_id", pa.string()),
     pa.field("vector", pa.list_(pa.float32())),
     pa.field("cost_usd", pa.float64()),
     pa.field("reason", pa.string()),
+    # Of rows without a chunk: how a request went, and with a reason, that it must be sent again.
+    pa.field("retries", pa.int64()),
+    pa.field("after_seconds", pa.float64()),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
 # Requests under way at once from one task; the provider's own limits are the dispatcher's to keep.
@@ -70,6 +79,8 @@ class Embedding:
     timeout_seconds: float = REQUEST_SECONDS_MAX
     # For models that are asked elsewhere than at `url`.
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    # What all tasks together may ask for.
+    rate: RateLimit = field(default_factory=RateLimit)
 
     def endpoint_of(self, model: str) -> Endpoint | None:
         """Where a model is asked; None when the embedded one answers."""
@@ -101,22 +112,28 @@ class Embedding:
         return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=self.timeout_seconds)
 
 
-def embed_batches(embedding: Embedding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: rows of `REQUEST_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
+def embed_batches(embedding: Embedding, tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`, as one of `tasks`: rows of `REQUEST_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
     for batch in batches:
         requests = {row["place"]: decode(row["request"], BatchRequest) for row in batch.to_pylist()}
-        yield from asyncio.run(_embed_all(embedding, requests))
+        yield from asyncio.run(_embed_all(embedding, tasks, requests))
 
 
-async def _embed_all(embedding: Embedding, requests: dict[int, BatchRequest]) -> list[pa.RecordBatch]:
+async def _embed_all(embedding: Embedding, tasks: int, requests: dict[int, BatchRequest]) -> list[pa.RecordBatch]:
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+    # Not full: what was saved up before this round is the driver's to give.
+    pace = Pace(embedding.rate.shared(tasks), full=False)
     models = sorted({request.model for request in requests.values()})
     providers = {model: embedding.provider(model) for model in models}
-    dispatchers = {model: Dispatcher(provider, retry=embedding.policy) for model, provider in providers.items()}
+    # No cache between batches: which of them finds the other's text would be a matter of timing, and with it what is sent.
+    dispatchers = {
+        model: Dispatcher(provider, cache=NoCache(), pace=pace, retry=embedding.policy)
+        for model, provider in providers.items()
+    }
 
     async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
         async with gate:
-            return _rows(place, request, await dispatchers[request.model].embed(request))
+            return _rows(place, request, await dispatchers[request.model].attempt(request))
 
     try:
         return await asyncio.gather(*(embed(place, request) for place, request in requests.items()))
@@ -126,21 +143,33 @@ async def _embed_all(embedding: Embedding, requests: dict[int, BatchRequest]) ->
 
 
 def _rows(place: int, request: BatchRequest, embedded: Embedded) -> pa.RecordBatch:
+    """One row a chunk, and a last one for the request; of a request that must be sent again, only that."""
+    away = embedded.away
+    told = {
+        "request": place,
+        "retries": embedded.retries,
+        "reason": away and away.reason,
+        "after_seconds": away and away.after_seconds,
+    }
+    rows = [] if away else _chunk_rows(place, request, embedded)
+    return pa.RecordBatch.from_pylist([*rows, told], _OUTPUT_SCHEMA)
+
+
+def _chunk_rows(place: int, request: BatchRequest, embedded: Embedded) -> list[dict[str, Any]]:
     """A batch's cost is shared out evenly: providers bill requests, reports are of documents."""
-    names = [item.chunk_id for item in request.inputs]
     reasons = {letter.chunk_id: letter.reason for letter in embedded.dead_letters}
     for name, vector in embedded.vectors.items():
         if not np.any(vector):
             # Nothing in it that the model knows: it has no direction to compare.
             reasons[name] = "the model knows nothing in it"
-    vectors = [None if name in reasons else embedded.vectors[name] for name in names]
-    return pa.record_batch(
-        [
-            pa.array([place] * len(names), pa.int64()),
-            pa.array(names, pa.string()),
-            pa.array(vectors, pa.list_(pa.float32())),
-            pa.array([embedded.cost_usd / len(names)] * len(names), pa.float64()),
-            pa.array([reasons.get(name) for name in names], pa.string()),
-        ],
-        schema=_OUTPUT_SCHEMA,
-    )
+    share = embedded.cost_usd / len(request.inputs)
+    return [
+        {
+            "request": place,
+            "chunk_id": item.chunk_id,
+            "vector": None if item.chunk_id in reasons else embedded.vectors[item.chunk_id],
+            "cost_usd": share,
+            "reason": reasons.get(item.chunk_id),
+        }
+        for item in request.inputs
+    ]

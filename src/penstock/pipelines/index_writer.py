@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.documents import Notification, object_key
 from penstock.objects import StoreSpec
+from penstock.observability import SILENT, Observer
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexes import SETTINGS, IndexSettings, list_settings, settings_rows
 from penstock.pipelines.parsed_texts import ParsedTexts
@@ -45,8 +46,10 @@ _REMOVED_AT_ONCE: Final = 1000
 class IndexWriter:
     """Blocking; called by one thread at a time."""
 
-    def __init__(self, url: str, path: str, options: dict[str, Any], embedding: Embedding) -> None:
-        self._door = StoreDoor(url, path, options)
+    def __init__(
+        self, url: str, path: str, options: dict[str, Any], embedding: Embedding, *, observer: Observer = SILENT
+    ) -> None:
+        self._door = StoreDoor(url, path, options, observer=observer)
         self._counts: dict[CollectionName, BatcherCount] = {}
         self.texts = ParsedTexts(self._door, StoreSpec(url, options))
         try:

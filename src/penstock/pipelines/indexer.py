@@ -8,77 +8,34 @@ says how many rounds were worked since the last plan; after a crash those that w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from penstock.documents import (
-    ChunkingConfig,
-    DocumentReport,
-    DocumentStatus,
-    Notification,
-    ObjectState,
-    decode_notification,
-)
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents import ChunkingConfig, Notification
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput
+from penstock.observability import SILENT, Observer, names
 from penstock.pipelines.answers import chunk_name
-from penstock.pipelines.backlog import Backlog
-from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.asking import Asking
+from penstock.pipelines.backlog import Backlog, Share
+from penstock.pipelines.events import decoded
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
+from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
 from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude
 from penstock.pipelines.stages import Stages
+from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.vector import CollectionName
 
 __all__ = ["Indexer", "IndexingSummary"]
-
-# Of entries that no event made.
-_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(slots=True)
-class IndexingSummary:
-    """What a job has done since it was made."""
-
-    documents: int = 0
-    chunks: int = 0
-    tokens: int = 0
-    cost_usd: float = 0.0
-    # Of the chunks, those whose vectors were there already.
-    reused: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-    ignored: int = 0
-    refused: int = 0
-    # Documents that are planned and not done.
-    pending: int = 0
-    # (key, status, reason) of documents that did not become searchable.
-    set_aside: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def add(self, key: str, report: DocumentReport) -> None:
-        if report.status in (DocumentStatus.INDEXED, DocumentStatus.EMPTY):
-            self.documents += 1
-            self.chunks += report.chunks
-            self.tokens += report.tokens
-            self.cost_usd += report.cost_usd
-            self.reused += report.reused
-        else:
-            self.set_aside.append((key, report.status.value, report.reason or ""))
-
-    def planned(self, plan: Plan) -> None:
-        self.deleted += plan.deleted
-        self.unchanged += plan.unchanged
-        self.ignored += plan.ignored
 
 
 class Indexer:
@@ -88,19 +45,28 @@ class Indexer:
         self,
         writer: IndexWriter,
         stages: Stages,
+        patience: Patience,
         chunking: ChunkingConfig,
-        embedding: Embedding,
         limits: RoundLimits,
         progress: Callable[[IndexingSummary], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
     ) -> None:
         self._writer, self._stages = writer, stages
-        self._chunking, self._embedding = chunking, embedding
+        self._chunking, self._embedding = chunking, writer.embedding
         self._progress = progress
+        self._observer = observer
+        self._telling = Telling(clock=clock, observer=observer)
+        self._asking = Asking(stages, writer.embedding.rate, patience, self._telling, clock=clock)
         self._opened = False
         self._rounds_per_batch = limits.rounds_per_batch
         self._schedule = Schedule()
         self.backlog = Backlog(limits)
-        self.summary = IndexingSummary()
+
+    @property
+    def summary(self) -> IndexingSummary:
+        return self._telling.summary
 
     @property
     def idle(self) -> bool:
@@ -123,11 +89,15 @@ class Indexer:
         askable = {name: entries for name, entries in found.items() if self._can_ask(name)}
         plans = {name: plan_resumed(entries, self._fingerprint(name)) for name, entries in askable.items()}
         self._schedule = self._writer.schedule()
-        self._writer.write_plans({n: plan for n, plan in plans.items() if plan.entries}, schedule=self._schedule)
+        changed = {name: plan for name, plan in plans.items() if plan.entries}
+        if changed:
+            self._writer.write_plans(changed, schedule=self._schedule)
         for name, entries in askable.items():
             for entry in entries:
                 self.backlog.put(name, plans[name].entries.get(entry.object_key, entry))
         self._opened = True
+        if len(self.backlog):
+            self._observer.event(names.INDEXING_RESUMED, documents=len(self.backlog), bytes=self.backlog.bytes)
         if self._schedule.spare:
             # It may have been interrupted: once more, before a plan could change what it reads.
             self.round()
@@ -136,23 +106,25 @@ class Indexer:
         """Decide on the records of a micro-batch that are not decided on yet, and let their documents wait."""
         done = self._writer.position()
         new = [row for row in rows if row["sequence"] > done]
-        if not new:
-            return
-        events, refused = _decoded(new, self._routed)
+        if new:
+            with self._observer.span(names.INDEXING_PLAN, records=len(new)):
+                self._plan(new)
+
+    def _plan(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        events, refused = decoded(rows, self._routed)
+        # From the queue, and so the same in every replay.
+        now_ms = max(row["ingestion_time_ms"] or 0 for row in rows)
         plans: dict[CollectionName, Plan] = {}
         turn = self.backlog.next_turn
         for name, named in events.items():
-            plans[name] = plan_events(self._writer.entries(name, named), named, self._fingerprint(name), turn)
+            known = self._writer.entries(name, named)
+            plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
             turn = plans[name].turn
-        # From the queue, and so the same in every replay.
-        now_ms = max(row["ingestion_time_ms"] or 0 for row in new)
-        position = new[-1]["sequence"]
+        position = rows[-1]["sequence"]
         schedule = Schedule(position) if plans else self._schedule
         self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
         self._schedule = schedule
-        self.summary.refused += len(refused)
-        for plan in plans.values():
-            self.summary.planned(plan)
+        self._telling.planned(plans.values(), len(refused))
         self._put((name, entry) for name, plan in plans.items() for entry in plan.entries.values())
         self._show()
 
@@ -168,27 +140,32 @@ class Indexer:
     def round(self) -> None:
         """Read, batch, embed and write the next part of some documents; nothing when none waits."""
         shares = self.backlog.round(self._chunking.cell_bytes)
-        if not shares:
-            return
-        readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
+        if shares:
+            with self._observer.span(names.INDEXING_ROUND, documents=len(shares)):
+                self._round(shares)
+
+    def _round(self, shares: Sequence[Share]) -> None:
+        with self._telling.stage("read"):
+            readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
         batched: dict[CollectionName, Batched] = {}
         reused: dict[CollectionName, pa.Table] = {}
-        for name in dict.fromkeys(share.name for share in shares):
-            read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
-            reused[name] = self._reused(name, read)
-            batched[name] = self._batched(name, read, reused[name])
-        answers = {name: found.joined(reused[name]) for name, found in self._stages.embed(batched).items()}
+        with self._telling.stage("batch"):
+            for name in dict.fromkeys(share.name for share in shares):
+                read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
+                reused[name] = self._reused(name, read)
+                batched[name] = self._batched(name, read, reused[name])
+        with self._telling.stage("embed"):
+            answers = {name: found.joined(reused[name]) for name, found in self._asking.answers(batched).items()}
         turns = count(self.backlog.next_turn)
         results = [
             (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], self._fingerprint(s.name), turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
         ]
-        self._writer.write_round(results, {name: one.count for name, one in batched.items()})
+        with self._telling.stage("write"):
+            self._writer.write_round(results, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()
+        self._telling.worked(readings, [result for _, result in results])
         self._put((name, result.entry) for name, result in results)
-        for _, result in results:
-            if result.entry.pending is None and result.entry.report is not None:
-                self.summary.add(result.entry.key, result.entry.report)
         self._show()
 
     def _reused(self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]]) -> pa.Table:
@@ -216,7 +193,7 @@ class Indexer:
             self._writer.texts.discard(sorted(parsed - wanted))
 
     def _show(self) -> None:
-        self.summary.pending = len(self.backlog)
+        self._telling.waiting(self.backlog)
         self._progress(self.summary)
 
     def _fingerprint(self, name: CollectionName) -> str:
@@ -253,34 +230,3 @@ class Indexer:
         except InvalidInput:
             return False
         return True
-
-
-def _decoded(
-    rows: Sequence[Mapping[str, Any]], route: Callable[[Notification], list[Notification]]
-) -> tuple[dict[CollectionName, list[Notification]], list[DocumentEntry]]:
-    """The events by collection, in their order, and an entry for every record that is none."""
-    events: dict[CollectionName, list[Notification]] = {}
-    refused: list[DocumentEntry] = []
-    for row in rows:
-        try:
-            routed = route(decode_notification(row["record"]))
-        except InvalidInput as error:
-            refused.append(_refusal(row, error))
-            continue
-        for event in routed:
-            events.setdefault(CollectionName(event.tenant_id, event.index_id, event.model), []).append(event)
-    return events, refused
-
-
-def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:
-    """Keyed by its place in the queue, so that a replay writes the same entry again."""
-    place = f"{row['sequence']}/{row['position']}"
-    identity = hashlib.sha256(row["record"]).hexdigest()
-    report = DocumentReport(doc_id=identity, status=DocumentStatus.QUARANTINED, reason=str(error))
-    return DocumentEntry(
-        object_key=f"notification:{place}",
-        bucket="",
-        key=f"notification {place}",
-        state=ObjectState(at=_ORIGIN),
-        report=report,
-    )

@@ -18,13 +18,17 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
 from penstock.errors import Closed, PenstockError
+from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import StoreSpec
+from penstock.observability import SILENT, Observer
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexer import Indexer, IndexingSummary
+from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import VECTOR_PATH
@@ -60,6 +64,9 @@ class IndexingJob:
         config: IndexingConfig,
         *,
         progress: Callable[[IndexingSummary], None] = lambda _: None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        observer: Observer = SILENT,
     ) -> None:
         self._spark = spark
         self._config = config
@@ -69,13 +76,27 @@ class IndexingJob:
         self._interrupted = False
         self._turnstile = Turnstile()
         spark.dataSource.register(BufferDataSource)
-        self._writer = IndexWriter(config.url, config.vector_path, dict(config.options), config.embedding)
+        self._writer = IndexWriter(
+            config.url, config.vector_path, dict(config.options), config.embedding, observer=observer
+        )
         # With the endpoints that the indexes of this store remember.
         embedding = self._writer.embedding
         parsed = StoreSpec(config.url, dict(config.options))
         reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed)
         stages = Stages(spark, reading, embedding)
-        self._indexer = Indexer(self._writer, stages, config.chunking, embedding, config.rounds, progress)
+        self._patience = Patience(
+            self._turnstile, lambda: self._stopped, embedding.policy, entropy=entropy, observer=observer
+        )
+        self._indexer = Indexer(
+            self._writer,
+            stages,
+            self._patience,
+            config.chunking,
+            config.rounds,
+            progress,
+            clock=clock,
+            observer=observer,
+        )
 
     @property
     def writer(self) -> IndexWriter:
@@ -88,6 +109,7 @@ class IndexingJob:
 
     def run_available(self) -> IndexingSummary:
         """Take what the queue holds now and what an earlier run left, and return when it is searchable and durable."""
+        self._patience.endless = False
         self._query = self._writing().trigger(availableNow=True).start()
         self.await_end(self._query)
         with self._turnstile.batch():
@@ -98,7 +120,8 @@ class IndexingJob:
         return self.summary
 
     def start(self) -> StreamingQuery:
-        """Take what comes, until the query is stopped."""
+        """Take what comes, until the query is stopped. A provider that stays away is waited for."""
+        self._patience.endless = True
         query: StreamingQuery = self._writing().trigger(processingTime=_TRIGGER).start()
         self._query = query
         self._worker = SpareTimeWorker(self._turnstile, self._wants_work, self._work, self._worker_failed)

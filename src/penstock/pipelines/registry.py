@@ -61,6 +61,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str
     # Its place among all that are pending: the lowest is worked on first.
     turn: int = 0
+    # When its event reached the queue.
+    queued_ms: int = 0
     progress: Progress = Progress()
     # Of the text, which for a parsed document is not the object's own size; known once a part of it was read.
     text_bytes: int | None = None
@@ -72,6 +74,17 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Chunks whose vectors the collection had already.
     reused: int = 0
     warnings: tuple[str, ...] = ()
+
+    def anew(self, *, fingerprint: str, turn: int) -> Pending:
+        """The same version, of which nothing is read yet."""
+        return Pending(
+            upload=self.upload,
+            doc_id=self.doc_id,
+            version=self.version,
+            fingerprint=fingerprint,
+            turn=turn,
+            queued_ms=self.queued_ms,
+        )
 
 
 class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -248,13 +248,7 @@ def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) ->
 
 
 def _begun_again(entry: DocumentEntry, pending: Pending, turn: int) -> Result:
-    anew = Pending(
-        upload=pending.upload,
-        doc_id=pending.doc_id,
-        version=pending.version,
-        fingerprint=pending.fingerprint,
-        turn=turn,
-    )
+    anew = pending.anew(fingerprint=pending.fingerprint, turn=turn)
     return Result(msgspec.structs.replace(entry, pending=anew), pending, drops=True)
 
 

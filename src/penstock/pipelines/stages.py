@@ -7,6 +7,7 @@ as there are cores; a small round is one task, and costs no more than that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,20 +18,35 @@ from pyspark.sql import SparkSession
 
 from penstock import errors
 from penstock.documents import BatchRequest, ChunkingConfig, encode
+from penstock.documents.embedding import Later
 from penstock.errors import PenstockError
 from penstock.pipelines import embedding as embedding_stage
 from penstock.pipelines import reading as reading_stage
-from penstock.pipelines.answers import NO_ANSWERS, Answers, answers_by_request
 from penstock.pipelines.backlog import Share, remaining_bytes
 from penstock.pipelines.embedding import Embedding, embed_batches
 from penstock.pipelines.reading import Reading, read_documents
-from penstock.pipelines.rounds import Batched, DocumentReading, readings_of
+from penstock.pipelines.rounds import DocumentReading, readings_of
 from penstock.pipelines.spread import spread
-from penstock.vector import CollectionName
 
-__all__ = ["Stages", "failure_of"]
+__all__ = ["Reply", "Stages", "failure_of"]
 
 _ERRORS: Final = "penstock.errors."
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the embedding stage answered: rows of chunks, and the requests whose provider stayed away."""
+
+    answered: pa.Table
+    away: Mapping[int, Later]
+    retries: int
+
+    @classmethod
+    def of(cls, answered: pa.Table) -> Reply:
+        told = answered.filter(answered["chunk_id"].is_null()).select(["request", "reason", "retries", "after_seconds"])
+        rows = told.to_pylist()
+        away = {row["request"]: Later(row["reason"], row["after_seconds"]) for row in rows if row["reason"] is not None}
+        return cls(answered, away, sum(row["retries"] for row in rows))
 
 
 class Stages:
@@ -55,20 +71,14 @@ class Stages:
         read = self._run(work, rows, sizes, reading_stage.INPUT_SCHEMA, reading_stage.OUTPUT_COLUMNS)
         return readings_of(read.to_pylist(), shares)
 
-    def embed(self, batched: Mapping[CollectionName, Batched]) -> dict[CollectionName, Answers]:
-        """The answers to all requests of a round, by collection."""
-        requests: list[BatchRequest] = []
-        places: dict[CollectionName, range] = {}
-        for name, one in batched.items():
-            places[name] = range(len(requests), len(requests) + len(one.requests))
-            requests += one.requests
-        if not requests:
-            return dict.fromkeys(batched, NO_ANSWERS)
-        rows = [{"place": place, "request": encode(request)} for place, request in enumerate(requests)]
-        sizes = [request.tokens_total for request in requests]
-        work = partial(embed_batches, self._embedding)
+    def embed(self, requests: Mapping[int, BatchRequest]) -> Reply:
+        """The answers to the requests of a round, which are told apart by their numbers."""
+        rows = [{"place": place, "request": encode(request)} for place, request in requests.items()]
+        sizes = [request.tokens_total for request in requests.values()]
+        tasks = min(len(rows), self._spark.sparkContext.defaultParallelism)
+        work = partial(embed_batches, self._embedding, tasks)
         answered = self._run(work, rows, sizes, embedding_stage.REQUEST_SCHEMA, embedding_stage.OUTPUT_COLUMNS)
-        return {name: answers_by_request(answered, within) for name, within in places.items()}
+        return Reply.of(answered)
 
     def _run(
         self, work: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int], schema: pa.Schema, columns: str

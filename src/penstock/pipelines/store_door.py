@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from penstock.buffer.loop_thread import LoopThread
+from penstock.observability import SILENT, Observer
 from penstock.vector import VectorStore
 
 __all__ = ["StoreDoor"]
@@ -16,10 +17,10 @@ T = TypeVar("T")
 class StoreDoor:
     """Opens the store as its writer on a loop in a thread of its own; `run` blocks until the work is done."""
 
-    def __init__(self, url: str, path: str, options: dict[str, Any]) -> None:
+    def __init__(self, url: str, path: str, options: dict[str, Any], *, observer: Observer = SILENT) -> None:
         self._thread = LoopThread("penstock-indexing")
         try:
-            self.store: VectorStore = self.run(VectorStore.open(url, path, **options))
+            self.store: VectorStore = self.run(VectorStore.open(url, path, observer=observer, **options))
         except BaseException:
             self._thread.close()
             raise

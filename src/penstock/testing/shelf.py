@@ -17,8 +17,9 @@ from penstock.documents import ChunkingConfig, DeleteNotification, UploadNotific
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
 from penstock.documents.sequencers import stamped
 from penstock.objects import open_store
+from penstock.observability import SILENT, Observer
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
-from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
+from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, CollectionReader, VectorStore
 
 __all__ = ["SMALL_CHUNKS", "Shelf", "prose"]
@@ -85,11 +86,14 @@ class Shelf:
         *,
         checkpoint: str = "checkpoint",
         progress: Callable[[IndexingSummary], None] = lambda _: None,
+        observer: Observer = SILENT,
         **config: Any,
     ) -> IndexingJob:
         settings = {"chunking": SMALL_CHUNKS, **config}
         place = str(self.folder / checkpoint)
-        return IndexingJob(self.spark, IndexingConfig(self.url, place, **settings), progress=progress)
+        return IndexingJob(
+            self.spark, IndexingConfig(self.url, place, **settings), progress=progress, observer=observer
+        )
 
     def search(self, words: str, count: int = 3) -> list[tuple[str, str]]:
         """The documents and passages that answer best."""
@@ -116,9 +120,18 @@ class Shelf:
 
         return {entry.key: entry for entry in self._ask(ask)}
 
+    def position(self) -> int | None:
+        """The last sequence of the queue whose events are planned."""
+
+        async def ask() -> int | None:
+            async with await VectorStore.open_reader(self.url, VECTOR_PATH) as reader:
+                return await reader.position(SOURCE)
+
+        return asyncio.run(ask())
+
     def _ask(self, work: Callable[[CollectionReader, CollectionReader], Awaitable[T]]) -> T:
         async def ask() -> T:
-            async with await VectorStore.open_reader(self.url, "vectors") as reader:
+            async with await VectorStore.open_reader(self.url, VECTOR_PATH) as reader:
                 registry = registry_name(self.name)
                 return await work(
                     await reader.collection(self.name.tenant, self.name.index, self.name.model),

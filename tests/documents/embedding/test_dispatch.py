@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from penstock.documents.contracts import BatchInput, BatchRequest
-from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, profile_of
+from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, NoCache, profile_of
 from penstock.documents.embedding.provider import Later, Refused, Vectors
-from penstock.errors import Corrupt, PermissionDenied, Unavailable
+from penstock.errors import Corrupt, InvalidInput, PermissionDenied, Unavailable
 from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
 
 PROFILE = msgspec.structs.replace(
@@ -169,3 +169,54 @@ def test_a_wrong_key_stops_at_once():
 def test_an_answer_that_is_no_vector_for_each_text_is_corrupt(rows):
     with pytest.raises(Corrupt):
         embed(ScriptedProvider(Vectors(rows.astype(np.float32))), batch("a", "b"))
+
+
+def attempt(provider, request, **more):
+    """The same as `embed`, without an error for a provider that stays away."""
+    loop = SimulatedLoop(7)
+
+    async def main():
+        dispatcher = Dispatcher(provider, clock=SimulatedClock(), entropy=SeededEntropy(3), **more)
+        return await dispatcher.attempt(request)
+
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_an_attempt_tells_that_the_provider_stayed_away_and_what_pause_it_asked_for():
+    provider = ScriptedProvider(Later("busy", 2.0), Later("busy", 5.0))
+    result = attempt(provider, batch("a", "b"), retry=DispatchPolicy(attempts_max=2))
+    assert result.away == Later("2 tries, the last: busy", 5.0)
+    assert (result.vectors, result.retries, len(provider.sent)) == ({}, 1, 2)
+
+
+def test_a_provider_that_asks_for_too_long_a_pause_is_away_at_once():
+    result = attempt(ScriptedProvider(Later("closed", 7200.0)), batch("a"))
+    assert result.away == Later("it asks for a pause of 7200 s: closed", 7200.0)
+    assert result.retries == 0
+
+
+def test_a_provider_that_leaves_in_the_middle_of_a_halving_is_away_for_the_whole_batch():
+    provider = ScriptedProvider(Refused("400"), Later("busy"))
+    result = attempt(provider, batch("a", "poison"), retry=DispatchPolicy(attempts_max=1))
+    assert result.away is not None
+    assert (result.vectors, result.dead_letters) == ({}, [])
+
+
+def test_a_batch_that_goes_in_parts_has_a_place_for_each_of_them():
+    provider = ScriptedProvider()
+    embed(provider, batch(*"abcdef"))
+    assert sorted(key.partition("#")[0] for key in provider.contents) == ["t:i:m:0", "t:i:m:0/1"]
+
+
+def test_without_a_cache_batches_do_not_depend_on_those_before_them():
+    provider = ScriptedProvider()
+    embed(provider, batch("a", "b"), batch("b", "c", number=1), cache=NoCache())
+    assert provider.sent == [("a", "b"), ("b", "c")]
+
+
+def test_a_policy_without_a_try_is_refused():
+    with pytest.raises(InvalidInput, match="attempts_max=0"):
+        DispatchPolicy(attempts_max=0)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from penstock.documents.embedding.pace import Pace, RateLimit
+from penstock.documents.embedding.pace import Allowance, Pace, RateLimit
 from penstock.errors import InvalidInput
 from penstock.testing import SimulatedClock, SimulatedLoop
 
@@ -53,6 +53,23 @@ def test_a_cancelled_wait_gives_its_place_to_the_next():
         return clock.monotonic()
 
     assert run(main()) == pytest.approx(10, abs=0.5)
+
+
+def test_tasks_that_share_a_limit_keep_it_together_over_many_rounds():
+    """Each round is given out by one account, and each task spends its part of the rate from almost nothing."""
+
+    async def main():
+        clock, limit, tasks = SimulatedClock(), RateLimit(tokens_per_minute=60_000), 3
+        account = Allowance(limit, clock.monotonic())
+        for _ in range(20):
+            await clock.sleep(account.wait(clock.monotonic()))
+            account.spend(6, 6_000)
+            paces = [Pace(limit.shared(tasks), full=False, clock=clock) for _ in range(tasks)]
+            await asyncio.gather(*(pace.admit(1_000) for pace in paces for _ in range(2)))
+        return clock.monotonic()
+
+    # 120,000 tokens, less what the account and the last round may be ahead.
+    assert 105 <= run(main()) <= 125
 
 
 def test_a_rate_of_nothing_is_refused():

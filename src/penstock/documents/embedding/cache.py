@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EmbeddingCache", "MemoryCache"]
+__all__ = ["EmbeddingCache", "MemoryCache", "NoCache"]
 
 # With 1,536 dimensions, some 60 MB.
 ENTRIES_MAX: Final = 10_000
@@ -23,6 +23,16 @@ class EmbeddingCache(Protocol):
         ...
 
     async def put(self, vectors: Mapping[str, npt.NDArray[np.float32]]) -> None: ...
+
+
+class NoCache:
+    """Remembers nothing: what a batch holds then depends on the batch alone, and not on those before it."""
+
+    async def get(self, keys: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
+        return {}
+
+    async def put(self, vectors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """Nothing is kept."""
 
 
 class MemoryCache:

@@ -20,10 +20,10 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.contracts import BatchRequest
 from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
 from penstock.documents.embedding.pace import Pace
-from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors, checked
+from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Later, Refused, Vectors, checked
 from penstock.documents.identity import content_key
 from penstock.documents.tokens import EstimatedTokens, TokenCounter
-from penstock.errors import Unavailable
+from penstock.errors import InvalidInput, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["DeadLetter", "DispatchPolicy", "Dispatcher", "Embedded"]
@@ -38,6 +38,10 @@ class DispatchPolicy:
     pause_seconds_max: float = 30.0
     # A provider that asks for more is down for us: the batch is given back to the queue.
     asked_seconds_max: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.attempts_max < 1:
+            raise InvalidInput(f"attempts_max={self.attempts_max} is not possible", "a batch is sent at least once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Embedded:
     cached: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    # The last answer of a provider that stayed away: then the batch is to be sent again, whole.
+    away: Later | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,17 @@ class Dispatcher:
 
     async def embed(self, request: BatchRequest) -> Embedded:
         """Vectors for every chunk that has one; `Unavailable` when the provider stays away, with nothing lost."""
+        result = await self.attempt(request)
+        if result.away is not None:
+            raise Unavailable(
+                f"model {self._profile.name} did not embed batch {result.batch_id}",
+                result.away.reason,
+                "the batch stays in the queue and is tried again",
+            )
+        return result
+
+    async def attempt(self, request: BatchRequest) -> Embedded:
+        """The same without an error: a provider that stayed away is told in the result, with the pause it asked for."""
         result = Embedded(request.batch_id)
         keys = [content_key(item.text, request.model) for item in request.inputs]
         known = await self._cache.get(list(dict.fromkeys(keys)))
@@ -107,8 +124,11 @@ class Dispatcher:
         refused: dict[str, str] = {}
         wanted = {key: item.text for key, item in zip(keys, request.inputs, strict=True) if key not in known}
         place = request.batch_id.rpartition(":")[0]
-        for part in self._parts(wanted, refused):
-            known |= await self._embed(part, place, result, refused)
+        for number, part in enumerate(self._parts(wanted, refused)):
+            # A batch that its model takes only in parts has a place for each: one place always means one content.
+            known |= await self._embed(part, f"{place}/{number}" if number else place, result, refused)
+            if result.away is not None:
+                return result
         for key, item in zip(keys, request.inputs, strict=True):
             if key in known:
                 result.vectors[item.chunk_id] = known[key]
@@ -152,6 +172,9 @@ class Dispatcher:
     ) -> dict[str, npt.NDArray[np.float32]]:
         """Vectors of `texts`, split around what the provider refuses."""
         answer = await self._ask(texts, place, result)
+        if isinstance(answer, Later):
+            result.away = answer
+            return {}
         if isinstance(answer, Vectors):
             found = {entry.key: row for entry, row in zip(texts, answer.rows, strict=True)}
             # Kept before the batch is done: what was paid for survives a fault in another half.
@@ -162,13 +185,14 @@ class Dispatcher:
             return {}
         middle = len(texts) // 2
         left = await self._embed(texts[:middle], place, result, refused)
+        if result.away is not None:
+            return {}
         return left | await self._embed(texts[middle:], place, result, refused)
 
-    async def _ask(self, texts: list[_Text], place: str, result: Embedded) -> Vectors | Refused:
-        """One request, repeated while the answer is "later"."""
+    async def _ask(self, texts: list[_Text], place: str, result: Embedded) -> Answer:
+        """One request, repeated while the answer is "later"; the last such answer when that goes on for too long."""
         key = f"{place}{_PLACE_SEPARATOR}{_digest(texts)}"
         tokens = sum(entry.tokens for entry in texts)
-        reason = ""
         for attempt in range(self._retry.attempts_max):
             await self._pace.admit(tokens)
             result.requests += 1
@@ -181,24 +205,17 @@ class Dispatcher:
                 return answer
             if isinstance(answer, Refused):
                 return answer
-            reason = answer.reason
-            if attempt + 1 < self._retry.attempts_max:
-                result.retries += 1
-                await self._pause(answer, attempt)
-        raise Unavailable(
-            f"model {self._profile.name} did not embed batch {result.batch_id}",
-            f"{self._retry.attempts_max} tries, the last: {reason}",
-            "the batch stays in the queue and is tried again",
-        )
+            asked = answer.after_seconds or 0.0
+            if asked > self._retry.asked_seconds_max:
+                return Later(f"it asks for a pause of {asked:g} s: {answer.reason}", asked)
+            if attempt + 1 == self._retry.attempts_max:
+                return Later(f"{self._retry.attempts_max} tries, the last: {answer.reason}", answer.after_seconds)
+            result.retries += 1
+            await self._pause(asked, attempt)
+        raise AssertionError("attempts_max is at least one")
 
-    async def _pause(self, answer: Later, attempt: int) -> None:
-        retry, asked = self._retry, answer.after_seconds or 0.0
-        if asked > retry.asked_seconds_max:
-            raise Unavailable(
-                f"model {self._profile.name} asks for a pause of {asked:g} s",
-                f"more than {retry.asked_seconds_max:g} s: {answer.reason}",
-                "the batch stays in the queue and is tried again",
-            )
+    async def _pause(self, asked: float, attempt: int) -> None:
+        retry = self._retry
         bound = min(retry.pause_seconds_max, retry.pause_seconds * 2**attempt)
         await self._clock.sleep(asked + self._entropy.uniform(0, bound))
 

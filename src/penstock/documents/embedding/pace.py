@@ -1,7 +1,8 @@
 """A rate limit: so many requests and so many tokens a minute, spent evenly.
 
-A bucket fills with time and is emptied by requests; one larger than the bucket waits for a full one and leaves a debt,
-so that no request is impossible. Waiting happens on the clock's sleep, in the order of arrival.
+An allowance fills with time and is emptied by requests; a request larger than it waits for a full one and leaves a debt,
+so that no request is impossible. `Allowance` is the rule without waiting; `Pace` waits on the clock's sleep, in the
+order of arrival. Several tasks that share a limit each get a part of it, and whoever starts them keeps the account.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput
 
-__all__ = ["Pace", "RateLimit"]
+__all__ = ["Allowance", "Pace", "RateLimit"]
 
 _WAIT_SECONDS_MIN: Final = 0.001
 
@@ -30,35 +31,51 @@ class RateLimit:
             if rate is not None and rate <= 0:
                 raise InvalidInput(f"a rate of {rate:g} a minute lets nothing through")
 
+    def shared(self, tasks: int) -> RateLimit:
+        """The part of one of so many."""
+        parts = (rate and rate / tasks for rate in (self.requests_per_minute, self.tokens_per_minute))
+        return RateLimit(*parts)
+
+
+class Allowance:
+    """What may be spent by now. Time is told by the caller, and never goes back."""
+
+    def __init__(self, limit: RateLimit, now: float, *, full: bool = True) -> None:
+        self._buckets = [_Bucket(rate, now, full) for rate in (limit.requests_per_minute, limit.tokens_per_minute)]
+
+    def wait(self, now: float) -> float:
+        """Seconds until something may be spent."""
+        return max(bucket.wait(now) for bucket in self._buckets)
+
+    def spend(self, requests: int, tokens: int) -> None:
+        """Take all of it, also what is not there yet."""
+        for bucket, amount in zip(self._buckets, (requests, tokens), strict=True):
+            bucket.take(amount)
+
 
 class Pace:
     """Lets requests through no faster than the limit. Cancelling a wait gives its place to the next."""
 
-    def __init__(self, limit: RateLimit | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        limit = limit or RateLimit()
+    def __init__(self, limit: RateLimit | None = None, *, full: bool = True, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._buckets = [
-            _Bucket(limit.requests_per_minute, clock.monotonic()),
-            _Bucket(limit.tokens_per_minute, clock.monotonic()),
-        ]
+        self._allowance = Allowance(limit or RateLimit(), clock.monotonic(), full=full)
         self._turn = asyncio.Lock()
 
     async def admit(self, tokens: int) -> None:
         """Return when a request of `tokens` may be sent."""
         async with self._turn:
-            while (wait := max(bucket.wait(self._clock.monotonic()) for bucket in self._buckets)) > 0:
+            while (wait := self._allowance.wait(self._clock.monotonic())) > 0:
                 await self._clock.sleep(wait)
-            for bucket, amount in zip(self._buckets, (1, tokens), strict=True):
-                bucket.take(amount)
+            self._allowance.spend(1, tokens)
 
 
 class _Bucket:
-    """Holds a tenth of a minute's worth: a burst after a pause is short."""
+    """Holds a tenth of a minute's worth: a burst after a pause is short. One that is not full has one to give."""
 
-    def __init__(self, per_minute: float | None, now: float) -> None:
+    def __init__(self, per_minute: float | None, now: float, full: bool) -> None:
         self._rate = per_minute / 60 if per_minute else None
         self._size = max(1.0, per_minute / 10) if per_minute else 0.0
-        self._level, self._at = self._size, now
+        self._level, self._at = self._size if full else min(1.0, self._size), now
 
     def wait(self, now: float) -> float:
         """Seconds until something is in the bucket."""

@@ -1,0 +1,66 @@
+"""From the batches of a round to their answers, however long the provider takes.
+
+The rate limit is one for all tasks and all rounds: the account of it is kept here, and each task gets its part. What a
+provider has answered is kept while the rest is sent again, under the same ids and with the same content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+import pyarrow as pa
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents import BatchRequest
+from penstock.documents.embedding import Allowance, RateLimit
+from penstock.pipelines.answers import Answers, answers_by_request
+from penstock.pipelines.patience import Patience
+from penstock.pipelines.rounds import Batched
+from penstock.pipelines.stages import Stages
+from penstock.pipelines.summary import Telling
+from penstock.vector import CollectionName
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """Called by one thread at a time."""
+
+    def __init__(
+        self, stages: Stages, rate: RateLimit, patience: Patience, telling: Telling, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._stages, self._patience, self._telling = stages, patience, telling
+        self._allowance = Allowance(rate, clock.monotonic())
+        self._clock = clock
+
+    def answers(self, batched: Mapping[CollectionName, Batched]) -> dict[CollectionName, Answers]:
+        """The answers to all requests of a round, by collection."""
+        requests: list[BatchRequest] = []
+        places: dict[CollectionName, range] = {}
+        for name, one in batched.items():
+            places[name] = range(len(requests), len(requests) + len(one.requests))
+            requests += one.requests
+        tables = self._asked(dict(enumerate(requests)))
+        return {name: answers_by_request(tables, within) for name, within in places.items()}
+
+    def _asked(self, requests: Mapping[int, BatchRequest]) -> list[pa.Table]:
+        """What was answered, in as many goes as it took."""
+        tables: list[pa.Table] = []
+        for attempt in count():
+            if not requests:
+                break
+            self._spend(requests)
+            reply = self._stages.embed(requests)
+            tables.append(reply.answered)
+            self._telling.retried(reply.retries + (len(requests) if attempt else 0))
+            requests = {place: request for place, request in requests.items() if place in reply.away}
+            if requests:
+                place, request = next(iter(requests.items()))
+                self._patience.outage(request, reply.away[place], attempt)
+        self._patience.answered()
+        return tables
+
+    def _spend(self, requests: Mapping[int, BatchRequest]) -> None:
+        self._patience.pause(self._allowance.wait(self._clock.monotonic()))
+        self._allowance.spend(len(requests), sum(request.tokens_total for request in requests.values()))

@@ -1,0 +1,49 @@
+"""Records of the queue as events by collection; one that is no event becomes an entry that says so. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from penstock.documents import DocumentReport, DocumentStatus, Notification, ObjectState, decode_notification
+from penstock.errors import InvalidInput
+from penstock.pipelines.registry import DocumentEntry
+from penstock.vector import CollectionName
+
+__all__ = ["decoded"]
+
+# Of entries that no event made.
+_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def decoded(
+    rows: Sequence[Mapping[str, Any]], route: Callable[[Notification], list[Notification]]
+) -> tuple[dict[CollectionName, list[Notification]], list[DocumentEntry]]:
+    """The events by collection, in their order, and an entry for every record that is none."""
+    events: dict[CollectionName, list[Notification]] = {}
+    refused: list[DocumentEntry] = []
+    for row in rows:
+        try:
+            routed = route(decode_notification(row["record"]))
+        except InvalidInput as error:
+            refused.append(_refusal(row, error))
+            continue
+        for event in routed:
+            events.setdefault(CollectionName(event.tenant_id, event.index_id, event.model), []).append(event)
+    return events, refused
+
+
+def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:
+    """Keyed by its place in the queue, so that a replay writes the same entry again."""
+    place = f"{row['sequence']}/{row['position']}"
+    identity = hashlib.sha256(row["record"]).hexdigest()
+    report = DocumentReport(doc_id=identity, status=DocumentStatus.QUARANTINED, reason=str(error))
+    return DocumentEntry(
+        object_key=f"notification:{place}",
+        bucket="",
+        key=f"notification {place}",
+        state=ObjectState(at=_ORIGIN),
+        report=report,
+    )

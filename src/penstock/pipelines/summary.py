@@ -1,0 +1,110 @@
+"""What a job tells of its work: a summary for whoever runs it, metrics for whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents import DocumentReport, DocumentStatus
+from penstock.observability import SILENT, Observer, names
+from penstock.pipelines.backlog import Backlog
+from penstock.pipelines.planning import Plan
+from penstock.pipelines.rounds import DocumentReading, Result
+
+__all__ = ["IndexingSummary", "Telling"]
+
+_SEARCHABLE = (DocumentStatus.INDEXED, DocumentStatus.EMPTY)
+
+
+@dataclass(slots=True)
+class IndexingSummary:
+    """What a job has done since it was made."""
+
+    documents: int = 0
+    chunks: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    # Of the chunks, those whose vectors were there already.
+    reused: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    ignored: int = 0
+    refused: int = 0
+    # Documents that are planned and not done.
+    pending: int = 0
+    # (key, status, reason) of documents that did not become searchable.
+    set_aside: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, key: str, report: DocumentReport) -> None:
+        if report.status in _SEARCHABLE:
+            self.documents += 1
+            self.chunks += report.chunks
+            self.tokens += report.tokens
+            self.cost_usd += report.cost_usd
+            self.reused += report.reused
+        else:
+            self.set_aside.append((key, report.status.value, report.reason or ""))
+
+
+class Telling:
+    """Keeps the summary and emits the metrics, so that both say the same."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT) -> None:
+        self._clock, self._observer = clock, observer
+        self.summary = IndexingSummary()
+
+    def planned(self, plans: Iterable[Plan], refused: int) -> None:
+        summary, count = self.summary, self._observer.count
+        for plan in plans:
+            summary.deleted += plan.deleted
+            summary.unchanged += plan.unchanged
+            summary.ignored += plan.ignored
+            count(names.INDEXING_DOCUMENTS, plan.deleted, status=DocumentStatus.DELETED.value)
+            count(names.INDEXING_EVENTS, len(plan.entries), outcome="planned")
+            count(names.INDEXING_EVENTS, plan.unchanged, outcome="unchanged")
+            count(names.INDEXING_EVENTS, plan.ignored, outcome="ignored")
+        summary.refused += refused
+        count(names.INDEXING_EVENTS, refused, outcome="refused")
+
+    def worked(self, readings: Iterable[DocumentReading], results: Iterable[Result]) -> None:
+        self._observer.count(names.INDEXING_PARSES, sum(reading.parses for reading in readings))
+        for result in results:
+            self._chunks(result)
+            report = result.entry.report
+            if result.entry.pending is None and report is not None:
+                self.summary.add(result.entry.key, report)
+                self._observer.count(names.INDEXING_DOCUMENTS, status=report.status.value)
+                waited_ms = max(0, self._clock.now_ms() - result.pending.queued_ms)
+                self._observer.observe(names.INDEXING_LATENCY_SECONDS, waited_ms / 1000)
+
+    def _chunks(self, result: Result) -> None:
+        """What this round added to a document."""
+        after = result.entry.pending or result.entry.report
+        if after is None or result.drops:
+            return
+        before, count = result.pending, self._observer.count
+        reused = after.reused - before.reused
+        count(names.INDEXING_CHUNKS, reused, origin="reused")
+        count(names.INDEXING_CHUNKS, after.chunks - before.chunks - reused, origin="embedded")
+        count(names.INDEXING_TOKENS, after.tokens - before.tokens)
+        count(names.INDEXING_COST_USD, max(0.0, after.cost_usd - before.cost_usd))
+
+    def waiting(self, backlog: Backlog) -> None:
+        self.summary.pending = len(backlog)
+        oldest_ms = min((entry.pending.queued_ms for _, entry in backlog if entry.pending), default=None)
+        lag_ms = 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
+        self._observer.gauge(names.INDEXING_BACKLOG_DOCUMENTS, len(backlog))
+        self._observer.gauge(names.INDEXING_BACKLOG_BYTES, backlog.bytes)
+        self._observer.gauge(names.INDEXING_LAG_SECONDS, lag_ms / 1000)
+
+    def retried(self, retries: int) -> None:
+        self._observer.count(names.INDEXING_PROVIDER_RETRIES, retries)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage of a round that succeeds."""
+        began = self._clock.monotonic()
+        yield
+        self._observer.observe(names.INDEXING_ROUND_SECONDS, self._clock.monotonic() - began, stage=name)
