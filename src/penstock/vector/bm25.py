@@ -6,13 +6,12 @@ returned and not what is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.vector.arrays import Array, Counts, Ids
+from penstock.vector.arrays import Array, Column, Counts, Ids
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import ColumnBlock
 from penstock.vector.fusion import Ranking
@@ -33,13 +32,13 @@ _LENGTH_SHARE: Final = 0.75
 async def rank_texts(
     blocks: BlockReader,
     state: CollectionState,
-    texts: Sequence[str],
+    texts: Column,
     count: int,
     selected: IdSet | None,
     damage: Damage,
 ) -> list[Ranking]:
     """The best rows for each query text."""
-    vocabulary = count_words(pa.array(texts, pa.string()))
+    vocabulary = count_words(texts)
     words = np.unique(vocabulary.hashes)
     found = await _postings(blocks, state, words, damage)
     lengths = _Lengths(blocks, state, damage)

@@ -35,7 +35,7 @@ from penstock.vector.operations import (
     Upsert,
     Version,
 )
-from penstock.vector.rows import check_ids, query_matrix, read_rows
+from penstock.vector.rows import check_ids, query_matrix, read_rows, text_array
 from penstock.vector.rows_of import COLUMNS, read_columns
 from penstock.vector.search import Searcher, SearchRequest
 from penstock.vector.state import CollectionState
@@ -104,7 +104,11 @@ class CollectionReader:
         queries = None
         if vectors is not None:
             queries = self.spec.metric.prepare(query_matrix(vectors, self.spec.dimensions, self.spec.metric))
-        texts = [text] if isinstance(text, str) else text
+        texts = None
+        if text is not None:
+            texts = text_array("text", [text] if isinstance(text, str) else text)
+            if texts.null_count:
+                raise InvalidInput("a search text is missing", "each query has one", "use an empty text")
         request = SearchRequest(
             k, queries, texts, filter, probes, recall_target, fusion or Fusion(), columns, rerank=rerank
         )
@@ -114,7 +118,7 @@ class CollectionReader:
 
     async def get(self, ids: Iterable[str], columns: Sequence[str] = COLUMNS) -> pa.Table:
         """The visible rows of these ids, in their order; ids that are not there are left out."""
-        names = check_ids(pa.array(list(ids), pa.string()))
+        names = check_ids(text_array("ids", ids))
 
         async def read(blocks: BlockReader, state: CollectionState) -> pa.Table:
             rows = await find_rows(blocks, state, identities_of(names))
@@ -247,8 +251,7 @@ class Collection(CollectionReader):
 
     def deleting(self, ids: Iterable[str]) -> Delete:
         """The checked operation of a delete."""
-        listed = list(dict.fromkeys(ids))
-        return Delete(identities_of(check_ids(pa.array(listed, pa.string()))))
+        return Delete(identities_of(check_ids(text_array("ids", ids).unique())))
 
     async def _write(
         self,

@@ -6,7 +6,7 @@ wrong dimensions, NaN and infinity, numbers whose squares overflow, a zero vecto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from penstock.vector.arrays import Bools, Column, Floats, compute
 from penstock.vector.attributes import AttributeType, attribute_columns
 from penstock.vector.metric import MAGNITUDE_MAX, Metric
 
-__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "query_matrix", "read_rows"]
+__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "query_matrix", "read_rows", "text_array"]
 
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
@@ -79,6 +79,17 @@ def check_ids(column: Column) -> Column:
         raise InvalidInput(f"id {values[place].as_py()[:40]!r}…", f"an id has at most {ID_BYTES_MAX} bytes")
     _check_unique(values)
     return values
+
+
+def text_array(what: str, texts: Iterable[str]) -> Column:
+    """Texts that a caller gives as Python values."""
+    if isinstance(texts, str):
+        raise InvalidInput(f"{what} = {texts[:40]!r}", "several are asked for, and a text is one", "put it into a list")
+    listed = list(texts)
+    try:
+        return pa.array(listed, pa.string())
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidInput(f"{what} = {listed!r:.60}", f"each must be text that can be written: {error}") from error
 
 
 def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric) -> Floats:

@@ -58,7 +58,7 @@ class SearchRequest:
 
     count: int
     vectors: Floats | None = None
-    texts: Sequence[str] | None = None
+    texts: Column | None = None
     where: Filter | None = None
     probes: int | None = None
     recall_target: float | None = None
@@ -84,7 +84,7 @@ class SearchRequest:
 
     @property
     def queries(self) -> int:
-        return len(self.vectors if self.vectors is not None else self.texts or ())
+        return len(self.vectors if self.vectors is not None else (() if self.texts is None else self.texts))
 
 
 @dataclass(frozen=True, slots=True)
