@@ -35,6 +35,7 @@ KILLS_MAX = 3
 LOCAL = "local[2]"
 FAULTS = {"busy": 0.1, "failing": 0.1, "silent": 0.03, "hung_up": 0.05}
 DIMENSIONS = 32
+SOURCE_PROCESS = "python_streaming_source_runner"
 
 
 @dataclass
@@ -166,6 +167,20 @@ def test_a_killed_python_worker_does_not_end_the_query(world: World, provider: E
             break
     assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
     assert trial.kills > 0, f"seed {seed}: nothing was killed"
+    trial.check()
+
+
+def test_a_killed_process_of_the_source_ends_the_query_and_the_next_one_goes_on(
+    world: World, provider: EmbeddingProcess, seed: int
+) -> None:
+    """Spark keeps the queue's consumer in a process of its own beside the driver, and does not start it again."""
+    trial = Trial(world, f"source-{seed}", provider, seed)
+    trial.begin()
+    trial.strike(random.Random(seed), lambda: descendants(trial.driver.pid, SOURCE_PROCESS))
+    assert trial.kills == 1, f"seed {seed}: nothing was killed"
+    if trial.driver.end() != "done":
+        trial.resume()
+        assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
     trial.check()
 
 

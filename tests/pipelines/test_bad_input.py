@@ -248,6 +248,7 @@ def test_a_file_without_read_permission_is_set_aside_by_name(desk: Desk) -> None
     assert desk.report("good.txt").status is INDEXED
 
 
+@pytest.mark.chaos
 def test_an_endless_line_without_a_space_is_cut_in_bounded_memory(desk: Desk) -> None:
     """Nowhere to cut, and nothing that the model knows: still every part is looked at, and the report stays short."""
     desk.chunking = ChunkingConfig()

@@ -230,6 +230,17 @@ def test_a_document_without_an_etag_is_read_in_one_version_or_not_at_all(desk: D
     assert desk.rows() == []
 
 
+def test_every_event_that_names_no_version_brings_the_object_as_it_is_now(desk: Desk, server: BucketServer) -> None:
+    desk.server = server
+    for words in ("the old words", "the new words"):
+        desk.run(desk.write("note.txt", prose(words, 20), etag=""))
+        expected = [chunk.text for chunk in Chunker(SMALL).chunk(prose(words, 20).encode())]
+        assert desk.texts("note.txt") == expected
+    # In one micro-batch: the second takes the place of the first, and is not mistaken for it.
+    desk.run(desk.upload("note.txt", etag=""), desk.write("note.txt", prose("the last words", 20), etag=""))
+    assert "the last words" in desk.texts("note.txt")[0]
+
+
 # Partial errors ----------------------------------------------------------------------------------------------
 
 
