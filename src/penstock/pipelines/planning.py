@@ -53,6 +53,8 @@ class Plan:
 
     # The turn of the next document that begins to wait.
     turn: int = 0
+    # When the events reached the queue.
+    queued_ms: int = 0
     entries: dict[str, DocumentEntry] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     # (objectKey, version) pairs: hidden rows to drop, of versions given up and of those that begin.
@@ -63,13 +65,17 @@ class Plan:
 
 
 def plan_events(
-    known: Mapping[str, DocumentEntry], events: Iterable[Notification], fingerprint: str, turn: int = 0
+    known: Mapping[str, DocumentEntry],
+    events: Iterable[Notification],
+    fingerprint: str,
+    turn: int = 0,
+    queued_ms: int = 0,
 ) -> Plan:
     """The plan for events of one collection, in their order; `known` are the entries of the objects they name.
 
     Documents that begin to wait do so from `turn` on; a newer version takes the place of the one it supersedes.
     """
-    plan = Plan(turn)
+    plan = Plan(turn, queued_ms)
     for event in events:
         key = object_key(event)
         entry = plan.entries.get(key) or known.get(key)
@@ -129,7 +135,14 @@ def _wanted(
     plan.dropped.append((entry.object_key, version))
     turn = plan.turn if before is None else before.turn
     plan.turn += before is None
-    pending = Pending(upload=upload, doc_id=document, version=version, fingerprint=fingerprint, turn=turn)
+    pending = Pending(
+        upload=upload,
+        doc_id=document,
+        version=version,
+        fingerprint=fingerprint,
+        turn=turn,
+        queued_ms=plan.queued_ms,
+    )
     return msgspec.structs.replace(entry, pending=pending)
 
 
@@ -139,11 +152,4 @@ def _resumable(plan: Plan, entry: DocumentEntry, fingerprint: str) -> DocumentEn
     if pending is None or pending.fingerprint == fingerprint:
         return entry
     plan.dropped.append((entry.object_key, pending.version))
-    anew = Pending(
-        upload=pending.upload,
-        doc_id=pending.doc_id,
-        version=pending.version,
-        fingerprint=fingerprint,
-        turn=pending.turn,
-    )
-    return msgspec.structs.replace(entry, pending=anew)
+    return msgspec.structs.replace(entry, pending=pending.anew(fingerprint=fingerprint, turn=pending.turn))
