@@ -4,14 +4,19 @@ import ast
 import asyncio
 import inspect
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
+
+from penstock.cli import penstock
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+COMMANDS = re.findall(r"^\.venv/bin/penstock (.*?)(?:\s+#.*)?$", README, re.MULTILINE)
 
 
 def test_the_examples_run_one_after_the_other_in_one_session(tmp_path: Path) -> None:
@@ -30,6 +35,18 @@ def test_the_examples_run_one_after_the_other_in_one_session(tmp_path: Path) -> 
     names = asyncio.run(session())
     assert names["sequence"] == 0
     assert list(names["batch"].records) == [b"hello", b"world"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_line_is_one_that_the_command_line_takes(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    command = penstock.get_command(click.Context(penstock), name)
+    assert command is not None
+    while isinstance(command, click.Group):
+        name, *arguments = arguments
+        command = command.commands[name]
+    with command.make_context(name, arguments) as context:
+        assert context.params
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "chaos", "help"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +13,27 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.cli.entries import read_entries
 from penstock.cli.main import penstock
 from penstock.cli.places import Place, place_of, url_of
+from penstock.clock import SYSTEM_CLOCK, Deadline
+from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.objects import open_store
+from penstock.testing.servers import S3Server
+from penstock.vector import CollectionName
+
+NAME = CollectionName("default", "default", EMBEDDED_MODEL)
+SECONDS_MAX = 300
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
     """The real command in a process of its own: it starts and stops a Spark of its own."""
     command = [sys.executable, "-m", "penstock.cli", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    answer = subprocess.run(
+        command, cwd=folder, check=False, capture_output=True, text=True, timeout=SECONDS_MAX, env=env
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
 def test_a_folder_is_a_bucket_and_a_file_is_a_key_in_one(tmp_path: Path) -> None:
@@ -33,6 +49,8 @@ def test_a_folder_is_a_bucket_and_a_file_is_a_key_in_one(tmp_path: Path) -> None
     [
         (["index", "nowhere"], "there is no nowhere"),
         (["index", ".", "--model", "somebody's"], "cannot be asked"),
+        (["index", ".", "--chunk-tokens", "50"], "is not possible"),
+        (["index", "s3:///nothing"], "names no bucket"),
         (["search", "anything"], "NotFound"),
     ],
 )
@@ -81,3 +99,66 @@ def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_pa
     assert run(tmp_path, "index", "shelf", *bucket).startswith("1 to index, 0 to remove")
     assert run(tmp_path, "index", "shelf", *bucket).startswith("0 to index, 0 to remove, 1 unchanged")
     assert len(run(tmp_path, "documents", "list", "--json").splitlines()) == 1
+
+
+@pytest.mark.integration
+def test_a_bucket_is_indexed_into_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
+    """Documents and store lie on S3; the environment says where that is, as it does for every client of S3."""
+    prefix = f"s3://penstock/{tmp_path.name}"
+
+    async def put() -> None:
+        store = await open_store(f"{prefix}/documents", **s3_server.options)
+        await store.put("guide/otters.txt", b"Otters swim in the river and eat fish.")
+        await store.put("bread.md", b"# Bread\n\nThe loaf is baked in a hot oven.")
+        await store.close()
+
+    asyncio.run(put())
+    environment = os.environ | {
+        "AWS_ENDPOINT": s3_server.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": s3_server.region,
+        "AWS_ACCESS_KEY_ID": s3_server.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": s3_server.secret_access_key,
+    }
+    store = ["--store", f"{prefix}/store"]
+    told = json.loads(run(tmp_path, "index", f"{prefix}/documents", *store, "--json", env=environment))
+    assert (told["listed"]["to_index"], told["done"]["documents"]) == (2, 2)
+    again = run(tmp_path, "index", f"{prefix}/documents", *store, env=environment)
+    assert again == "0 to index, 0 to remove, 2 unchanged: nothing is to be done\n"
+    one = run(tmp_path, "index", f"{prefix}/documents/bread.md", *store, env=environment)
+    assert one.startswith("0 to index, 0 to remove, 1 unchanged")
+    hit = json.loads(run(tmp_path, "search", "fish in a river", "-n", "1", "--json", *store, env=environment))
+    assert (hit["bucket"], hit["key"]) == ("penstock", f"{tmp_path.name}/documents/guide/otters.txt")
+
+
+@pytest.mark.integration
+def test_following_picks_up_what_changes_in_a_folder_and_ends_in_good_order(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "otters.txt").write_text("Otters swim in the river and eat fish.")
+    command = [sys.executable, "-m", "penstock.cli", "index", "shelf", "--follow", "--interval", "0.5", "--json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for(tmp_path, {"otters.txt"})
+        (tmp_path / "shelf" / "bread.md").write_text("The loaf is baked in a hot oven.")
+        wait_for(tmp_path, {"otters.txt", "bread.md"})
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert json.loads(out)["done"]["documents"] == 2
+
+
+def wait_for(folder: Path, keys: set[str]) -> None:
+    """Until these documents, and no others, are indexed."""
+
+    async def poll() -> None:
+        deadline = Deadline(SYSTEM_CLOCK, SECONDS_MAX)
+        while True:
+            found = await read_entries(url_of(str(folder / "penstock-data")), NAME)
+            if {entry.key for entry in found if entry.current and not entry.pending} == keys:
+                return
+            deadline.check(f"{keys} were to be indexed")
+            await SYSTEM_CLOCK.sleep(0.2)
+
+    asyncio.run(poll())

@@ -1,5 +1,7 @@
 """The command line names its commands, refuses others, and explains expected failures without a traceback."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -25,4 +27,12 @@ def test_a_failure_is_told_as_what_why_and_remedy() -> None:
     assert answer.exit_code == 1
     assert "ftp" in answer.output
     assert "remedy:" in answer.output
+    assert "Traceback" not in answer.output
+
+
+def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("not a folder")
+    answer = CliRunner().invoke(penstock, ["demo", "--directory", str(tmp_path / "a file" / "demo")])
+    assert answer.exit_code == 1
+    assert "Not a directory" in answer.output
     assert "Traceback" not in answer.output

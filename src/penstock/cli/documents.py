@@ -21,13 +21,13 @@ from penstock.cli.entries import find_entries, read_entries
 from penstock.cli.listing import deletion, upload_of
 from penstock.cli.places import bucket_option, collection_options, json_option, url_of
 from penstock.cli.sending import described, send
+from penstock.cli.targets import find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import DocumentStatus, Notification, UploadNotification
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry, Pending
-from penstock.vector import CollectionName
 
 __all__ = ["documents", "heads_of", "status_of"]
 
@@ -50,13 +50,19 @@ def documents() -> None:
     help="Only these.",
 )
 @json_option
-def list_documents(store: str, index_name: str, tenant: str, model: str, status: str | None, as_json: bool) -> None:
+def list_documents(
+    store: str, index_name: str, tenant: str, model: str | None, status: str | None, as_json: bool
+) -> None:
     """List the documents of an index with their last reports."""
-    entries = asyncio.run(read_entries(url_of(store), CollectionName(tenant, index_name, model)))
+    target = asyncio.run(find_target(url_of(store), tenant, index_name, model))
+    entries = asyncio.run(read_entries(url_of(store), target.name))
     rows = [_row(entry) for entry in entries if status in (None, status_of(entry))]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row, ensure_ascii=False))
+        return
+    if not rows:
+        click.echo(f"Index {index_name} has no such documents." if status else f"Index {index_name} has no documents.")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("document", "status", "chunks", "tokens", "reason"):
@@ -71,9 +77,10 @@ def list_documents(store: str, index_name: str, tenant: str, model: str, status:
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @collection_options
 @json_option
-def show(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model: str, as_json: bool) -> None:
+def show(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model: str | None, as_json: bool) -> None:
     """Show everything that is known of documents."""
-    entries = asyncio.run(read_entries(url_of(store), CollectionName(tenant, index_name, model)))
+    target = asyncio.run(find_target(url_of(store), tenant, index_name, model))
+    entries = asyncio.run(read_entries(url_of(store), target.name))
     for entry in find_entries(entries, keys):
         if as_json:
             click.echo(json.dumps({**_row(entry), **_details(entry)}, ensure_ascii=False))
@@ -95,14 +102,15 @@ def retry(
     store: str,
     index_name: str,
     tenant: str,
-    model: str,
+    model: str | None,
     buckets: Mapping[str, str],
     as_json: bool,
 ) -> None:
     """Read documents anew, also those that have not changed."""
     if bool(keys) == all_quarantined:
         raise click.UsageError("name documents, or give --all-quarantined")
-    url, name = url_of(store), CollectionName(tenant, index_name, model)
+    url = url_of(store)
+    name = asyncio.run(find_target(url, tenant, index_name, model)).name
     entries = asyncio.run(read_entries(url, name))
     quarantined = [entry for entry in entries if status_of(entry) == DocumentStatus.QUARANTINED]
     chosen = quarantined if all_quarantined else find_entries(entries, keys)
@@ -112,7 +120,9 @@ def retry(
         raise NotFound(f"{', '.join(gone)} cannot be read again", "gone from the bucket", "`penstock documents forget`")
     now_ms = SYSTEM_CLOCK.now_ms()
     events = [
-        upload_of(name, entry.bucket, heads[entry.object_key], entry, now_ms, reread=True)
+        upload_of(
+            name, entry.bucket, heads[entry.object_key], now_ms, state=entry.state, told=entry.upload, reread=True
+        )
         for entry in chosen
         if entry.object_key in heads
     ]
@@ -124,9 +134,10 @@ def retry(
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @collection_options
 @json_option
-def forget(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model: str, as_json: bool) -> None:
+def forget(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model: str | None, as_json: bool) -> None:
     """Remove documents from the index. What is still in a bucket comes back when that is indexed again."""
-    url, name = url_of(store), CollectionName(tenant, index_name, model)
+    url = url_of(store)
+    name = asyncio.run(find_target(url, tenant, index_name, model)).name
     chosen = find_entries(asyncio.run(read_entries(url, name)), keys)
     now_ms = SYSTEM_CLOCK.now_ms()
     events = [deletion(name, entry, now_ms) for entry in chosen if not entry.state.tombstone]

@@ -45,6 +45,8 @@ def _find(entries: Sequence[DocumentEntry], key: str) -> DocumentEntry:
     if named:
         listed = ", ".join(map(_full, named))
         raise InvalidInput(f"{key} is in several buckets", listed, "write BUCKET/KEY")
+    if not entries:
+        raise NotFound(f"the index knows no document {key}", "it has none", "`penstock index` fills it")
     near = _near(entries, key)
     remedy = f"did you mean {', '.join(near)}?" if near else "`penstock documents list` shows them all"
     raise NotFound(f"the index knows no document {key}", f"it knows {len(entries):,} others", remedy)

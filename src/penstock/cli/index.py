@@ -8,70 +8,178 @@ Without a path it takes what waits in the queue.
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from penstock.cli.doctor import java_shim_directory
 from penstock.cli.entries import read_entries
+from penstock.cli.following import Follower
 from penstock.cli.listing import Listing, compare, list_place
-from penstock.cli.places import Place, bucket_option, collection_options, embedding_options, place_of, url_of
-from penstock.cli.sending import count_waiting, send
-from penstock.documents import ChunkingConfig, UploadNotification
-from penstock.pipelines.embedding import Embedding
+from penstock.cli.places import (
+    Place,
+    bucket_option,
+    chunking_options,
+    collection_options,
+    embedding_options,
+    json_option,
+    place_of,
+    url_of,
+)
+from penstock.cli.progress import ProgressView, summary_fields, summary_lines
+from penstock.cli.running import JobPlan, Stop, opened_job
+from penstock.cli.sending import is_waiting, send
+from penstock.cli.targets import Target, embedding_for, find_target
+from penstock.documents import ChunkingConfig, Notification, UploadNotification
+from penstock.errors import InvalidInput, PenstockError
 from penstock.pipelines.reading import Reading
-from penstock.vector import CollectionName
+from penstock.pipelines.reindexing import Wish, cut_wished
 
 __all__ = ["index"]
 
-_QUIET: Final = {"spark.log.level": "ERROR"}
+# A look costs a listing of every place: often enough for a person who has just saved a file.
+_INTERVAL_SECONDS: Final = 10.0
 
 
 @click.command()
 @click.argument("places", nargs=-1, metavar="[PATH_OR_URL]…")
 @collection_options
-@click.option("--follow", is_flag=True, help="Go on taking notifications from the queue until interrupted.")
+@click.option("--follow", is_flag=True, help="Go on with the queue and with changes in the places, until interrupted.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1),
+    default=_INTERVAL_SECONDS,
+    show_default=True,
+    help="Seconds between two looks at the places while following.",
+)
 @bucket_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @embedding_options
+@chunking_options
+@json_option
 def index(
     places: tuple[str, ...],
     store: str,
     index_name: str,
     tenant: str,
-    model: str,
+    model: str | None,
     follow: bool,
+    interval: float,
     buckets: Mapping[str, str],
     master: str,
     embedding_url: str | None,
     embedding_key: str | None,
+    chunk_tokens: int | None,
+    max_tokens: int | None,
+    overlap_tokens: int | None,
+    as_json: bool,
 ) -> None:
     """Make documents searchable: files, folders and buckets, and whatever waits in the queue."""
-    url, name = url_of(store), CollectionName(tenant, index_name, model)
-    embedding, reading = Embedding(embedding_url, embedding_key), Reading(buckets=buckets)
-    console = Console(highlight=False)
-    fingerprint = embedding.chunking_of(model, ChunkingConfig()).fingerprint
-    named = [place_of(place, buckets) for place in places]
-    listing = asyncio.run(_look(named, url, name, fingerprint, reading))
-    send(url, listing.events)
+    url = url_of(store)
+    target = asyncio.run(find_target(url, tenant, index_name, model))
+    target.check_model()
+    wish = Wish(target_tokens=chunk_tokens, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
+    chunking = _chunking(target, wish)
+    embedding = embedding_for(target, embedding_url, embedding_key)
+    fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
+    shelf = _Shelf([place_of(place, buckets) for place in places], url, target, fingerprint, Reading(buckets=buckets))
+    plan = JobPlan(url, master, embedding, shelf.reading, chunking)
+    console = Console(highlight=False, quiet=as_json, soft_wrap=True)
+    with Stop() as stop:
+        told = _index(shelf, plan, console, stop, interval if follow else None)
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+    if stop.requested and not follow:
+        raise SystemExit(stop.exit_code)
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """Places, and the index that is made of them."""
+
+    places: Sequence[Place]
+    url: str
+    target: Target
+    fingerprint: str
+    reading: Reading
+
+    async def look(self) -> Listing:
+        found = {place: await list_place(place, self.reading, self.url) for place in self.places}
+        known = await read_entries(self.url, self.target.name) if self.places else []
+        return compare(self.target.name, found, known, self.fingerprint)
+
+    async def changes(self) -> Sequence[Notification]:
+        return (await self.look()).events
+
+
+def _index(shelf: _Shelf, plan: JobPlan, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
+    """Look, send, run; what was seen and done, as fields."""
+    listing = asyncio.run(shelf.look())
+    send(shelf.url, listing.events)
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
-    if places:
-        console.print(_told(listing, uploads))
-    if follow or listing.events or listing.under_way or asyncio.run(count_waiting(url)):
-        _run(url, embedding, reading, master, follow, uploads, console)
-    elif not places:
-        console.print("nothing waits in the queue")
+    fields: dict[str, Any] = {
+        "to_index": uploads,
+        "to_remove": len(listing.events) - uploads,
+        "unchanged": listing.unchanged,
+        "under_way": listing.under_way,
+        "set_aside_before": listing.set_aside,
+    }
+    if stop.requested:
+        return {"listed": fields, "done": None}
+    waiting = bool(listing.events) or bool(listing.under_way) or asyncio.run(is_waiting(shelf.url))
+    idle = interval is None and not waiting
+    if shelf.places:
+        console.print(_told(listing, uploads) + (": nothing is to be done" if idle else ""))
+    if idle:
+        if not shelf.places:
+            console.print("nothing waits in the queue")
+        return {"listed": fields, "done": None}
+    return {"listed": fields, "done": _run(shelf, plan, uploads, console, stop, interval)}
 
 
-async def _look(places: Sequence[Place], url: str, name: CollectionName, fingerprint: str, reading: Reading) -> Listing:
-    found = {place: await list_place(place, reading, url) for place in places}
-    known = await read_entries(url, name) if places else []
-    return compare(name, found, known, fingerprint)
+def _run(
+    shelf: _Shelf, plan: JobPlan, uploads: int, console: Console, stop: Stop, interval: float | None
+) -> dict[str, Any]:
+    with ProgressView(console, uploads) as view, opened_job(plan, view, stop) as job:
+        try:
+            if interval is None:
+                job.run_available()
+            else:
+                view.working("following")
+                with _following(shelf, interval, console):
+                    job.await_end(job.start())
+        except PenstockError:
+            # Whoever asked for the end knows why the work was not done.
+            if not stop.requested:
+                raise
+        summary, seconds = job.summary, view.seconds
+    for line in summary_lines(summary, seconds):
+        console.print(line, markup=False)
+    if stop.requested:
+        console.print("ended as asked: nothing is lost, and the next run goes on from here")
+    return summary_fields(summary, seconds)
+
+
+def _following(shelf: _Shelf, interval: float, console: Console) -> Follower:
+    def failed(error: PenstockError) -> None:
+        console.print(f"could not look at the places: {error}; looking again in {interval:g} s", markup=False)
+
+    return Follower(shelf.changes, lambda events: send(shelf.url, events), interval, failed=failed)
+
+
+def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
+    """That of the index; for a new one, what is wished for."""
+    cut = cut_wished(target.cut(), wish)
+    if target.settings is not None and cut != target.cut():
+        raise InvalidInput(
+            f"index {target.name.index} is cut in another way",
+            f"it has {target.cut().target_tokens} tokens a chunk and {target.cut().overlap_tokens} of overlap",
+            "`penstock reindex` changes it",
+        )
+    return cut.chunking(ChunkingConfig())
 
 
 def _told(listing: Listing, uploads: int) -> str:
@@ -82,66 +190,3 @@ def _told(listing: Listing, uploads: int) -> str:
     if listing.set_aside:
         told += f", {listing.set_aside:,} set aside before (see `penstock documents list`)"
     return told
-
-
-# The job -------------------------------------------------------------------------------------------------
-
-
-def _run(
-    url: str, embedding: Embedding, reading: Reading, master: str, follow: bool, documents: int, console: Console
-) -> None:
-    from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
-    from penstock.pipelines.session import open_session, prepare_environment
-
-    prepare_environment(os.environ, java_shim_directory())
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,}/{task.total:,} documents  {task.fields[figures]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("starting Spark", total=documents, figures="")
-
-        def show(summary: IndexingSummary) -> None:
-            figures = f"{summary.chunks:,} chunks  {summary.tokens:,} tokens"
-            done = summary.documents + len(summary.set_aside)
-            bar.update(task, description="indexing", completed=done, total=max(documents, done), figures=figures)
-
-        spark = open_session(master, settings=_QUIET)
-        try:
-            config = IndexingConfig(url, _checkpoint(url), embedding=embedding, reading=reading)
-            with IndexingJob(spark, config, progress=show) as job:
-                bar.update(task, description="indexing")
-                if follow:
-                    _follow(job)
-                else:
-                    job.run_available()
-        finally:
-            spark.stop()
-    _summarise(job.summary, console)
-
-
-def _follow(job: Any) -> None:
-    query = job.start()
-    try:
-        job.await_end(query)
-    except KeyboardInterrupt:
-        query.stop()
-
-
-def _checkpoint(url: str) -> str:
-    """Beside the store when it is a directory. Losing it costs nothing: the position lies in the store."""
-    if url.startswith("file://"):
-        return str(Path(url.removeprefix("file://")) / "checkpoint")
-    return str(Path.cwd() / "penstock-checkpoint")
-
-
-def _summarise(summary: Any, console: Console) -> None:
-    console.print(
-        f"[bold]{summary.documents:,}[/] documents, {summary.chunks:,} chunks, {summary.tokens:,} tokens, "
-        f"{summary.deleted:,} removed, {summary.unchanged:,} unchanged, {len(summary.set_aside):,} set aside"
-        + (f", ${summary.cost_usd:.4f}" if summary.cost_usd else "")
-    )
-    for key, status, reason in summary.set_aside:
-        console.print(f"  {status}: {key}: {reason}", markup=False, soft_wrap=True)

@@ -12,7 +12,14 @@ from typing import Any
 
 from penstock.cli.places import Place
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents import DeleteNotification, DocumentStatus, Notification, UploadNotification, doc_id_of
+from penstock.documents import (
+    DeleteNotification,
+    DocumentStatus,
+    Notification,
+    ObjectState,
+    UploadNotification,
+    doc_id_of,
+)
 from penstock.documents.versions import observed
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta, ObjectStore
@@ -77,22 +84,29 @@ async def list_place(place: Place, reading: Reading, own: str) -> list[ObjectMet
 
 
 def upload_of(
-    name: CollectionName, bucket: str, meta: ObjectMeta, entry: DocumentEntry | None, now_ms: int, **more: Any
+    name: CollectionName,
+    bucket: str,
+    meta: ObjectMeta,
+    now_ms: int,
+    *,
+    state: ObjectState | None = None,
+    told: UploadNotification | None = None,
+    reread: bool = False,
 ) -> UploadNotification:
-    """The object as it was seen now. What an earlier event told of the same content is kept."""
-    told = entry.upload if entry and entry.upload and entry.upload.etag == meta.version else None
+    """The object as it was seen now, behind all of `state`. What was `told` of the same content before is kept."""
+    same = told if told and told.etag == meta.version else None
     return UploadNotification(
         etag=meta.version,
         size_bytes=meta.size,
-        version_id=told.version_id if told else None,
-        content_type=told.content_type if told else None,
-        **_event(name, bucket, meta.key, entry, now_ms),
-        **more,
+        version_id=same.version_id if same else None,
+        content_type=same.content_type if same else None,
+        reread=reread,
+        **_event(name, bucket, meta.key, state, now_ms),
     )
 
 
 def deletion(name: CollectionName, entry: DocumentEntry, now_ms: int) -> DeleteNotification:
-    return DeleteNotification(**_event(name, entry.bucket, entry.key, entry, now_ms))
+    return DeleteNotification(**_event(name, entry.bucket, entry.key, entry.state, now_ms))
 
 
 def _compare_one(
@@ -104,8 +118,10 @@ def _compare_one(
     fingerprint: str,
     now_ms: int,
 ) -> None:
-    if entry is None or entry.upload is None or entry.upload.etag != meta.version:
-        listing.events.append(upload_of(name, bucket, meta, entry, now_ms))
+    if entry is None:
+        listing.events.append(upload_of(name, bucket, meta, now_ms))
+    elif entry.upload is None or entry.upload.etag != meta.version:
+        listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state))
     elif entry.pending is not None and entry.pending.fingerprint == fingerprint:
         listing.under_way += 1
     elif entry.current == doc_id_of(entry.upload) and entry.fingerprint == fingerprint:
@@ -113,7 +129,7 @@ def _compare_one(
     elif _is_set_aside(entry):
         listing.set_aside += 1
     else:
-        listing.events.append(upload_of(name, bucket, meta, entry, now_ms))
+        listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state, told=entry.upload))
 
 
 def _is_set_aside(entry: DocumentEntry) -> bool:
@@ -123,8 +139,8 @@ def _is_set_aside(entry: DocumentEntry) -> bool:
     return report.status is DocumentStatus.QUARANTINED
 
 
-def _event(name: CollectionName, bucket: str, key: str, entry: DocumentEntry | None, now_ms: int) -> dict[str, Any]:
-    at, sequencer = observed(entry.state if entry else None, now_ms)
+def _event(name: CollectionName, bucket: str, key: str, state: ObjectState | None, now_ms: int) -> dict[str, Any]:
+    at, sequencer = observed(state, now_ms)
     names = {"tenant_id": name.tenant, "index_id": name.index, "model": name.model, "bucket": bucket, "key": key}
     return {**names, "created_at": at, "sequencer": sequencer}
 

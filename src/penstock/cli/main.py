@@ -7,6 +7,7 @@ the command is used, so that `penstock --help` does not wait for Spark.
 
 from __future__ import annotations
 
+from errno import EPIPE
 from importlib import import_module
 from importlib.metadata import version
 from typing import Final
@@ -28,6 +29,7 @@ _COMMANDS: Final = {
     "documents": ("penstock.cli.documents", "documents"),
     "index": ("penstock.cli.index", "index"),
     "notify": ("penstock.cli.notify", "notify"),
+    "reindex": ("penstock.cli.reindex", "reindex"),
     "search": ("penstock.cli.search", "search"),
     "vector": ("penstock.cli.vector", "vector"),
 }
@@ -52,6 +54,12 @@ class _Commands(click.Group):
             return super().invoke(context)
         except PenstockError as error:
             _explain(error)
+            context.exit(1)
+        except OSError as error:
+            if error.errno == EPIPE:
+                # Whoever reads has read enough: click knows how to end quietly.
+                raise
+            _explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
             context.exit(1)
 
 

@@ -6,6 +6,7 @@ signed, or it is refused. Everything is checked and read before anything is sent
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ import msgspec
 
 from penstock.cli.places import collection_options, json_option, url_of
 from penstock.cli.sending import described, send
+from penstock.cli.targets import find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification
 from penstock.documents.notifications import PARSERS, Delivery, Destination, Received, parser_of
@@ -58,7 +60,7 @@ def notify(
     store: str,
     index_name: str,
     tenant: str,
-    model: str,
+    model: str | None,
     secrets: tuple[str, ...],
     tokens: tuple[str, ...],
     headers: tuple[str, ...],
@@ -69,7 +71,8 @@ def notify(
     delivery = Delivery(data, _headers(headers), SYSTEM_CLOCK.now_ms())
     for trust in _trusts(secrets, tokens):
         trust.check(delivery)
-    received = receive(source, delivery, Destination(tenant, index_name, model))
+    target = asyncio.run(find_target(url, tenant, index_name, model))
+    received = receive(source, delivery, Destination(tenant, index_name, target.name.model))
     send(url, received.notifications)
     if as_json:
         click.echo(json.dumps(_summary(received)))

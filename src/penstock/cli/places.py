@@ -23,6 +23,7 @@ __all__ = [
     "VECTOR_PATH",
     "Place",
     "bucket_option",
+    "chunking_options",
     "collection_options",
     "embedding_options",
     "json_option",
@@ -52,7 +53,11 @@ class Place:
 def collection_options(command: Command) -> Command:
     """`--store`, `--index`, `--tenant` and `--model`."""
     for option in (
-        click.option("--model", default=EMBEDDED_MODEL, show_default=True, help="The embedding model."),
+        click.option(
+            "--model",
+            default=None,
+            help=f"The embedding model.  [default: the index's own; {EMBEDDED_MODEL} for a new one]",
+        ),
         click.option("--tenant", default="default", show_default=True, help="Whose documents."),
         click.option("--index", "index_name", default="default", show_default=True, help="The index's name."),
         click.option("--store", default=STORE_DEFAULT, show_default=True, help="A directory, or a store's URL."),
@@ -68,6 +73,17 @@ def embedding_options(command: Command) -> Command:
         click.option(
             "--embedding-url", default=None, metavar="URL", help="An OpenAI-compatible endpoint for the model."
         ),
+    ):
+        command = option(command)
+    return command
+
+
+def chunking_options(command: Command) -> Command:
+    """`--chunk-tokens`, `--max-tokens` and `--overlap-tokens`."""
+    for option in (
+        click.option("--overlap-tokens", type=click.IntRange(0), default=None, help="Tokens it shares with the last."),
+        click.option("--max-tokens", type=click.IntRange(1), default=None, help="Tokens a chunk never passes."),
+        click.option("--chunk-tokens", type=click.IntRange(1), default=None, help="Tokens a chunk is meant to have."),
     ):
         command = option(command)
     return command

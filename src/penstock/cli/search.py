@@ -15,16 +15,20 @@ from rich.markup import escape
 
 from penstock.cli.filter_expression import parse_filter
 from penstock.cli.places import collection_options, embedding_options, json_option, url_of
+from penstock.cli.targets import Target, embedding_for, target_in
+from penstock.documents import content_key
 from penstock.documents.embedding.provider import Vectors
-from penstock.errors import Unavailable
+from penstock.errors import NotFound, Unavailable
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.registry import VECTOR_PATH
-from penstock.vector import CollectionName, Filter, VectorStore
+from penstock.vector import CollectionName, Filter, VectorReader, VectorStore
 
-__all__ = ["search"]
+__all__ = ["Asked", "Question", "find_passages", "search"]
 
 # What of a passage is shown to a person; `--json` gives all of it.
 _PASSAGE_CHARACTERS_MAX: Final = 320
+# An index is rebuilt now and then, and not twice during one question.
+_ATTEMPTS_MAX: Final = 3
 _ATTRIBUTES: Final = ("bucket", "key", "seq", "start", "end")
 
 
@@ -42,7 +46,7 @@ def search(
     store: str,
     index_name: str,
     tenant: str,
-    model: str,
+    model: str | None,
     count: int,
     where: str | None,
     as_json: bool,
@@ -50,10 +54,9 @@ def search(
     embedding_key: str | None,
 ) -> None:
     """Find the passages that answer WORDS best, by meaning and by the words themselves."""
-    name = CollectionName(tenant, index_name, model)
-    embedding = Embedding(embedding_url, embedding_key)
-    question = _Question(" ".join(words), count, parse_filter(where) if where is not None else None)
-    hits = asyncio.run(_hits(url_of(store), name, question, embedding))
+    question = Question(" ".join(words), count, parse_filter(where) if where is not None else None)
+    whom = Asked(tenant, index_name, model, embedding_url, embedding_key)
+    hits = asyncio.run(find_passages(url_of(store), whom, question))
     if as_json:
         for hit in hits:
             click.echo(json.dumps(hit, ensure_ascii=False))
@@ -70,31 +73,76 @@ def search(
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
+    """What is asked, and how many answers are wanted."""
+
     words: str
     count: int
     where: Filter | None = None
 
 
-async def _hits(url: str, name: CollectionName, question: _Question, embedding: Embedding) -> list[dict[str, Any]]:
-    query = await _embedded(question.words, name.model, embedding)
-    async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
-        collection = await reader.collection(name.tenant, name.index, name.model)
-        # Words that the model does not know have no direction: then only the text decides.
-        vectors = query if np.any(query) else None
-        found = await collection.search(
-            vectors, question.count, text=question.words, filter=question.where, columns=["text", "attributes"]
-        )
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which index is asked, and with which model where it is not its own."""
+
+    tenant: str = "default"
+    index: str = "default"
+    model: str | None = None
+    embedding_url: str | None = None
+    embedding_key: str | None = None
+
+
+async def find_passages(url: str, asked: Asked, question: Question) -> list[dict[str, Any]]:
+    """The answers of the collection that answers for the index, also while another one takes over."""
+    async with await _reader(url) as reader:
+        for _ in range(_ATTEMPTS_MAX):
+            target = await target_in(reader, asked.tenant, asked.index, asked.model)
+            try:
+                found = await _ask(reader, target, asked, question)
+            except NotFound:
+                found = None
+            reader.refresh()
+            # A collection that was replaced meanwhile may have been emptied under the question.
+            if await target_in(reader, asked.tenant, asked.index, asked.model) == target:
+                if found is None:
+                    raise _no_index(target.name)
+                return found
+    raise Unavailable(f"index {asked.index} was replaced again and again", "it is being rebuilt", "ask again")
+
+
+async def _reader(url: str) -> VectorReader:
+    try:
+        return await VectorStore.open_reader(url, VECTOR_PATH)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no store at {url}", error.what, "`penstock index` makes one; --store names it"
+        ) from error
+
+
+async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> list[dict[str, Any]]:
+    name = target.name
+    collection = await reader.collection(name.tenant, name.index, name.model)
+    query = await _embedded(question.words, name.model, embedding_for(target, asked.embedding_url, asked.embedding_key))
+    # Words that the model does not know have no direction: then only the text decides.
+    vectors = query if np.any(query) else None
+    found = await collection.search(
+        vectors, question.count, text=question.words, filter=question.where, columns=["text", "attributes"]
+    )
     return [
         {"score": row["score"], **{part: row["attributes"][part] for part in _ATTRIBUTES}, "text": row["text"]}
         for row in found.to_pylist()
     ]
 
 
+def _no_index(name: CollectionName) -> NotFound:
+    why = f"nothing was indexed for tenant {name.tenant} with model {name.model}"
+    return NotFound(f"there is no index {name.index}", why, "`penstock index` makes it")
+
+
 async def _embedded(words: str, model: str, embedding: Embedding) -> npt.NDArray[np.float32]:
     provider = embedding.provider(model)
     try:
-        answer = await provider.embed([words], idempotency_key=f"search:{words}")
+        answer = await provider.embed([words], idempotency_key=f"search:{content_key(words, model)}")
     finally:
         await provider.close()
     if not isinstance(answer, Vectors):

@@ -1,4 +1,4 @@
-"""Puts notifications on the queue of a store, and tells how many batches of it nobody has taken yet."""
+"""Puts notifications on the queue of a store, and tells whether there is something to do for a job."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.buffer import ConsumerConfig, Manifest, SyncProducer
 from penstock.documents import Notification, UploadNotification, encode
 from penstock.errors import NotFound
 from penstock.objects import open_store
-from penstock.pipelines.registry import SOURCE, VECTOR_PATH
-from penstock.vector import VectorStore
+from penstock.pipelines.registry import SOURCE, VECTOR_PATH, pending_entries, subject_of
+from penstock.vector import VectorReader, VectorStore
 
-__all__ = ["count_waiting", "described", "send"]
+__all__ = ["described", "is_waiting", "send"]
 
 # Notifications in one batch of the queue: a folder of any size is sent in bounded steps.
 _EVENTS_PER_CALL: Final = 1000
@@ -29,19 +29,16 @@ def send(url: str, events: Sequence[Notification]) -> None:
             handle.durable()
 
 
-async def count_waiting(url: str) -> int:
-    """Batches of the queue that are not in the index yet."""
+async def is_waiting(url: str) -> bool:
+    """Whether a job would find something to do: in the queue, or begun by a run that did not come to its end."""
     try:
-        store = await open_store(url, read_only=True)
+        async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
+            if await _is_begun(reader):
+                return True
+            position = await reader.position(SOURCE)
     except NotFound:
-        return 0
-    try:
-        manifest = Manifest((await store.get(ConsumerConfig().manifest_path)).data)
-    except NotFound:
-        return 0
-    finally:
-        await store.close()
-    return manifest.count_after(await _position(url))
+        position = None
+    return await _count_queued(url, position) > 0
 
 
 def described(event: Notification) -> str:
@@ -51,9 +48,22 @@ def described(event: Notification) -> str:
     return f"delete {event.bucket}/{event.key}"
 
 
-async def _position(url: str) -> int | None:
+async def _is_begun(reader: VectorReader) -> bool:
+    for name in await reader.collections():
+        registry = await reader.collection(name.tenant, name.index, name.model)
+        if subject_of(name) is not None and await pending_entries(registry):
+            return True
+    return False
+
+
+async def _count_queued(url: str, position: int | None) -> int:
     try:
-        async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
-            return await reader.position(SOURCE)
+        store = await open_store(url, read_only=True)
     except NotFound:
-        return None
+        return 0
+    try:
+        return Manifest((await store.get(ConsumerConfig().manifest_path)).data).count_after(position)
+    except NotFound:
+        return 0
+    finally:
+        await store.close()

@@ -1,0 +1,94 @@
+"""How a running job is shown: a bar while it works, and a summary at the end, for a person or as JSON."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from penstock.pipelines.indexer import IndexingSummary
+
+__all__ = ["ProgressView", "summary_fields", "summary_lines"]
+
+
+class ProgressView:
+    """A bar of documents, with chunks, tokens, rate and time left. Shows nothing on a quiet console."""
+
+    def __init__(self, console: Console, documents: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """`documents` are known to wait; the job may find more."""
+        self._expected = documents
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,}/{task.total:,} documents  {task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting Spark", total=documents, figures="")
+
+    @property
+    def seconds(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def working(self, what: str = "indexing") -> None:
+        """Spark is there: what takes time from now on is work."""
+        self._began = self._clock.monotonic()
+        self._bar.reset(self._task, description=what, total=self._expected, figures="")
+
+    def show(self, summary: IndexingSummary) -> None:
+        done = summary.documents + len(summary.set_aside) + summary.unchanged
+        rate = summary.chunks / max(self.seconds, 1e-3)
+        figures = f"{summary.chunks:,} chunks  {summary.tokens:,} tokens  {rate:,.0f} chunks/s"
+        total = max(self._expected, done + summary.pending)
+        self._bar.update(self._task, completed=done, total=total, figures=figures)
+
+
+def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
+    """What a job has done, and what became of the documents that it could not make searchable."""
+    rate = summary.chunks / max(seconds, 1e-3)
+    told = (
+        f"{summary.documents:,} documents, {summary.chunks:,} chunks, {summary.tokens:,} tokens, "
+        f"{summary.deleted:,} removed, {summary.unchanged:,} unchanged, {len(summary.set_aside):,} set aside"
+    )
+    if summary.cost_usd:
+        told += f", ${summary.cost_usd:.4f}"
+    if summary.refused:
+        told += f", {summary.refused:,} records refused that are no notifications"
+    if summary.pending:
+        told += f", {summary.pending:,} still to do"
+    aside = [f"  {status}: {key}: {reason}" for key, status, reason in summary.set_aside]
+    return [*aside, f"{told} in {seconds:.1f} s ({rate:,.0f} chunks/s)"]
+
+
+def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
+    return {
+        "documents": summary.documents,
+        "chunks": summary.chunks,
+        "tokens": summary.tokens,
+        "cost_usd": summary.cost_usd,
+        "deleted": summary.deleted,
+        "unchanged": summary.unchanged,
+        "refused": summary.refused,
+        "pending": summary.pending,
+        "set_aside": [{"key": key, "status": status, "reason": reason} for key, status, reason in summary.set_aside],
+        "seconds": round(seconds, 3),
+    }

@@ -1,0 +1,258 @@
+"""`penstock reindex`: another model or another chunking for an index that goes on answering.
+
+What is asked for is written down first, and what is left to do is told from what is stored: a run that was killed is
+simply repeated, without options. A new model takes over in one write, when every document that can be searched now can
+be searched with it; then the old collection is emptied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+
+from penstock.cli.documents import heads_of
+from penstock.cli.listing import deletion, upload_of
+from penstock.cli.places import (
+    bucket_option,
+    chunking_options,
+    collection_options,
+    embedding_options,
+    json_option,
+    url_of,
+)
+from penstock.cli.progress import ProgressView, summary_fields, summary_lines
+from penstock.cli.running import JobPlan, Stop, opened_job
+from penstock.cli.sending import send
+from penstock.cli.targets import find_target
+from penstock.clock import SYSTEM_CLOCK
+from penstock.documents import ChunkingConfig, Notification
+from penstock.errors import InvalidInput, NotFound, PenstockError
+from penstock.pipelines.embedding import Embedding, Endpoint
+from penstock.pipelines.indexes import Build, IndexSettings, remembered
+from penstock.pipelines.reading import Reading
+from penstock.pipelines.registry import DocumentEntry
+from penstock.pipelines.reindexing import Remainder, Wish, changed, rebuilding, recutting
+from penstock.vector import CollectionName
+
+if TYPE_CHECKING:
+    from penstock.pipelines.indexing import IndexingJob
+
+__all__ = ["reindex"]
+
+# Documents that changed under a run are asked for again, so often.
+_PASSES_MAX: Final = 4
+_NAMED_MAX: Final = 5
+
+
+@click.command()
+@collection_options
+@embedding_options
+@click.option(
+    "--old-embedding-key",
+    default=None,
+    envvar="PENSTOCK_OLD_EMBEDDING_KEY",
+    help="The key of the present model's endpoint, for what changes meanwhile.",
+)
+@chunking_options
+@click.option("--keep", is_flag=True, help="Leave the documents of the model that is replaced where they are.")
+@click.option("--leave-behind", is_flag=True, help="Go on without documents that cannot be read any more.")
+@click.option("--cancel", is_flag=True, help="Give up what is being built; the index stays as it is.")
+@bucket_option
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@json_option
+def reindex(
+    store: str,
+    index_name: str,
+    tenant: str,
+    model: str | None,
+    embedding_url: str | None,
+    embedding_key: str | None,
+    old_embedding_key: str | None,
+    chunk_tokens: int | None,
+    max_tokens: int | None,
+    overlap_tokens: int | None,
+    keep: bool,
+    leave_behind: bool,
+    cancel: bool,
+    buckets: Mapping[str, str],
+    master: str,
+    as_json: bool,
+) -> None:
+    """Make an index anew with another model or other chunks, while it answers; without options, go on with it."""
+    url = url_of(store)
+    settings = asyncio.run(find_target(url, tenant, index_name, None)).settings
+    if settings is None:
+        raise NotFound(f"there is no index {index_name}", f"tenant {tenant} has none", "`penstock index` makes it")
+    if embedding_url and remembered(embedding_url) is None:
+        raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
+    wish = Wish(model, embedding_url, chunk_tokens, max_tokens, overlap_tokens)
+    aim = msgspec.structs.replace(settings, building=None) if cancel else changed(settings, wish)
+    embedding = _embedding(aim, embedding_key, old_embedding_key)
+    for build in aim.builds:
+        embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
+    plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
+    console = Console(highlight=False, quiet=as_json, soft_wrap=True)
+    rebuild = _Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind)
+    with Stop() as stop, ProgressView(console, 0) as view, opened_job(plan, view, stop) as job:
+        told = rebuild.run(job, view, stop)
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+    if stop.requested:
+        console.print("ended as asked: nothing is lost, and `penstock reindex` goes on from here")
+        raise SystemExit(stop.exit_code)
+
+
+@dataclass(frozen=True)
+class _Rebuild:
+    """From the settings that are to the settings that are wanted."""
+
+    plan: JobPlan
+    before: IndexSettings
+    aim: IndexSettings
+    console: Console
+    keep: bool
+    leave_behind: bool
+
+    def run(self, job: IndexingJob, view: ProgressView, stop: Stop) -> dict[str, Any]:
+        if self.aim != self.before:
+            job.writer.write_settings(self.aim)
+        try:
+            self._work(job, view)
+        except PenstockError:
+            if not stop.requested:
+                raise
+        for line in summary_lines(job.summary, view.seconds):
+            self.console.print(line, markup=False)
+        return {"model": job.writer.settings[self.aim.tenant, self.aim.index].current.model} | summary_fields(
+            job.summary, view.seconds
+        )
+
+    def _work(self, job: IndexingJob, view: ProgressView) -> None:
+        view.working("reindexing")
+        if self.before.building is not None and self.aim.building is None:
+            self._cancel(job, self.before.building)
+        elif self.aim.building is not None:
+            self._rebuild(job, self.aim.building)
+        else:
+            self._recut(job)
+
+    # Another model ---------------------------------------------------------------------------------------
+
+    def _rebuild(self, job: IndexingJob, building: Build) -> None:
+        self.console.print(
+            f"building {self.aim.index} with {building.model}; {self.aim.current.model} answers meanwhile"
+        )
+        remainder = self._built(job, building)
+        if remainder.lost and not self.leave_behind:
+            raise _incomplete(self.aim.index, remainder.lost)
+        job.writer.write_settings(self.aim.flipped())
+        self.console.print(f"{self.aim.index} answers with {building.model} now")
+        if not self.keep:
+            job.writer.remove_collection(self.aim.name)
+            self.console.print(f"what {self.aim.current.model} had is removed")
+
+    def _built(self, job: IndexingJob, building: Build) -> Remainder:
+        """Read what is missing until nothing is; what is left then is not to be had."""
+        name = self.aim.building_name
+        assert name is not None
+        gone: set[str] = set()
+        for _ in range(_PASSES_MAX):
+            job.run_available()
+            old, new = job.writer.all_entries(self.aim.name), job.writer.all_entries(name)
+            remainder = rebuilding(old, new, self._fingerprint(building))
+            wanted = [entry for entry in remainder.wanted if entry.object_key not in gone]
+            remainder.lost += [entry for entry in remainder.wanted if entry.object_key in gone and entry.current]
+            if not wanted and not remainder.surplus:
+                return remainder
+            gone |= self._send(wanted, new, name)
+            now_ms = SYSTEM_CLOCK.now_ms()
+            send(self.plan.url, [deletion(name, entry, now_ms) for entry in remainder.surplus])
+        remainder.lost += remainder.wanted
+        return remainder
+
+    def _send(
+        self, wanted: Sequence[DocumentEntry], new: Mapping[str, DocumentEntry], name: CollectionName
+    ) -> set[str]:
+        """Ask for documents; those that are gone from their buckets are returned."""
+        heads = asyncio.run(heads_of(wanted, self.plan.reading))
+        now_ms = SYSTEM_CLOCK.now_ms()
+        events: list[Notification] = []
+        for entry in wanted:
+            meta = heads.get(entry.object_key)
+            if meta is None:
+                continue
+            if entry.upload is not None and entry.upload.etag == meta.version:
+                known = new.get(entry.object_key)
+                state = known.state if known else None
+                events.append(upload_of(name, entry.bucket, meta, now_ms, state=state, told=entry.upload))
+            else:
+                # What has changed since it was indexed is news for both collections.
+                events.append(upload_of(self.aim.name, entry.bucket, meta, now_ms, state=entry.state))
+        send(self.plan.url, events)
+        return {entry.object_key for entry in wanted if entry.object_key not in heads}
+
+    def _cancel(self, job: IndexingJob, building: Build) -> None:
+        name = self.before.building_name
+        assert name is not None
+        job.writer.remove_collection(name)
+        self.console.print(f"{building.model} is given up; {self.aim.index} stays with {self.aim.current.model}")
+
+    # Another chunking ------------------------------------------------------------------------------------
+
+    def _recut(self, job: IndexingJob) -> None:
+        job.run_available()
+        build = self.aim.current
+        left = recutting(job.writer.all_entries(self.aim.name).values(), self._fingerprint(build))
+        if not left:
+            self.console.print(f"{self.aim.index} is made with {build.model} and these chunks already")
+            return
+        heads = asyncio.run(heads_of(left, self.plan.reading))
+        now_ms = SYSTEM_CLOCK.now_ms()
+        found = [entry for entry in left if entry.object_key in heads]
+        events = [
+            upload_of(
+                self.aim.name, entry.bucket, heads[entry.object_key], now_ms, state=entry.state, told=entry.upload
+            )
+            for entry in found
+        ]
+        send(self.plan.url, events)
+        job.run_available()
+        if len(found) < len(left):
+            lost = [entry for entry in left if entry.object_key not in heads]
+            self.console.print(f"left as they were, because they are gone from their buckets: {_named(lost)}")
+
+    def _fingerprint(self, build: Build) -> str:
+        chunking = build.cut.chunking(self.plan.chunking)
+        return self.plan.embedding.chunking_of(build.model, chunking).fingerprint
+
+
+def _embedding(aim: IndexSettings, key: str | None, old_key: str | None) -> Embedding:
+    """For both models while both are needed; each key goes to its own endpoint."""
+    last = aim.builds[-1]
+    endpoints = {
+        build.model: Endpoint(build.endpoint, key if build == last else old_key)
+        for build in aim.builds
+        if build.endpoint
+    }
+    return replace(Embedding(), endpoints=endpoints)
+
+
+def _incomplete(index: str, lost: Sequence[DocumentEntry]) -> InvalidInput:
+    return InvalidInput(
+        f"index {index} stays as it is: {len(lost):,} of its documents cannot be read again",
+        _named(lost),
+        "`penstock documents forget` them, or go on without them with --leave-behind",
+    )
+
+
+def _named(entries: Iterable[DocumentEntry]) -> str:
+    keys = [entry.key for entry in entries]
+    more = f" and {len(keys) - _NAMED_MAX:,} more" if len(keys) > _NAMED_MAX else ""
+    return ", ".join(keys[:_NAMED_MAX]) + more

@@ -1,0 +1,128 @@
+"""Runs the indexing job for a command: a Spark session around it, and an end in good order on Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from penstock.cli.doctor import java_shim_directory
+from penstock.cli.progress import ProgressView
+from penstock.documents import ChunkingConfig
+from penstock.errors import Unavailable
+from penstock.objects.url import parse_url
+from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.reading import Reading
+
+if TYPE_CHECKING:
+    from penstock.pipelines.indexing import IndexingJob
+
+__all__ = ["JobPlan", "Stop", "checkpoint_of", "opened_job"]
+
+_QUIET: Final = {"spark.log.level": "OFF"}
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a job is started with."""
+
+    url: str
+    master: str = "local[*]"
+    embedding: Embedding = field(default_factory=Embedding)
+    reading: Reading = field(default_factory=Reading)
+    chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+
+
+class Stop:
+    """Whether somebody wants the command to end. The first signal ends it in good order, a second one at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._end: Callable[[], None] = lambda: None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self.listen()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def requested(self) -> bool:
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that was not done yet, as shells count it."""
+        return 0 if self.signal is None else 128 + self.signal
+
+    def listen(self) -> None:
+        """Spark's context puts in a handler of its own: whoever opens one calls this again."""
+        for number in _SIGNALS:
+            signal.signal(number, self._handle)
+
+    def calls(self, end: Callable[[], None]) -> None:
+        """What ends the work; called at once if somebody has asked before."""
+        self._end = end
+        if self.requested:
+            end()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.signal = number
+        # A thread of its own: the main one may be in the middle of a call to Spark.
+        threading.Thread(target=self._end, name="penstock-stop", daemon=True).start()
+
+
+@contextmanager
+def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
+    """A job on a session of its own, which `stop` ends."""
+    from penstock.pipelines.indexing import IndexingConfig, IndexingJob
+    from penstock.pipelines.session import open_session, prepare_environment
+
+    prepare_environment(os.environ, java_shim_directory())
+    try:
+        spark = open_session(plan.master, settings=_QUIET)
+    except Exception as error:
+        why = str(error).strip().splitlines()
+        raise Unavailable(
+            f"Spark does not start on {plan.master}", why[0] if why else type(error).__name__, "run `penstock doctor`"
+        ) from error
+    stop.listen()
+    try:
+        config = IndexingConfig(
+            plan.url,
+            checkpoint_of(plan.url),
+            embedding=plan.embedding,
+            reading=plan.reading,
+            chunking=plan.chunking,
+        )
+        with IndexingJob(spark, config, progress=view.show) as job:
+            stop.calls(job.interrupt)
+            view.working()
+            yield job
+    finally:
+        stop.calls(lambda: None)
+        spark.stop()
+
+
+def checkpoint_of(url: str) -> str:
+    """Beside the store when it is a directory, else here. Losing it costs nothing: the position lies in the store."""
+    place = parse_url(url)
+    if place.scheme == "file":
+        return str(Path(place.place) / "checkpoint")
+    return str(Path.cwd() / "penstock-checkpoint" / hashlib.sha256(url.encode()).hexdigest()[:16])

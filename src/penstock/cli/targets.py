@@ -1,0 +1,66 @@
+"""Which collection a command is about: the one that answers for an index, or one whose model a person named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.documents import ChunkingConfig
+from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.errors import InvalidInput, NotFound
+from penstock.pipelines.embedding import Embedding, Endpoint
+from penstock.pipelines.indexes import Cut, IndexSettings, read_settings, remembered
+from penstock.pipelines.registry import VECTOR_PATH
+from penstock.vector import CollectionName, VectorReader, VectorStore
+
+__all__ = ["Target", "embedding_for", "find_target", "target_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A collection, and the settings of its index; None before its first event."""
+
+    name: CollectionName
+    settings: IndexSettings | None = None
+
+    @property
+    def endpoint(self) -> str | None:
+        """Where its model is asked, as far as the index remembers."""
+        builds = self.settings.builds if self.settings else ()
+        return next((build.endpoint for build in builds if build.model == self.name.model), None)
+
+    def cut(self) -> Cut:
+        return self.settings.cut_of(self.name.model) if self.settings else Cut.of(ChunkingConfig())
+
+    def check_model(self) -> None:
+        """Refuse to write with a model that the index is not made with."""
+        if self.settings is not None and self.name.model not in [build.model for build in self.settings.builds]:
+            raise InvalidInput(
+                f"index {self.name.index} is not made with model {self.name.model}",
+                f"it is made with {self.settings.current.model}",
+                f"`penstock reindex --model {self.name.model}` changes it",
+            )
+
+
+async def find_target(url: str, tenant: str, index: str, model: str | None) -> Target:
+    """The collection at a store that may not be there yet."""
+    try:
+        async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
+            return await target_in(reader, tenant, index, model)
+    except NotFound:
+        return Target(CollectionName(tenant, index, model or EMBEDDED_MODEL))
+
+
+async def target_in(reader: VectorReader, tenant: str, index: str, model: str | None) -> Target:
+    settings = await read_settings(reader, tenant, index)
+    current = settings.current.model if settings else EMBEDDED_MODEL
+    return Target(CollectionName(tenant, index, model or current), settings)
+
+
+def embedding_for(target: Target, url: str | None, key: str | None) -> Embedding:
+    """Who embeds for a collection: the endpoint that is given, else the one that the index remembers."""
+    asked = url or target.endpoint
+    if asked is None:
+        return Embedding()
+    if remembered(asked) is None:
+        raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
+    return Embedding(endpoints={target.name.model: Endpoint(asked, key)})

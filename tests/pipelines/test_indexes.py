@@ -1,0 +1,93 @@
+"""The settings of an index decide which collections an event is for, how texts are cut, and which one answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.documents import ChunkingConfig
+from penstock.pipelines.embedding import Embedding, Endpoint
+from penstock.pipelines.indexes import (
+    SETTINGS,
+    Build,
+    Cut,
+    IndexSettings,
+    list_settings,
+    read_settings,
+    remembered,
+    settings_rows,
+)
+from penstock.pipelines.registry import REGISTRY_DIMENSIONS, REGISTRY_METRIC
+from penstock.vector import CollectionName, VectorStore
+
+CUT = Cut(80, 120, 10, "cl100k")
+FINER = Cut(40, 60, 5, "cl100k")
+OLD = Build(model="old", cut=CUT)
+NEW = Build(model="new", cut=FINER, endpoint="http://127.0.0.1:1/v1")
+PLAIN = IndexSettings(tenant="acme", index="handbook", current=OLD)
+BUILDING = IndexSettings(tenant="acme", index="handbook", current=OLD, building=NEW)
+
+
+def test_events_are_for_the_collection_they_name_and_for_the_one_that_is_being_built() -> None:
+    assert PLAIN.models_for("old") == ("old",)
+    assert BUILDING.models_for("old") == ("old", "new")
+    assert BUILDING.models_for("new") == ("new",)
+    assert BUILDING.models_for("a third") == ("a third",)
+
+
+def test_after_the_flip_events_that_name_the_old_model_are_for_the_new_one() -> None:
+    flipped = BUILDING.flipped()
+    assert flipped.name == CollectionName("acme", "handbook", "new")
+    assert flipped.models_for("old") == flipped.models_for("new") == ("new",)
+    assert flipped.building_name is None
+
+
+def test_a_model_that_returns_is_no_longer_one_that_was_replaced() -> None:
+    back = IndexSettings(tenant="acme", index="handbook", current=NEW, building=OLD, replaced=("old", "older"))
+    assert back.models_for("old") == ("new", "old")
+    assert back.flipped().replaced == ("older", "new")
+
+
+def test_each_model_has_its_own_cut_and_the_cells_are_the_jobs() -> None:
+    assert (BUILDING.cut_of("old"), BUILDING.cut_of("new"), BUILDING.cut_of("a third")) == (CUT, FINER, CUT)
+    like = ChunkingConfig(cell_bytes=2048)
+    assert FINER.chunking(like) == ChunkingConfig(40, 60, 5, "cl100k", 2048)
+    assert Cut.of(FINER.chunking(like)) == FINER
+
+
+def test_settings_are_found_by_tenant_and_index_beside_the_vectors(tmp_path: Path) -> None:
+    other = IndexSettings(tenant="acme", index="other", current=NEW)
+
+    async def stored() -> None:
+        url = f"file://{tmp_path}"
+        async with await VectorStore.open(url, "vectors") as store:
+            collection = await store.collection(
+                SETTINGS.tenant, SETTINGS.index, SETTINGS.model, dimensions=REGISTRY_DIMENSIONS, metric=REGISTRY_METRIC
+            )
+            assert await list_settings(collection) == {}
+            for settings in (PLAIN, other, BUILDING):
+                await collection.upsert(settings_rows(settings), durable=True)
+            assert await list_settings(collection) == {("acme", "handbook"): BUILDING, ("acme", "other"): other}
+        async with await VectorStore.open_reader(url, "vectors") as reader:
+            assert await read_settings(reader, "acme", "handbook") == BUILDING
+            assert await read_settings(reader, "acme", "nothing") is None
+
+    asyncio.run(stored())
+
+
+@pytest.mark.parametrize(("address", "kept"), [("https://h/v1", "https://h/v1"), ("https://me:secret@h/v1", None)])
+def test_an_address_with_a_password_is_not_stored(address: str, kept: str | None) -> None:
+    assert remembered(address) == kept
+
+
+def test_a_key_goes_to_the_address_it_was_given_for_and_to_no_other() -> None:
+    embedding = Embedding(endpoints={"new": Endpoint("https://new/v1", "key of new")})
+    known = embedding.knowing({"old": "https://old/v1", "newer": "https://new/v1", "new": "https://elsewhere"})
+    assert known.endpoint_of("old") == Endpoint("https://old/v1", None)
+    assert known.endpoint_of("newer") == Endpoint("https://new/v1", "key of new")
+    assert known.endpoint_of("new") == Endpoint("https://new/v1", "key of new")
+    assert Embedding("https://all/v1", "key").knowing({"old": "https://old/v1"}).endpoint_of("old") == Endpoint(
+        "https://all/v1", "key"
+    )
