@@ -1,6 +1,8 @@
 """What is counted is what Prometheus, traces and logs show; what is off costs nothing and shows nothing."""
 
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -73,6 +75,14 @@ def test_the_silent_observer_takes_everything_and_emits_nothing() -> None:
         SILENT.observe(SECONDS, 1)
         SILENT.event(Event("e", "info", "E."))
     assert lines == []
+
+
+def test_a_process_that_listens_to_nothing_loads_none_of_the_libraries() -> None:
+    """Spark starts many short processes that only move data."""
+    program = "import sys, penstock.objects; print([name for name in sys.argv[1:] if name in sys.modules])"
+    libraries = ["structlog", "prometheus_client", "opentelemetry"]
+    answer = subprocess.run([sys.executable, "-c", program, *libraries], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
 
 
 def test_every_name_in_the_table_says_what_it_means_and_can_be_emitted() -> None:

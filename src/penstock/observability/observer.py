@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
-
-import structlog
-from opentelemetry import trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from typing import TYPE_CHECKING, Any
 
 from penstock.observability.names import Event, Kind, Metric, Span
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["SILENT", "LiveObserver", "Observer"]
 
@@ -47,7 +47,12 @@ SILENT = Observer()
 class LiveObserver(Observer):
     """Prometheus for numbers, OpenTelemetry for spans, structlog for events. Safe to share between threads."""
 
-    def __init__(self, registry: CollectorRegistry | None = None, tracer: trace.Tracer | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, tracer: Tracer | None = None) -> None:
+        # Imported when somebody listens: to the many processes that are silent, they would be most of the start.
+        import structlog
+        from opentelemetry import trace
+        from prometheus_client import CollectorRegistry
+
         self.registry = registry or CollectorRegistry()
         self._instruments: dict[str, Any] = {}
         # Only creation is locked: two threads must not register one name twice.
@@ -81,6 +86,8 @@ class LiveObserver(Observer):
         return instrument.labels(**labels) if metric.labels else instrument
 
     def _create(self, metric: Metric) -> Any:
+        from prometheus_client import Counter, Gauge, Histogram
+
         if metric.kind is Kind.HISTOGRAM:
             return Histogram(metric.name, metric.help, metric.labels, buckets=metric.buckets, registry=self.registry)
         make = Counter if metric.kind is Kind.COUNTER else Gauge
