@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.cli.main import penstock
 from penstock.cli.notify import documents_in
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification, decode_notification
-from penstock.documents.notifications.trust import HmacTrust
+from penstock.documents.notifications.trust import HmacTrust, SnsMessage, sns_text
 from penstock.errors import InvalidInput
 from penstock.objects import open_store
 
@@ -183,3 +192,65 @@ def test_documents_are_parted_by_lines_only_where_they_are_not_one() -> None:
     assert documents_in(b'{"a":1}\r\n\r\n{"b":2}') == [b'{"a":1}', b'{"b":2}']
     with pytest.raises(InvalidInput):
         documents_in(b" \n ")
+
+
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:uploads"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def certificate(folder: Path) -> str:
+    """Of whoever signs for the topic, in a file."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, KEY.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
+    path = folder / "sns.pem"
+    path.write_bytes(made.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM))
+    return str(path)
+
+
+def sns(message: dict[str, Any], **changes: str) -> dict[str, Any]:
+    """A message of SNS around an event, signed."""
+    body = {
+        "Type": "Notification",
+        "MessageId": "m1",
+        "TopicArn": TOPIC,
+        "Message": json.dumps(message),
+        "Timestamp": datetime.now(UTC).isoformat(),
+        "SignatureVersion": "2",
+        "Signature": "",
+        "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-abc.pem",
+        **changes,
+    }
+    text = sns_text(msgspec.json.decode(json.dumps(body), type=SnsMessage))
+    signature = KEY.sign(text, padding.PKCS1v15(), hashes.SHA256())
+    return {**body, "Signature": base64.b64encode(signature).decode()}
+
+
+def test_events_are_taken_out_of_messages_that_sns_has_signed(desk: Desk) -> None:
+    confirmation = {"SubscribeURL": "https://sns.eu-west-1.amazonaws.com/?x", "Token": "t"}
+    lines = [sns(s3("a.md")), sns({}, Type="SubscriptionConfirmation", **confirmation)]
+    asked = ["--sns-topic", TOPIC, "--sns-certificate", certificate(desk.folder)]
+    answer = desk.notify("\n".join(map(json.dumps, lines)), *asked)
+    assert answer.exit_code == 0, answer.output
+    assert "1 uploads, 0 deletes; 1 ignored" in answer.output
+    assert [event.key for event in desk.queued()] == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (lambda: {**sns(s3("a.md")), "Message": json.dumps(s3("b.md"))}, "does not match its content"),
+        (lambda: sns(s3("a.md"), TopicArn="arn:aws:sns:eu-west-1:1:other"), "is not expected"),
+        (lambda: sns(s3("a.md"), Timestamp="2020-01-01T00:00:00Z"), "away from ours"),
+        (lambda: s3("a.md"), "not a message of SNS"),
+    ],
+)
+def test_a_message_that_is_not_the_topics_own_is_refused_whole(
+    desk: Desk, message: Callable[[], dict[str, Any]], says: str
+) -> None:
+    asked = ["--sns-topic", TOPIC, "--sns-certificate", certificate(desk.folder)]
+    lines = [sns(s3("first.md")), message()]
+    answer = desk.notify("\n".join(map(json.dumps, lines)), *asked)
+    assert answer.exit_code == 1
+    assert says in answer.output.replace("\n", " ")
+    assert not desk.store.exists()

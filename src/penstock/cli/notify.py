@@ -1,7 +1,8 @@
 """`penstock notify`: raw notifications of an object store, from a file or standard input, onto the queue.
 
 The input is one JSON document or one on each line, exactly as the store sent it. With keys or tokens it must also be
-signed, or it is refused. Everything is checked and read before anything is sent: a broken input sends nothing.
+signed, or it is refused; with a topic, every document is a message of Amazon SNS around the event, signed by it.
+Everything is checked and read before anything is sent: a broken input sends nothing.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import httpx
 import msgspec
 
 from penstock.cli.places import collection_options, json_option, url_of
@@ -23,8 +26,8 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification
 from penstock.documents.notifications import PARSERS, Delivery, Destination, Received, parser_of
 from penstock.documents.notifications.cloudevents import BATCHED
-from penstock.documents.notifications.trust import BearerTrust, HmacTrust, Trust
-from penstock.errors import AtCapacity, InvalidInput, NotFound, PenstockError, PermissionDenied
+from penstock.documents.notifications.trust import BearerTrust, HmacTrust, SnsTrust, Trust
+from penstock.errors import AtCapacity, InvalidInput, NotFound, PenstockError, PermissionDenied, Unavailable
 
 __all__ = ["documents_in", "notify", "receive"]
 
@@ -32,6 +35,7 @@ __all__ = ["documents_in", "notify", "receive"]
 INPUT_BYTES_MAX: Final = 64 << 20
 # Events that a terminal shows; `--json` shows all.
 _SHOWN_MAX: Final = 20
+_FETCH_SECONDS_MAX: Final = 10.0
 
 
 @click.command()
@@ -52,6 +56,10 @@ _SHOWN_MAX: Final = 20
     envvar="PENSTOCK_NOTIFY_TOKENS",
     help="Refuse input that does not carry this token. Repeatable.",
 )
+@click.option(
+    "--sns-topic", "topics", multiple=True, metavar="ARN", help="Take messages of SNS, of this topic alone. Repeatable."
+)
+@click.option("--sns-certificate", default=None, metavar="FILE", help="Who signs them (PEM), instead of asking Amazon.")
 @click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A header it came with. Repeatable.")
 @json_option
 def notify(
@@ -63,6 +71,8 @@ def notify(
     model: str | None,
     secrets: tuple[str, ...],
     tokens: tuple[str, ...],
+    topics: tuple[str, ...],
+    sns_certificate: str | None,
     headers: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -72,7 +82,8 @@ def notify(
     for trust in _trusts(secrets, tokens):
         trust.check(delivery)
     target = asyncio.run(find_target(url, tenant, index_name, model))
-    received = receive(source, delivery, Destination(tenant, index_name, target.name.model))
+    sns = SnsTrust(topics, _certificate_door(sns_certificate)) if topics else None
+    received = receive(source, delivery, Destination(tenant, index_name, target.name.model), sns)
     send(url, received.notifications)
     if as_json:
         click.echo(json.dumps(_summary(received)))
@@ -80,15 +91,19 @@ def notify(
         _say(received, index_name)
 
 
-def receive(source: str, delivery: Delivery, destination: Destination) -> Received:
-    """The events of all documents in a delivery, in their order."""
+def receive(source: str, delivery: Delivery, destination: Destination, sns: SnsTrust | None = None) -> Received:
+    """The events of all documents in a delivery, in their order; with `sns`, of the messages that it believes."""
     parse = parser_of(source)
     notifications: list[Notification] = []
     ignored: list[str] = []
     for number, body in enumerate(documents_in(delivery.body), 1):
         one = Delivery(body, _typed(delivery.headers, source, body), delivery.received_at_ms)
         try:
-            found = parse(one, lambda _bucket, _key: destination)
+            event = _unwrapped(one, sns) if sns else one
+            if event is None:
+                ignored.append(f"message {number} is no event: a subscription is confirmed at the address in it")
+                continue
+            found = parse(event, lambda _bucket, _key: destination)
         except PenstockError as error:
             raise type(error)(f"notification {number} of the input: {error.what}", error.why, error.remedy) from error
         notifications += found.notifications
@@ -109,6 +124,27 @@ def documents_in(data: bytes) -> list[bytes]:
         if fault is not None:
             raise InvalidInput(f"line {number} of the input is no JSON", fault, "send it as the store wrote it")
     return [line for _, line in lines]
+
+
+def _unwrapped(delivery: Delivery, sns: SnsTrust) -> Delivery | None:
+    """The event in a message of SNS; None when it asks to confirm a subscription."""
+    message = sns.message(delivery)
+    return replace(delivery, body=message.message.encode()) if message.type == "Notification" else None
+
+
+def _certificate_door(file: str | None) -> Callable[[str], bytes]:
+    """Where the certificate of a signer comes from: a file that was checked by hand, or Amazon."""
+    if file is not None:
+        pem = _read_file(Path(file))
+        return lambda _: pem
+    return _fetched
+
+
+def _fetched(url: str) -> bytes:
+    try:
+        return httpx.get(url, timeout=_FETCH_SECONDS_MAX).raise_for_status().content
+    except httpx.HTTPError as error:
+        raise Unavailable(f"the certificate {url} cannot be fetched", str(error), "give --sns-certificate") from error
 
 
 def _fault(text: bytes) -> str | None:
