@@ -2,8 +2,9 @@
 
 Limits are the providers' published ones; `headroom` keeps requests below them, because a provider counts tokens with a
 tokenizer of its own. A model that is not listed needs a profile of its own: guessing its limits would mean texts that
-are cut off without a word, which is never allowed. Prices are dollars a million tokens, and go out of date: override
-them with `msgspec.structs.replace`.
+are cut off without a word, which is never allowed. Dimensions are the models' defaults. Prices are dollars a million
+tokens as of November 2026, and go out of date: override them with `msgspec.structs.replace`. Vertex bills characters,
+four of which are taken for a token; Cohere no longer lists a price for its third version, and its last one stands here.
 """
 
 from __future__ import annotations
