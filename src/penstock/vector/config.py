@@ -38,7 +38,7 @@ class VectorConfig:
     # two-byte codes: about three digits, and no stored vector is read.
     rerank: bool = True
 
-    # Threads of a scan; zero leaves the choice to the OpenMP runtime.
+    # Threads of the native kernels, in searches and in flushes; zero leaves the choice to the OpenMP runtime.
     threads: int = 0
 
     # Collections whose directories and centroids stay in memory between uses.
