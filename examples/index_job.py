@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob
@@ -20,12 +21,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Index documents on a Spark cluster.")
     parser.add_argument("store", help="URL of the store that holds the queue and the vectors")
     parser.add_argument("--checkpoint", required=True, help="a folder that this driver finds again after a restart")
-    parser.add_argument("--embedding", help="URL of an OpenAI-compatible endpoint; the embedded model without one")
+    parser.add_argument("--embedding-url", help="an OpenAI-compatible endpoint; the embedded model without one")
+    parser.add_argument("--embedding-key-file", type=Path, help="a file that holds the endpoint's key")
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until the program is stopped")
     given = parser.parse_args()
 
+    # From a file: what is on the command line, everybody on the machine can read.
+    key = given.embedding_key_file.read_text().strip() if given.embedding_key_file else None
     spark = open_session(None, name="penstock-index")
-    config = IndexingConfig(given.store, given.checkpoint, embedding=Embedding(given.embedding))
+    config = IndexingConfig(given.store, given.checkpoint, embedding=Embedding(given.embedding_url, key))
     with IndexingJob(spark, config) as job:
         if given.follow:
             job.await_end(job.start())

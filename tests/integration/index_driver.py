@@ -32,6 +32,7 @@ PROFILE = ModelProfile(
 # Patient in tries and not in seconds: a provider that fails often must not make the test slow.
 POLICY = DispatchPolicy(attempts_max=8, pause_seconds=0.02, pause_seconds_max=0.2)
 ANSWER_SECONDS_MAX = 1.0
+LOOK_SECONDS = 0.2
 
 
 def main(master: str, settings: str) -> None:
@@ -51,11 +52,23 @@ def main(master: str, settings: str) -> None:
         )
         try:
             with IndexingJob(spark, config, progress=lambda _: say("round")) as running:
-                running.run_available()
+                if job["through"] is None:
+                    running.run_available()
+                else:
+                    follow(running, job["through"])
         except PenstockError as error:
             say(f"failed {error}")
         else:
             say("done")
+
+
+def follow(job: IndexingJob, through: int) -> None:
+    """Take what comes until everything up to `through` of the queue is done."""
+    query = job.start()
+    while not query.awaitTermination(LOOK_SECONDS):
+        if job.writer.position() >= through and not job.summary.pending:
+            query.stop()
+    job.await_end(query)
 
 
 def say(word: str) -> None:

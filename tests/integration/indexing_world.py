@@ -11,11 +11,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from tests.integration import index_driver
 
@@ -41,9 +42,10 @@ class Library:
     folder: Path
     events: list[list[Notification]]
 
-    def send(self, url: str) -> None:
+    def send(self, url: str, start: int = 0, end: int | None = None) -> None:
+        """These batches of the queue, or all."""
         with SyncProducer(url, ProducerConfig(flush_interval_seconds=0.0)) as producer:
-            for batch in self.events:
+            for batch in self.events[start:end]:
                 producer.produce([encode(event) for event in batch]).durable()
 
 
@@ -54,6 +56,11 @@ class Holdings:
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     entries: dict[str, list[DocumentEntry]] = field(default_factory=dict)
     position: int | None = None
+
+    def without_costs(self) -> Holdings:
+        """A document's share of what its batches cost depends on who shared them."""
+        entries = {tenant: [_without_cost(entry) for entry in found] for tenant, found in self.entries.items()}
+        return replace(self, entries=entries)
 
 
 def build_library(folder: Path) -> Library:
@@ -142,9 +149,10 @@ class Driver:
     def story(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
 
-    def begin(self, url: str, checkpoint: Path, embedding: str) -> None:
+    def begin(self, url: str, checkpoint: Path, embedding: str, through: int | None = None) -> None:
+        """Take what is there; with `through`, follow the queue until all up to it is done."""
         assert self.process.stdin is not None
-        job = {"url": url, "checkpoint": str(checkpoint), "embedding": embedding}
+        job = {"url": url, "checkpoint": str(checkpoint), "embedding": embedding, "through": through}
         self.process.stdin.write(json.dumps(job).encode() + b"\n")
         self.process.stdin.flush()
 
@@ -185,6 +193,11 @@ class Driver:
         for line in self.process.stdout:
             self._lines.put(line.decode().strip())
         self._lines.put("gone")
+
+
+def _without_cost(entry: DocumentEntry) -> DocumentEntry:
+    report = entry.report and msgspec.structs.replace(entry.report, cost_usd=0.0)
+    return msgspec.structs.replace(entry, report=report)
 
 
 async def _versions(url: str) -> dict[str, tuple[str, int]]:
