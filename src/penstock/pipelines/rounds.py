@@ -163,22 +163,22 @@ def batch_round(
     outputs = batcher.group(chunks, ends, now_ms=count.clock_ms)
     outputs += batcher.tick(now_ms=count.clock_ms + limits.flush_after_ms)
     after = unpack(batcher.pack())
+    tokens = {chunk.chunk_id: chunk.token_count for chunk in chunks}
     return Batched(
-        requests=[sent for out in outputs if isinstance(out, Flush) and (sent := _sent(out.request, chunks, reused))],
+        requests=[sent for out in outputs if isinstance(out, Flush) and (sent := _sent(out.request, tokens, reused))],
         count=BatcherCount(after.counter, after.clock_ms, count.schedule.worked()),
         reports={out.report.doc_id: out.report for out in outputs if isinstance(out, DocumentEnded)},
         open=after.documents,
     )
 
 
-def _sent(request: BatchRequest, chunks: Iterable[ChunkEnvelope], reused: Set[str]) -> BatchRequest | None:
+def _sent(request: BatchRequest, tokens: Mapping[str, int], reused: Set[str]) -> BatchRequest | None:
     """A request without what is known already; its place among the batches stays its own."""
     if not any(item.chunk_id in reused for item in request.inputs):
         return request
     inputs = tuple(item for item in request.inputs if item.chunk_id not in reused)
-    names = {item.chunk_id for item in inputs}
-    tokens = sum(chunk.token_count for chunk in chunks if chunk.chunk_id in names)
-    return msgspec.structs.replace(request, inputs=inputs, tokens_total=tokens) if inputs else None
+    total = sum(tokens[item.chunk_id] for item in inputs)
+    return msgspec.structs.replace(request, inputs=inputs, tokens_total=total) if inputs else None
 
 
 def conclude(

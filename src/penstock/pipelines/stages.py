@@ -28,7 +28,7 @@ from penstock.pipelines.reading import Reading, read_documents
 from penstock.pipelines.rounds import DocumentReading, readings_of
 from penstock.pipelines.spread import spread
 
-__all__ = ["Reply", "Stages", "failure_of"]
+__all__ = ["Reply", "Stages", "failure_of", "portions"]
 
 _ERRORS: Final = "penstock.errors."
 
@@ -64,7 +64,7 @@ class Stages:
         rows = [
             row
             for place, (share, chunking) in enumerate(zip(shares, chunkings, strict=True))
-            for row in _portions(place, share, cell_bytes, chunking, tasks)
+            for row in portions(place, share, cell_bytes, chunking, tasks)
         ]
         sizes = [min(row["cells"] * cell_bytes, remaining_bytes(shares[row["document"]].pending)) for row in rows]
         work = partial(read_documents, self._reading)
@@ -102,7 +102,7 @@ def failure_of(error: PySparkException) -> PenstockError:
     return made("the indexing query ended", why, "nothing is lost: run it again once the cause is gone")
 
 
-def _portions(
+def portions(
     place: int, share: Share, cell_bytes: int, chunking: ChunkingConfig, tasks: int
 ) -> Iterator[dict[str, Any]]:
     """A share in runs of cells, one a task; a document that nobody has looked into yet is one run."""
