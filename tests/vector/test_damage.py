@@ -80,6 +80,21 @@ def test_rows_whose_vectors_cannot_be_read_are_ranked_by_their_codes(rows: Make)
     run(work)
 
 
+def test_few_selected_rows_of_which_one_cannot_be_read_are_ranked_by_their_codes(rows: Make) -> None:
+    async def work(volume: MemoryVolume) -> None:
+        async with await VectorStore.over(MemoryKeyValue(volume), VectorConfig(list_rows=8)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=2, metric="dot")
+            await collection.upsert(rows(_IDS, _VECTORS, number=list(range(60))), durable=True)
+        name = damage(volume, Family.VECTORS)
+        store, collection = await opened(volume)
+        answer = await collection.search([[1.0, 1.0]], 60, filter=attribute("number") < 30)
+        assert partial_blocks(answer) == [name]
+        assert sorted(answer["id"].to_pylist()) == sorted(_IDS[:30])
+        await store.close()
+
+    run(work)
+
+
 def test_words_names_and_columns_that_cannot_be_read_make_an_answer_partial(rows: Make) -> None:
     async def work(volume: MemoryVolume) -> None:
         await filled(volume, rows)
