@@ -121,7 +121,7 @@ def archive(tmp_path: Path) -> Archive:
 def test_show_tells_the_whole_report_and_how_far_a_pending_version_has_come(archive: Archive) -> None:
     answer = archive.run("show", "guide/otters.txt")
     assert answer.exit_code == 0, answer.output
-    for text in ("pending", "3", "1,500", "$0.25", "odd bytes", "1,234 bytes", "s3:0a", "up to byte 700"):
+    for text in ("pending", "3", "1,500", "$0.25", "odd bytes", "1,234 bytes", "s3:0a", "up to byte 700 of 1,234"):
         assert text in answer.output
     told = json.loads(archive.run("show", "bread.md", "--json").output)
     assert (told["status"], told["chunks"], told["cost_usd"], told["pending"]) == ("indexed", 3, 0.25, None)

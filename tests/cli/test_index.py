@@ -162,3 +162,16 @@ def wait_for(folder: Path, keys: set[str]) -> None:
             await SYSTEM_CLOCK.sleep(0.2)
 
     asyncio.run(poll())
+
+
+def test_queue_only_notifies_and_leaves_the_work_to_another_job(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "otters.txt").write_text("Otters swim in the river and eat fish.")
+    command = ["index", str(tmp_path / "shelf"), "--store", str(tmp_path / "store"), "--queue-only"]
+    answer = CliRunner().invoke(penstock, [*command, "--json"])
+    assert json.loads(answer.output) == {
+        "listed": {"to_index": 1, "to_remove": 0, "unchanged": 0, "under_way": 0, "set_aside_before": 0},
+        "done": None,
+    }
+    assert (tmp_path / "store" / "ingest" / "manifest").exists()
+    assert CliRunner().invoke(penstock, [*command, "--follow"]).exit_code == 2

@@ -23,9 +23,10 @@ def test_the_last_line_counts_and_the_lines_before_name_what_was_set_aside() -> 
 
 
 def test_what_is_left_and_what_was_refused_is_told_only_when_there_is_some() -> None:
-    summary = IndexingSummary(pending=7, refused=2)
+    summary = IndexingSummary(pending=7, refused=2, chunks=9, reused=5)
     assert "7 still to do" in summary_lines(summary, 1.0)[-1]
     assert "2 records refused" in summary_lines(summary, 1.0)[-1]
+    assert "9 chunks (5 embedded before)" in summary_lines(summary, 1.0)[-1]
 
 
 def test_the_fields_are_those_of_the_summary() -> None:

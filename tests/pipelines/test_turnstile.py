@@ -95,3 +95,28 @@ def test_closing_refuses_those_who_wait_and_those_who_pause() -> None:
     for thread in threads:
         thread.join(PATIENCE_SECONDS)
     assert sorted(refused) == ["paused", "waiting"]
+
+
+def test_draining_waits_for_whoever_is_inside() -> None:
+    turnstile, order = Turnstile(), list[str]()
+    inside, leave = threading.Event(), threading.Event()
+
+    def batch() -> None:
+        with turnstile.batch():
+            inside.set()
+            leave.wait(PATIENCE_SECONDS)
+            order.append("left")
+
+    def drain() -> None:
+        turnstile.drain()
+        order.append("drained")
+
+    threads = [in_thread(batch)]
+    assert inside.wait(PATIENCE_SECONDS)
+    turnstile.close()
+    assert turnstile.closed
+    threads.append(in_thread(drain))
+    leave.set()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert order == ["left", "drained"]

@@ -211,6 +211,7 @@ def _progress(pending: Pending) -> dict[str, Any]:
         "chunks": pending.chunks,
         "tokens": pending.tokens,
         "next_byte_start": pending.progress.next_byte_start,
+        "text_bytes": pending.upload.size_bytes if pending.text_bytes is None else pending.text_bytes,
         "warnings": list(pending.warnings),
     }
 
@@ -233,7 +234,8 @@ def _lines(entry: DocumentEntry) -> list[tuple[str, str]]:
     if upload and upload.version_id:
         lines.append(("version", upload.version_id))
     if pending:
-        done = f"{pending['chunks']:,} chunks, {pending['tokens']:,} tokens, up to byte {pending['next_byte_start']:,}"
+        reached = f"up to byte {pending['next_byte_start']:,} of {pending['text_bytes']:,}"
+        done = f"{pending['chunks']:,} chunks, {pending['tokens']:,} tokens, {reached}"
         lines.append(("being built", f"version {pending['document'][:12]}: {done}"))
     return [*lines, *(("warning", warning) for warning in row["warnings"])]
 

@@ -48,6 +48,7 @@ _INTERVAL_SECONDS: Final = 10.0
 @click.argument("places", nargs=-1, metavar="[PATH_OR_URL]…")
 @collection_options
 @click.option("--follow", is_flag=True, help="Go on with the queue and with changes in the places, until interrupted.")
+@click.option("--queue-only", is_flag=True, help="Only notify: a job that runs elsewhere does the work.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.1),
@@ -67,6 +68,7 @@ def index(
     tenant: str,
     model: str | None,
     follow: bool,
+    queue_only: bool,
     interval: float,
     buckets: Mapping[str, str],
     master: str,
@@ -78,6 +80,8 @@ def index(
     as_json: bool,
 ) -> None:
     """Make documents searchable: files, folders and buckets, and whatever waits in the queue."""
+    if queue_only and follow:
+        raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
     url = url_of(store)
     target = asyncio.run(find_target(url, tenant, index_name, model))
     target.check_model()
@@ -89,7 +93,7 @@ def index(
     plan = JobPlan(url, master, embedding, shelf.reading, chunking)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
-        told = _index(shelf, plan, console, stop, interval if follow else None)
+        told = _index(shelf, None if queue_only else plan, console, stop, interval if follow else None)
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested and not follow:
@@ -115,8 +119,8 @@ class _Shelf:
         return (await self.look()).events
 
 
-def _index(shelf: _Shelf, plan: JobPlan, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
-    """Look, send, run; what was seen and done, as fields."""
+def _index(shelf: _Shelf, plan: JobPlan | None, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
+    """Look, send, and with a plan run; what was seen and done, as fields."""
     listing = asyncio.run(shelf.look())
     send(shelf.url, listing.events)
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
@@ -127,7 +131,8 @@ def _index(shelf: _Shelf, plan: JobPlan, console: Console, stop: Stop, interval:
         "under_way": listing.under_way,
         "set_aside_before": listing.set_aside,
     }
-    if stop.requested:
+    if plan is None or stop.requested:
+        console.print(_told(listing, uploads))
         return {"listed": fields, "done": None}
     waiting = bool(listing.events) or bool(listing.under_way) or asyncio.run(is_waiting(shelf.url))
     idle = interval is None and not waiting

@@ -65,8 +65,9 @@ class ProgressView:
 def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
     """What a job has done, and what became of the documents that it could not make searchable."""
     rate = summary.chunks / max(seconds, 1e-3)
+    reused = f" ({summary.reused:,} embedded before)" if summary.reused else ""
     told = (
-        f"{summary.documents:,} documents, {summary.chunks:,} chunks, {summary.tokens:,} tokens, "
+        f"{summary.documents:,} documents, {summary.chunks:,} chunks{reused}, {summary.tokens:,} tokens, "
         f"{summary.deleted:,} removed, {summary.unchanged:,} unchanged, {len(summary.set_aside):,} set aside"
     )
     if summary.cost_usd:
@@ -83,6 +84,7 @@ def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
     return {
         "documents": summary.documents,
         "chunks": summary.chunks,
+        "reused": summary.reused,
         "tokens": summary.tokens,
         "cost_usd": summary.cost_usd,
         "deleted": summary.deleted,

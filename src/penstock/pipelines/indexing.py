@@ -140,6 +140,8 @@ class IndexingJob:
     def interrupt(self) -> None:
         """End what runs after its round, from any thread: `run_available` raises `Closed`. The next job goes on."""
         self._turnstile.close()
+        # Stopped at once, Spark would cancel the round, and print at length that it did.
+        self._turnstile.drain()
         query = self._query
         if query is not None and query.isActive:
             query.stop()
@@ -191,7 +193,7 @@ class IndexingJob:
     def _work_due(self) -> None:
         """The rounds of a micro-batch, and as many more as bring the backlog below its bounds."""
         while self._indexer.due:
-            if self._stopped:
+            if self._stopped or self._turnstile.closed:
                 # Raised and not returned: Spark must not take events that are not planned for done.
                 raise Closed("the indexing query was stopped", "", "start it again: it goes on where it was")
             self._indexer.round()

@@ -52,10 +52,19 @@ class Turnstile:
             if self._condition.wait_for(lambda: self._closed, seconds):
                 self._refuse()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+
+    def drain(self) -> None:
+        """Wait until whoever is inside has left; once it is closed, nobody enters any more."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._taken)
 
     @property
     def _free(self) -> bool:
