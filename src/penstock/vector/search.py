@@ -34,6 +34,7 @@ from penstock.vector.filter import Filter
 from penstock.vector.fusion import Fusion, Ranking, fuse
 from penstock.vector.idset import IdSet
 from penstock.vector.nearest import NearestRows
+from penstock.vector.offload import offload
 from penstock.vector.rows_of import read_columns
 from penstock.vector.scan import NONE
 from penstock.vector.select import select_rows
@@ -169,7 +170,9 @@ class Searcher:
         calibration = self._calibrations.get(state.number)
         if calibration is None or not calibration.fits(state):
             sample = await sample_rows(blocks, state, damage)
-            calibration = calibrate(state.metric, state.centroids, state.head.rows, sample)
+            calibration = await offload(
+                len(sample), self._config.threads, calibrate, state.metric, state.centroids, state.head.rows, sample
+            )
             self._calibrations[state.number] = calibration
         probes = calibration.probes(request.recall_target or self._config.recall_target)
         if selected is None:
