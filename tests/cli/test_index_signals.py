@@ -37,7 +37,9 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_and_nothing_is_lost(tmp_path
         )
         running.append(process)
         out, err = process.communicate(timeout=SECONDS_MAX)
-        assert (process.returncode, "Traceback" in err) == (130, False), err
+        # Not a word of Spark's own, of which there are many: they are in the log beside the checkpoint.
+        assert (process.returncode, err) == (130, "")
+        assert (tmp_path / "penstock-data" / "checkpoint.log").exists()
         assert "nothing is lost" in out
         # What was begun is done without naming a path, a model or its endpoint again.
         again = subprocess.run(

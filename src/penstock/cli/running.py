@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["JobPlan", "Stop", "checkpoint_of", "opened_job"]
 
 _QUIET: Final = {"spark.log.level": "OFF"}
+_STDERR: Final = 2
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -95,12 +97,16 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
     from penstock.pipelines.session import open_session, prepare_environment
 
     prepare_environment(os.environ, java_shim_directory())
+    log = Path(f"{checkpoint_of(plan.url)}.log")
     try:
-        spark = open_session(plan.master, settings=_QUIET)
+        with _errors_into(log):
+            spark = open_session(plan.master, settings=_QUIET)
     except Exception as error:
         why = str(error).strip().splitlines()
         raise Unavailable(
-            f"Spark does not start on {plan.master}", why[0] if why else type(error).__name__, "run `penstock doctor`"
+            f"Spark does not start on {plan.master}",
+            why[0] if why else type(error).__name__,
+            f"read {log}, or run `penstock doctor`",
         ) from error
     stop.listen()
     try:
@@ -118,6 +124,21 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
     finally:
         stop.calls(lambda: None)
         spark.stop()
+
+
+@contextmanager
+def _errors_into(log: Path) -> Iterator[None]:
+    """Processes that are started meanwhile print their errors there: Spark's own words are not for a terminal."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    saved = os.dup(_STDERR)
+    with log.open("wb") as opened:
+        os.dup2(opened.fileno(), _STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(saved, _STDERR)
+        os.close(saved)
 
 
 def checkpoint_of(url: str) -> str:
