@@ -88,6 +88,32 @@ def test_cells_read_in_any_order_and_without_a_look_at_those_before_give_the_sam
     assert sorted(found) == [(c.core_start, c.end, c.text) for c in whole if c.core_start >= start]
 
 
+def test_many_small_documents_are_handed_over_together_each_whole_and_in_its_turn(tmp_path: Path) -> None:
+    """Spark pays for every batch it is given."""
+    names = [f"{number}.txt" for number in range(40)]
+    for name in names:
+        (tmp_path / name).write_text(f"The note {name} tells of rivers and mills.")
+    rows = [
+        {"document": place, "upload": upload(tmp_path, name), "first_cell": 0, "cells": 8, "next_byte_start": 0}
+        for place, name in enumerate(names)
+    ]
+    batches = list(read_documents(Reading(CHUNKING), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)])))
+    assert len(batches) == 1
+    found = [(row["document"], row["outcome"], row["text"]) for row in batches[0].to_pylist()]
+    ended = [(place, Outcome.END, None) for place in range(len(names))]
+    chunks = [(place, Outcome.CHUNK, (tmp_path / name).read_text()) for place, name in enumerate(names)]
+    assert found == [row for pair in zip(chunks, ended, strict=True) for row in pair]
+
+
+def test_a_task_with_much_text_hands_it_over_in_parts(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_bytes(b"Rivers and mills, and what they tell. " * 300_000)
+    row = {"document": 0, "upload": upload(tmp_path, "large.txt"), "first_cell": 0, "cells": 20, "next_byte_start": 0}
+    handed = read_documents(Reading(), iter([pa.RecordBatch.from_pylist([row], schema=INPUT_SCHEMA)]))
+    sizes = [batch.nbytes for batch in handed]
+    assert len(sizes) > 2
+    assert max(sizes) < 6 << 20
+
+
 def page(paragraphs: int) -> bytes:
     body = "".join(f"<p>Paragraph {number} tells of rivers and mills.</p>" for number in range(paragraphs))
     return f"<html><body>{body}</body></html>".encode()

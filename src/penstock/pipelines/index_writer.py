@@ -139,8 +139,9 @@ class IndexWriter:
     ) -> None:
         """Vectors, progress, the batcher's count and the versions that became current."""
         changes = Changes()
+        vectors = {name: self._vectors(name) for name in counts}
         for name, result in results:
-            self._add(changes, self._vectors(name), result)
+            self._add(changes, vectors[name], result)
         for name, count in counts.items():
             registry = self._registry(name)
             changes.upsert(registry, entry_rows(result.entry for found, result in results if found == name))

@@ -157,8 +157,9 @@ class Indexer:
         with self._telling.stage("embed"):
             answers = {name: found.joined(reused[name]) for name, found in self._asking.answers(batched).items()}
         turns = count(self.backlog.next_turn)
+        fingerprints = {name: self._fingerprint(name) for name in batched}
         results = [
-            (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], self._fingerprint(s.name), turn))
+            (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], fingerprints[s.name], turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
         ]
         with self._telling.stage("write"):

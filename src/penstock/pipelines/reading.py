@@ -31,6 +31,7 @@ from penstock.documents import (
 )
 from penstock.documents.anchors import cell_count
 from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, sniff
+from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import (
     AtCapacity,
     Conflict,
@@ -81,6 +82,9 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("detail", pa.list_(pa.string())),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
+# What a task hands to Spark at once.
+_BATCH_ROWS_MAX: Final = 1024
+_BATCH_CHARACTERS_MAX: Final = 4 << 20
 _SNIFFED_BYTES: Final = 4096
 _ARCHIVE: Final = b"PK\x03\x04"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -121,9 +125,21 @@ class Reading:
 def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: rows of `INPUT_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
     with _Reader(reading) as reader:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield from reader.read(row)
+        yield from _packed(row for batch in batches for asked in batch.to_pylist() for row in reader.read(asked))
+
+
+def _packed(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Many rows in a batch: Spark pays for each batch, and most documents have but a few chunks."""
+    held: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row.get("text", ""))
+        if len(held) >= _BATCH_ROWS_MAX or size >= _BATCH_CHARACTERS_MAX:
+            yield pa.RecordBatch.from_pylist(held, _OUTPUT_SCHEMA)
+            held, size = [], 0
+    if held:
+        yield pa.RecordBatch.from_pylist(held, _OUTPUT_SCHEMA)
 
 
 class _Reader:
@@ -145,7 +161,7 @@ class _Reader:
             self._loop.run_until_complete(store.close())
         self._loop.close()
 
-    def read(self, row: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    def read(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         document = row["document"]
         try:
             upload = decode(row["upload"], UploadNotification)
@@ -159,17 +175,17 @@ class _Reader:
         except _FAULTS as error:
             yield _ending(document, Outcome.QUARANTINED, [str(error)])
 
-    def _chunks(self, row: dict[str, Any], chunker: Chunker, text: _Text) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, row: dict[str, Any], chunker: Chunker, text: _Text) -> Iterator[dict[str, Any]]:
         """The chunks of the cells that are asked for, and how far they reach."""
-        count, blocks = chunker.cell_count(text.source.size), BlockSource(text.source)
+        count = chunker.cell_count(text.source.size)
         last = min(row["first_cell"] + row["cells"], count)
         reached = row["next_byte_start"]
         for number in range(row["first_cell"], last):
-            cell = chunker.cell(blocks, number)
+            cell = chunker.cell(text.source, number)
             reached = cell.end
             if cell.replaced_bytes:
                 text.warnings.append(f"{cell.replaced_bytes} bytes of [{cell.start}, {cell.end}) are not UTF-8")
-            yield _chunk_rows(row["document"], cell, row["next_byte_start"])
+            yield from _chunk_rows(row["document"], cell, row["next_byte_start"])
         outcome = Outcome.END if last == count else Outcome.MORE
         yield _ending(row["document"], outcome, text.warnings, reached, text)
 
@@ -188,24 +204,24 @@ class _Reader:
             return None
         return self._kept_for_later(parsed, source.version, key, row)
 
-    def _object(self, upload: UploadNotification) -> _StoreSource:
+    def _object(self, upload: UploadNotification) -> _Object:
         store = self._store(upload.bucket, self._reading.spec_of(upload.bucket))
         meta = self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
-        return _StoreSource(self._loop, store, meta)
+        return _Object(self._loop, store, meta)
 
-    def _is_plain(self, source: _StoreSource, upload: UploadNotification) -> bool:
+    def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
         head = source.read(0, min(source.size, _SNIFFED_BYTES))
         if head.startswith((_ARCHIVE, *_UTF16)):
             return False
         return sniff(head, name=upload.key, content_type=upload.content_type) is Format.TEXT
 
-    def _parse(self, source: _StoreSource, upload: UploadNotification) -> ParsedDocument:
+    def _parse(self, source: _Object, upload: UploadNotification) -> ParsedDocument:
         limit = self._reading.limits.document_bytes
         if source.size > limit:
             raise AtCapacity(f"{upload.key!r} has {source.size} bytes", f"{limit} can be parsed")
-        data = source.read(0, source.size)
+        data = source.whole()
         return self._sandbox.parse(data, name=upload.key, content_type=upload.content_type)
 
     def _kept_for_later(self, parsed: ParsedDocument, version: str, key: str, row: dict[str, Any]) -> _Text:
@@ -218,13 +234,13 @@ class _Reader:
         self._loop.run_until_complete(self._store(PARSED_PREFIX, spec).put(key, parsed.text))
         return _Text(MemorySource(parsed.text), len(parsed.text), version, key, 1, warnings)
 
-    def _kept(self, key: str) -> _StoreSource | None:
+    def _kept(self, key: str) -> _Object | None:
         spec = self._reading.parsed
         if spec is None:
             return None
         store = self._store(PARSED_PREFIX, spec)
         try:
-            return _StoreSource(self._loop, store, self._loop.run_until_complete(store.head(key)))
+            return _Object(self._loop, store, self._loop.run_until_complete(store.head(key)))
         except NotFound:
             return None
 
@@ -254,15 +270,23 @@ class _Text:
     warnings: list[str] = field(default_factory=list)
 
 
+class _Object(BlockSource):
+    """One version of one object. Whoever sniffs at it and whoever reads it share the blocks: a small one is one read."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: ObjectStore, meta: ObjectMeta) -> None:
+        self._ranges = _StoreSource(loop, store, meta)
+        self.version = meta.version
+        super().__init__(self._ranges)
+
+    def whole(self) -> bytes:
+        return self.read(0, self.size) if self.size <= BLOCK_BYTES else self._ranges.read(0, self.size)
+
+
 class _StoreSource:
-    """One version of one object, by conditional range reads."""
+    """By conditional range reads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, store: ObjectStore, meta: ObjectMeta) -> None:
         self._loop, self._store, self._meta = loop, store, meta
-
-    @property
-    def version(self) -> str:
-        return self._meta.version
 
     @property
     def size(self) -> int:
@@ -280,33 +304,24 @@ def _bare(etag: str) -> str:
     return etag.strip('"')
 
 
-def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> pa.RecordBatch:
-    chunks = [chunk for chunk in cell.chunks if chunk.core_start >= resumed_at]
-    count = len(chunks)
-    return pa.record_batch(
-        [
-            pa.array([document] * count, pa.int64()),
-            pa.array([Outcome.CHUNK] * count, pa.string()),
-            pa.array([chunk.start for chunk in chunks], pa.int64()),
-            pa.array([chunk.core_start for chunk in chunks], pa.int64()),
-            pa.array([chunk.end for chunk in chunks], pa.int64()),
-            pa.array([chunk.tokens for chunk in chunks], pa.int64()),
-            pa.array([chunk.text for chunk in chunks], pa.string()),
-            pa.nulls(count, pa.int64()),
-            pa.nulls(count, pa.int64()),
-            pa.nulls(count, pa.string()),
-            pa.nulls(count, pa.string()),
-            pa.nulls(count, pa.int64()),
-            pa.nulls(count, pa.list_(pa.string())),
-        ],
-        schema=_OUTPUT_SCHEMA,
-    )
+def _chunk_rows(document: int, cell: CellChunks, resumed_at: int) -> Iterator[dict[str, Any]]:
+    for chunk in cell.chunks:
+        if chunk.core_start >= resumed_at:
+            yield {
+                "document": document,
+                "outcome": Outcome.CHUNK,
+                "start": chunk.start,
+                "core_start": chunk.core_start,
+                "end": chunk.end,
+                "tokens": chunk.tokens,
+                "text": chunk.text,
+            }
 
 
 def _ending(
     document: int, outcome: str, detail: list[str], reached: int | None = None, text: _Text | None = None
-) -> pa.RecordBatch:
+) -> dict[str, Any]:
     row = {"document": document, "outcome": outcome, "next_byte_start": reached, "detail": detail}
     if text is not None:
         row |= {"text_bytes": text.text_bytes, "version": text.version, "parsed": text.parsed, "parses": text.parses}
-    return pa.RecordBatch.from_pylist([row], schema=_OUTPUT_SCHEMA)
+    return row
