@@ -79,6 +79,15 @@ def test_more_rows_than_a_search_may_return_are_refused(rows: Make, k: int) -> N
     with_store(work)
 
 
+def test_more_rows_than_one_answer_may_hold_are_refused(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        with pytest.raises(InvalidInput, match="1000 queries of k = 10000"):
+            await collection.search(np.ones((1000, 2)), 10_000)
+        assert (await collection.search(np.ones((400, 2)), 10_000)).num_rows == 0
+
+    with_store(work)
+
+
 @pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
 def test_the_most_rows_a_search_may_return_from_a_few(rows: Make, metric: str) -> None:
     async def work(store: VectorStore, collection: Collection) -> None:

@@ -37,6 +37,8 @@ _SPARE: Final = 4
 _WIDENING: Final = 4
 # Queries scanned in one call.
 _QUERIES_AT_ONCE: Final = 1024
+# Candidates held at once, of all queries together: about fifty megabytes.
+_CANDIDATES_MAX: Final = 4_000_000
 # Components compared before a scan is worth a thread of its own: about two milliseconds.
 _OFFLOAD_COMPONENTS: Final = 20_000_000
 # Rows that a filter may leave for all of them to be compared: reading one costs about as much as comparing it with
@@ -127,22 +129,24 @@ class NearestRows:
         selected: IdSet | None,
         damage: Damage,
     ) -> Candidates:
-        rows = int(state.list_rows.sum())
-        scores = np.full((len(queries), count), -np.inf, np.float32)
-        ids = np.full((len(queries), count), NONE, np.int64)
+        rows = max(1, int(state.list_rows.sum()))
+        best = _nothing(len(queries), count)
         open_queries = np.arange(len(queries))
         wanted = min(count + _SPARE, rows)
         while len(open_queries):
-            asked = queries[open_queries]
-            found = await self._scan(blocks, state, asked, max(wanted, 1), len(state.centroids), selected, damage)
-            ranked = await _rank(blocks, state, asked, found, damage)
-            width = min(count, ranked.ids.shape[1])
-            scores[open_queries, :width] = ranked.scores[:, :width]
-            ids[open_queries, :width] = ranked.ids[:, :width]
-            doubtful = _doubtful(state, asked, found, ranked, count) & (wanted < rows)
-            open_queries = open_queries[doubtful]
+            doubted = []
+            # Rows that codes cannot tell apart are fetched by the thousand: not for all queries at once.
+            for first in range(0, len(open_queries), max(1, _CANDIDATES_MAX // wanted)):
+                part = open_queries[first : first + max(1, _CANDIDATES_MAX // wanted)]
+                asked = queries[part]
+                found = await self._scan(blocks, state, asked, wanted, len(state.centroids), selected, damage)
+                ranked = await _rank(blocks, state, asked, found, damage)
+                width = min(count, ranked.ids.shape[1])
+                best.scores[part, :width], best.ids[part, :width] = ranked.scores[:, :width], ranked.ids[:, :width]
+                doubted.append(part[_doubtful(state, asked, found, ranked, count) & (wanted < rows)])
+            open_queries = np.concatenate(doubted)
             wanted = min(wanted * _WIDENING, rows)
-        return Candidates(scores, ids)
+        return best
 
     # scanning -------------------------------------------------------------------------------------
 

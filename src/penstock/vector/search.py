@@ -47,6 +47,8 @@ ALL_LISTS: Final = 1 << 40
 # The most rows one query may ask for: more is an export, not a search.
 ROWS_MAX: Final = 10_000
 _QUERIES_MAX: Final = 65_536
+# The most rows of all queries together: a few hundred megabytes with names and scores.
+_ANSWER_ROWS_MAX: Final = 4_000_000
 # Both rankings of a hybrid search are looked at this deep before they are joined.
 _HYBRID_DEPTH: Final = 5
 _HYBRID_DEPTH_MIN: Final = 100
@@ -82,6 +84,9 @@ class SearchRequest:
             raise InvalidInput(f"{len(self.vectors)} vectors and {len(self.texts)} texts", "each query has one of both")
         if self.queries > _QUERIES_MAX:
             raise InvalidInput(f"{self.queries} queries", f"one search takes at most {_QUERIES_MAX}", "split it")
+        if self.queries * self.count > _ANSWER_ROWS_MAX:
+            asked = f"{self.queries} queries of k = {self.count}"
+            raise InvalidInput(asked, f"one search answers with at most {_ANSWER_ROWS_MAX} rows", "split it")
 
     @property
     def queries(self) -> int:
