@@ -47,6 +47,15 @@ def test_a_collection_too_small_to_measure_needs_one_probe(rows: int) -> None:
     assert found.probes(0.95) == 1
 
 
+def test_it_is_stale_when_a_share_of_the_rows_was_written_anew(empty_state: CollectionState) -> None:
+    calibration = Calibration(np.ones(1, np.float32), 1000, 1, written=5000)
+
+    def state(written: int) -> CollectionState:
+        return replace(empty_state, head=msgspec.structs.replace(empty_state.head, rows=1000, next_id=written))
+
+    assert [calibration.fits(state(written)) for written in (5000, 5050, 5051)] == [True, True, False]
+
+
 def test_it_is_stale_when_rows_or_lists_have_changed_by_much(empty_state: CollectionState) -> None:
     calibration = Calibration(np.ones(100, np.float32), 1000, 100)
     centroids = Centroids(np.arange(100), np.zeros((100, 4), np.float32))

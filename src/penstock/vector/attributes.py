@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -71,10 +72,9 @@ def scalar_type(value: object) -> AttributeType | None:
 def attribute_columns(column: Column, known: Mapping[str, AttributeType]) -> dict[str, Column]:
     """The fields of an `attributes` column, each in the form of its type; fields without any value are left out."""
     columns: dict[str, Column] = {}
-    for place, field in enumerate(column.type):
+    for field, values in zip(column.type, column.flatten(), strict=True):
         if not field.name or field.name in columns:
             raise InvalidInput(f"attribute {field.name!r}", "names are not empty and occur once", "rename it")
-        values = compute.struct_field(column, [place])
         if values.null_count == len(values):
             continue
         columns[field.name] = _canonical(field.name, values, known.get(field.name))
@@ -84,6 +84,7 @@ def attribute_columns(column: Column, known: Mapping[str, AttributeType]) -> dic
     return columns
 
 
+@cache
 def attribute_type(kind: pa.DataType) -> AttributeType | None:
     """The attribute type that an Arrow type is brought to."""
     if pa.types.is_dictionary(kind):
@@ -111,7 +112,7 @@ def _canonical(name: str, values: Column, known: AttributeType | None) -> Column
     try:
         if found is AttributeType.TIMESTAMP and (pa.types.is_date(values.type) or values.type.tz is None):
             values = compute.assume_timezone(values.cast(pa.timestamp("us")), "UTC")
-        return values.cast(found.arrow)
+        return values if values.type == found.arrow else values.cast(found.arrow)
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"attribute {name!r} has a value that does not fit {found.arrow}", str(error)) from error
 

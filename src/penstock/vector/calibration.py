@@ -27,8 +27,10 @@ _SAMPLE_ROWS: Final = 8192
 _QUERIES: Final = 2048
 # The neighbours that recall is about.
 _NEIGHBOURS: Final = 10
-# Measured again when the collection has grown or shrunk by this factor.
+# Measured again when the collection has shrunk or its lists have changed by this factor, or when this share of it
+# was written anew: rows that replace others may lie less well in the lists of those.
 _STALE_FACTOR: Final = 1.25
+_TURNOVER_MAX: Final = 0.05
 # Aim a little higher than asked: a sample is not the truth, and some rows lie in a list beside their nearest.
 _MARGIN: Final = 0.01
 
@@ -40,6 +42,8 @@ class Calibration:
     recall: Floats
     rows: int
     lists: int
+    # How many rows had ever been written.
+    written: int = 0
 
     def probes(self, target: float) -> int:
         """The fewest probes that reach `target`, or all."""
@@ -52,6 +56,8 @@ class Calibration:
         def alike(before: int, now: int) -> bool:
             return max(before, now) <= _STALE_FACTOR * min(before, now)
 
+        if state.head.next_id - self.written > _TURNOVER_MAX * self.rows:
+            return False
         return alike(self.rows, max(1, state.head.rows)) and alike(self.lists, max(1, len(state.centroids)))
 
 
@@ -66,11 +72,11 @@ async def sample_rows(blocks: BlockReader, state: CollectionState, damage: Damag
     return state.metric.prepare(np.concatenate([np.empty((0, state.dimensions), np.float32), *parts])[:_SAMPLE_ROWS])
 
 
-def calibrate(metric: Metric, centroids: Centroids, rows: int, sample: Floats) -> Calibration:
+def calibrate(metric: Metric, centroids: Centroids, rows: int, sample: Floats, written: int = 0) -> Calibration:
     """Measure recall by probes on a sample of `rows` rows."""
     lists = max(1, len(centroids))
     if len(sample) < 2:
-        return Calibration(np.ones(lists, np.float32), max(1, rows), lists)
+        return Calibration(np.ones(lists, np.float32), max(1, rows), lists, written)
     places = np.linspace(0, len(sample), min(_QUERIES, len(sample)), endpoint=False).astype(np.int64)
     neighbours = max(1, min(round(_NEIGHBOURS * len(sample) / max(rows, 1)), len(sample) - 1, _NEIGHBOURS))
     queries = np.ascontiguousarray(sample[places])
@@ -78,7 +84,7 @@ def calibrate(metric: Metric, centroids: Centroids, rows: int, sample: Floats) -
     labels = nearest(sample, centroids.vectors)
     needed = _ranks(centroids.scores(metric, queries), labels[true])
     counts = np.bincount(needed.reshape(-1), minlength=lists)
-    return Calibration((np.cumsum(counts) / needed.size).astype(np.float32), max(1, rows), lists)
+    return Calibration((np.cumsum(counts) / needed.size).astype(np.float32), max(1, rows), lists, written)
 
 
 def _ranks(scores: Floats, lists: Indices) -> Indices:

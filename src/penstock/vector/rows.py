@@ -69,7 +69,7 @@ def check_ids(column: Column) -> Column:
         values = values.dictionary_decode()
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         raise InvalidInput(f"ids are {values.type}", "an id is a string")
-    values = values.cast(pa.string())
+    values = _strings(values)
     lengths = compute.binary_length(values).to_numpy(zero_copy_only=False)
     if values.null_count or (lengths == 0).any():
         place = int(np.flatnonzero(np.nan_to_num(lengths.astype(np.float64)) == 0)[0])
@@ -163,7 +163,7 @@ def _texts(table: pa.Table | pa.RecordBatch) -> Column | None:
         return None
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise InvalidInput(f"texts are {texts.type}", "a text is a string")
-    return texts.cast(pa.string())
+    return _strings(texts)
 
 
 def _attributes(table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]) -> dict[str, Column]:
@@ -173,6 +173,11 @@ def _attributes(table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeT
     if not pa.types.is_struct(column.type):
         raise InvalidInput(f"attributes are {column.type}", "they are a struct of named fields")
     return attribute_columns(column, known)
+
+
+def _strings(values: Column) -> Column:
+    # Asking is cheaper than a cast that does nothing, and most calls have few rows.
+    return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 
 def _column(table: pa.Table | pa.RecordBatch, name: str) -> Column:

@@ -175,9 +175,8 @@ class Searcher:
         calibration = self._calibrations.get(state.number)
         if calibration is None or not calibration.fits(state):
             sample = await sample_rows(blocks, state, damage)
-            calibration = await offload(
-                len(sample), self._config.threads, calibrate, state.metric, state.centroids, state.head.rows, sample
-            )
+            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
+            calibration = await offload(len(sample), self._config.threads, calibrate, *measured)
             self._calibrations[state.number] = calibration
         probes = calibration.probes(request.recall_target or self._config.recall_target)
         if selected is None:
