@@ -127,6 +127,9 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     events += [b"{not json", b"{}", b'{"tenantId": 7}', b"\xff\xfe", b""]
     stranger = desk.write("stranger.txt", "Nobody knows this model.")
     events += [stranger.replace(EMBEDDED_MODEL.encode(), b"some-model-of-somebody")]
+    odd = json.loads(desk.upload("first.txt"))
+    events += [json.dumps({**odd, name: "x" * 1025}).encode() for name in ("tenantId", "indexId", "model")]
+    events += [json.dumps({**odd, "bucket": "nowhere://x"}).encode()]
     events += [desk.write("last.txt", prose("more good things", 5))]
     desk.run(*events, reading=Reading(limits=LIMITS))
     return desk
@@ -176,9 +179,10 @@ def test_a_name_with_strange_characters_is_a_name_like_any_other(shop: Desk, key
 
 def test_records_that_are_no_notifications_are_set_aside_with_the_reason(shop: Desk) -> None:
     reasons = shop.refused()
-    assert len(reasons) == 6
+    assert len(reasons) == 9
     assert sum("not a UploadNotification" in reason for reason in reasons) == 5
     assert sum("some-model-of-somebody" in reason for reason in reasons) == 1
+    assert sum("a name has at most 1024 bytes" in reason for reason in reasons) == 3
 
 
 def test_the_stream_goes_on_after_them(shop: Desk) -> None:

@@ -142,6 +142,20 @@ def test_a_provider_that_fails_often_costs_time_and_nothing_else(desk: Desk) -> 
     assert [row.text for row in desk.rows()] == [chunk.text for chunk in Chunker(SMALL).chunk(text.encode())]
 
 
+def test_tenants_may_be_named_in_any_script(desk: Desk) -> None:
+    """Their names are part of what the provider is sent with every request."""
+    desk.model = PROFILE.name
+    names = ["Müller & Söhne", "製粉所", "a:b|c#d", "line\nbreak"]
+    with EmbeddingServer(dimensions=DIMENSIONS) as provider:
+        desk.embedding = served(provider.url)
+        desk.run(*(desk.write(f"{place}.txt", prose(name, 2), tenant=name) for place, name in enumerate(names)))
+        assert len(contents_by_place(provider.asks)) == len(names)
+    for place, name in enumerate(names):
+        assert desk.texts(f"{place}.txt", name) == [
+            chunk.text for chunk in Chunker(SMALL).chunk(prose(name, 2).encode())
+        ]
+
+
 # Events ------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.documents import DocumentReport, DocumentStatus, Notification, ObjectState, decode_notification
 from penstock.errors import InvalidInput
-from penstock.pipelines.registry import DocumentEntry
+from penstock.pipelines.registry import DocumentEntry, registry_name, subject_of
 from penstock.vector import CollectionName
 
 __all__ = ["decoded"]
@@ -26,13 +26,29 @@ def decoded(
     refused: list[DocumentEntry] = []
     for row in rows:
         try:
-            routed = route(decode_notification(row["record"]))
+            event = decode_notification(row["record"])
+            _check_names(event)
+            routed = route(event)
         except InvalidInput as error:
             refused.append(_refusal(row, error))
             continue
         for event in routed:
-            events.setdefault(CollectionName(event.tenant_id, event.index_id, event.model), []).append(event)
+            events.setdefault(_collection(event), []).append(event)
     return events, refused
+
+
+def _collection(event: Notification) -> CollectionName:
+    return CollectionName(event.tenant_id, event.index_id, event.model)
+
+
+def _check_names(event: Notification) -> None:
+    """Before an event can make an index: its names must do for the index's collections, and not be those of another's."""
+    name = _collection(event)
+    registry_name(name)
+    if subject_of(name) is not None:
+        raise InvalidInput(
+            f"model {event.model!r} cannot be used", "its name ends like that of a registry", "name it otherwise"
+        )
 
 
 def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:

@@ -13,7 +13,7 @@ from penstock.testing import ManualClock
 PROFILE = profile_of("text-embedding-3-small")
 
 
-def ask(answer, texts=("a", "b"), **more):
+def ask(answer, texts=("a", "b"), key="k:0#d", **more):
     seen = []
 
     def respond(request):
@@ -27,7 +27,7 @@ def ask(answer, texts=("a", "b"), **more):
             "http://127.0.0.1:9/v1/", PROFILE, transport=httpx.MockTransport(respond), clock=ManualClock(), **more
         )
         try:
-            return await provider.embed(texts, idempotency_key="k:0#d")
+            return await provider.embed(texts, idempotency_key=key)
         finally:
             await provider.close()
 
@@ -48,6 +48,20 @@ def test_texts_become_rows_in_their_order_whatever_order_the_answer_has():
     assert request.headers["authorization"] == "Bearer secret"
     assert request.headers["idempotency-key"] == "k:0#d"
     assert json.loads(request.content) == {"model": PROFILE.name, "input": ["a", "b"], "encoding_format": "float"}
+
+
+@pytest.mark.parametrize(
+    ("key", "sent"),
+    [
+        ("Müller:büro:m:0#d", "M%C3%BCller:b%C3%BCro:m:0#d"),
+        ("a b\r\nc:0#d", "a%20b%0D%0Ac:0#d"),
+        ("50%25:0#d", "50%2525:0#d"),
+    ],
+)
+def test_a_key_with_names_in_any_script_is_sent_in_the_letters_that_a_header_has(key, sent):
+    answer, request = ask(rows(0, 1), key=key)
+    assert isinstance(answer, Vectors)
+    assert request.headers["idempotency-key"] == sent
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])

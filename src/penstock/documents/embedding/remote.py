@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -26,6 +27,8 @@ REQUEST_SECONDS_MAX: Final = 60.0
 _LATER: Final = frozenset({408, 409, 425, 429})
 _REFUSED: Final = frozenset({400, 413, 422})
 _REASON_CHARACTERS_MAX: Final = 300
+# What stays readable in a header: visible ASCII, but for the sign that marks everything else.
+_PLAIN: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
 class _Row(msgspec.Struct):
@@ -77,7 +80,7 @@ class OpenAiProvider:
             response = await self._client.post(
                 "/embeddings",
                 content=msgspec.json.encode(body),
-                headers={"content-type": "application/json", "idempotency-key": idempotency_key},
+                headers={"content-type": "application/json", "idempotency-key": _header(idempotency_key)},
             )
         except httpx.TransportError as error:
             return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
@@ -125,3 +128,8 @@ class OpenAiProvider:
             return max(0.0, parsedate_to_datetime(value).timestamp() - self._clock.now_ms() / 1000)
         except (ValueError, TypeError):
             return None
+
+
+def _header(text: str) -> str:
+    """A tenant may be named in any script, a header's text may not: everything else is percent-encoded."""
+    return quote(text, safe=_PLAIN, errors="surrogatepass")
