@@ -162,3 +162,25 @@ def test_an_error_of_the_worker_ends_the_query_by_name(shelf: Shelf) -> None:
         assert not query.isActive
     assert shelf.run().pending == 0
     assert shelf.chunks() == expected(shelf, "large.txt")
+
+
+def test_a_query_that_is_stopped_in_the_middle_of_its_rounds_ends_without_an_error(shelf: Shelf) -> None:
+    begun = threading.Event()
+    limits = RoundLimits(cells_max=1, rounds_per_batch=1000)
+    shelf.send(shelf.write("large.txt", prose("rivers, bridges and mills", 1000)))
+    with shelf.job(rounds=limits, progress=lambda _: begun.set()) as job:
+        query = job.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        query.stop()
+        job.await_end(query)
+        assert job.summary.pending == 1
+    assert shelf.run().pending == 0
+    assert shelf.chunks() == expected(shelf, "large.txt")
+
+
+def test_a_job_can_be_run_again_after_its_query_has_ended(shelf: Shelf) -> None:
+    with shelf.job(rounds=SLOW) as job:
+        for number in range(2):
+            shelf.send(shelf.write(f"{number}.txt", prose(f"rivers of country {number}", 40)))
+            assert (job.run_available().documents, job.summary.pending) == (number + 1, 0)
+    assert shelf.chunks() == expected(shelf, "0.txt", "1.txt")

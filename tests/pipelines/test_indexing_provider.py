@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.documents import ChunkingConfig
-from penstock.documents.embedding import DispatchPolicy, ModelProfile
+from penstock.documents.embedding import DispatchPolicy, ModelProfile, RateLimit
 from penstock.errors import Unavailable
 from penstock.observability import Event, names
 from penstock.pipelines.embedding import Embedding
@@ -180,3 +180,13 @@ def test_the_job_tells_what_it_does(remote: Shelf) -> None:
     for stage in ("read", "batch", "embed", "write"):
         assert len(observer.observed(names.INDEXING_ROUND_SECONDS, stage=stage)) > 3
     assert len(observer.observed(names.INDEXING_LATENCY_SECONDS)) == 3
+
+
+def test_a_rate_limit_is_waited_for_also_in_what_a_run_has_left(remote: Shelf) -> None:
+    """More requests than may go at once, most of them in rounds that are worked when the query has ended."""
+    event = remote.write("book.txt", essay(3, 9_000))
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        embedding = replace(asked(server), rate=RateLimit(requests_per_minute=60))
+        summary = remote.run(event, embedding=embedding, rounds=RoundLimits(cells_max=1, rounds_per_batch=1))
+        assert len(server.asks) > 6
+    assert (summary.documents, summary.chunks) == (1, len(remote.chunks()))

@@ -109,9 +109,11 @@ class IndexingJob:
 
     def run_available(self) -> IndexingSummary:
         """Take what the queue holds now and what an earlier run left, and return when it is searchable and durable."""
-        self._patience.endless = False
+        self._begin(endless=False)
         self._query = self._writing().trigger(availableNow=True).start()
         self.await_end(self._query)
+        # Ended and not stopped: what is left is worked on here.
+        self._query = None
         with self._turnstile.batch():
             self._indexer.open()
             while not self._indexer.idle:
@@ -121,7 +123,7 @@ class IndexingJob:
 
     def start(self) -> StreamingQuery:
         """Take what comes, until the query is stopped. A provider that stays away is waited for."""
-        self._patience.endless = True
+        self._begin(endless=True)
         query: StreamingQuery = self._writing().trigger(processingTime=_TRIGGER).start()
         self._query = query
         self._worker = SpareTimeWorker(self._turnstile, self._wants_work, self._work, self._worker_failed)
@@ -163,6 +165,12 @@ class IndexingJob:
     ) -> None:
         self.close()
 
+    def _begin(self, *, endless: bool) -> None:
+        """Forget the query before: its end is no reason to stop."""
+        self._query = None
+        self._interrupted = False
+        self._patience.endless = endless
+
     def _writing(self) -> Any:
         config = self._config
         stream = self._spark.readStream.format("penstock-buffer").option("url", config.url)
@@ -184,10 +192,12 @@ class IndexingJob:
                 self._work_due()
                 self._indexer.take(rows)
                 self._work_due()
-        except PenstockError as error:
-            # Spark passes it on as text only.
-            self._interrupted = isinstance(error, Closed)
-            self._failure = self._failure or (None if self._interrupted else error)
+        except Exception as error:
+            # Whoever stops a query cancels what it does: that is no failure.
+            self._interrupted = isinstance(error, Closed) or self._stopped
+            if isinstance(error, PenstockError) and not self._interrupted:
+                # Spark passes it on as text only.
+                self._failure = self._failure or error
             raise
 
     def _work_due(self) -> None:
