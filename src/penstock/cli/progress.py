@@ -33,6 +33,8 @@ class ProgressView:
             TimeRemainingColumn(),
             console=console,
             transient=True,
+            # Where nobody watches, the summary is enough.
+            disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("starting Spark", total=documents, figures="")
 

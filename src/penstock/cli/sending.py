@@ -50,9 +50,10 @@ def described(event: Notification) -> str:
 
 async def _is_begun(reader: VectorReader) -> bool:
     for name in await reader.collections():
-        registry = await reader.collection(name.tenant, name.index, name.model)
-        if subject_of(name) is not None and await pending_entries(registry):
-            return True
+        if subject_of(name) is not None:
+            registry = await reader.collection(name.tenant, name.index, name.model)
+            if await pending_entries(registry):
+                return True
     return False
 
 
