@@ -55,7 +55,9 @@ class Patience:
             )
         seconds = self._seconds(answer, attempt)
         self._observer.gauge(names.INDEXING_PROVIDER_AWAY, 1)
-        self._observer.event(names.INDEXING_OUTAGE, model=request.model, reason=answer.reason, seconds=round(seconds, 3))
+        self._observer.event(
+            names.INDEXING_OUTAGE, model=request.model, reason=answer.reason, seconds=round(seconds, 3)
+        )
         self.pause(seconds)
 
     def answered(self) -> None:
