@@ -112,6 +112,13 @@ BAD: dict[str, tuple[bytes, DocumentStatus, str]] = {
     "blank.txt": (b" \n\t\n  ", EMPTY, ""),
 }
 LATIN = prose("caf\xe9s", 30).encode("latin-1")
+# Text all the same: zeros beyond what is sniffed, another encoding, one letter, and signs without words.
+STRANGE = {
+    "zeros.txt": prose("zeros", 120).encode() + bytes(100) + b" and on it goes.",
+    "utf16.txt": prose("sixteen bits", 20).encode("utf-16"),
+    "letter.txt": b"x",
+    "signs.txt": "\u0301\u0301\u200d\u202e \ufeff ??? \U0001f9a6".encode(),
+}
 NAMES = ["ünï/çødé 🦦.txt", "100%25 off.txt", "a%2Fb?c=d&e#f.txt", "spaced out + more.txt"]
 
 
@@ -129,7 +136,8 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     events += [stranger.replace(EMBEDDED_MODEL.encode(), b"some-model-of-somebody")]
     odd = json.loads(desk.upload("first.txt"))
     events += [json.dumps({**odd, name: "x" * 1025}).encode() for name in ("tenantId", "indexId", "model")]
-    events += [json.dumps({**odd, "bucket": "nowhere://x"}).encode()]
+    events += [json.dumps({**odd, "bucket": "nowhere://x", "key": "nowhere.txt"}).encode()]
+    events += [desk.write(key, data) for key, data in STRANGE.items()]
     events += [desk.write("last.txt", prose("more good things", 5))]
     desk.run(*events, reading=Reading(limits=LIMITS))
     return desk
@@ -169,6 +177,19 @@ def test_bytes_that_are_no_utf8_are_replaced_and_counted(shop: Desk) -> None:
     assert shop.texts("latin.txt") == [chunk.text for chunk in Chunker(SMALL).chunk(LATIN)]
     # A character for a byte, so that places in the text stay places in the document.
     assert "caf?s" in shop.texts("latin.txt")[0]
+
+
+@pytest.mark.parametrize("key", STRANGE)
+def test_a_strange_text_is_a_text_all_the_same(shop: Desk, key: str) -> None:
+    report = shop.report(key)
+    assert report.status is INDEXED
+    assert len(shop.texts(key)) + len(report.warnings) == report.chunks
+
+
+def test_a_bucket_that_is_nowhere_is_named_in_the_report(shop: Desk) -> None:
+    report = shop.report("nowhere.txt")
+    assert report.status is QUARANTINED
+    assert "nowhere://x" in str(report.reason)
 
 
 @pytest.mark.parametrize("key", NAMES)
