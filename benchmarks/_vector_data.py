@@ -22,7 +22,7 @@ NEIGHBOURS = 10
 RECALL = 0.95
 CALL_ROWS = 5000
 # The best of so many: other work on the machine only ever slows things down.
-ROUNDS = 5
+ROUNDS = 7
 
 Matrix = Any
 

@@ -32,7 +32,7 @@ __all__ = ["NearestRows"]
 
 _POSTINGS: Final = Shelf(Family.POSTINGS)
 # Candidates beyond those asked for, for exact ranking to choose from: codes rarely confuse more than a few.
-_SPARE: Final = 4
+_SPARE: Final = 2
 # How fast a search that is not done fetches more candidates, or looks into more lists.
 _WIDENING: Final = 4
 # Queries scanned in one call.
