@@ -42,6 +42,13 @@ def test_after_the_flip_events_that_name_the_old_model_are_for_the_new_one() -> 
     assert flipped.name == CollectionName("acme", "handbook", "new")
     assert flipped.models_for("old") == flipped.models_for("new") == ("new",)
     assert flipped.building_name is None
+    assert (flipped.emptying, BUILDING.flipped(keep=True).emptying) == (("old",), ())
+
+
+def test_what_is_given_up_is_emptied_and_the_index_stays_as_it_was() -> None:
+    given_up = BUILDING.given_up()
+    assert (given_up.current, given_up.building, given_up.emptying) == (OLD, None, ("new",))
+    assert PLAIN.given_up() == PLAIN
 
 
 def test_a_model_that_returns_is_no_longer_one_that_was_replaced() -> None:

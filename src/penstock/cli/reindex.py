@@ -44,7 +44,7 @@ from penstock.vector import CollectionName
 if TYPE_CHECKING:
     from penstock.pipelines.indexing import IndexingJob
 
-__all__ = ["reindex"]
+__all__ = ["Rebuild", "reindex"]
 
 # Documents that changed under a run are asked for again, so often.
 _PASSES_MAX: Final = 4
@@ -93,13 +93,13 @@ def reindex(
     if embedding_url and remembered(embedding_url) is None:
         raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
     wish = Wish(model, embedding_url, chunk_tokens, max_tokens, overlap_tokens)
-    aim = msgspec.structs.replace(settings, building=None) if cancel else changed(settings, wish)
+    aim = settings.given_up() if cancel else changed(settings, wish)
     embedding = _embedding(aim, embedding_key, old_embedding_key)
     for build in aim.builds:
         embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
     plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
-    rebuild = _Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind)
+    rebuild = Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind)
     with Stop() as stop, ProgressView(console, 0) as view, opened_job(plan, view, stop) as job:
         told = rebuild.run(job, view, stop)
     if as_json:
@@ -110,7 +110,7 @@ def reindex(
 
 
 @dataclass(frozen=True)
-class _Rebuild:
+class Rebuild:
     """From the settings that are to the settings that are wanted."""
 
     plan: JobPlan
@@ -137,11 +137,24 @@ class _Rebuild:
     def _work(self, job: IndexingJob, view: ProgressView) -> None:
         view.working("reindexing")
         if self.before.building is not None and self.aim.building is None:
-            self._cancel(job, self.before.building)
-        elif self.aim.building is not None:
+            given_up, stays = self.before.building.model, self.aim.current.model
+            self.console.print(f"{given_up} is given up; {self.aim.index} stays with {stays}")
+            self._empty(job)
+            return
+        # Left by a run that was killed after the new model had taken over.
+        self._empty(job)
+        if self.aim.building is not None:
             self._rebuild(job, self.aim.building)
         else:
             self._recut(job)
+
+    def _empty(self, job: IndexingJob) -> None:
+        settings = job.writer.settings[self.aim.tenant, self.aim.index]
+        for model in settings.emptying:
+            job.writer.remove_collection(CollectionName(settings.tenant, settings.index, model))
+            self.console.print(f"what {model} had is removed")
+        if settings.emptying:
+            job.writer.write_settings(msgspec.structs.replace(settings, emptying=()))
 
     # Another model ---------------------------------------------------------------------------------------
 
@@ -152,29 +165,27 @@ class _Rebuild:
         remainder = self._built(job, building)
         if remainder.lost and not self.leave_behind:
             raise _incomplete(self.aim.index, remainder.lost)
-        job.writer.write_settings(self.aim.flipped())
+        settings = job.writer.settings[self.aim.tenant, self.aim.index]
+        job.writer.write_settings(settings.flipped(keep=self.keep))
         self.console.print(f"{self.aim.index} answers with {building.model} now")
-        if not self.keep:
-            job.writer.remove_collection(self.aim.name)
-            self.console.print(f"what {self.aim.current.model} had is removed")
+        self._empty(job)
 
     def _built(self, job: IndexingJob, building: Build) -> Remainder:
         """Read what is missing until nothing is; what is left then is not to be had."""
         name = self.aim.building_name
         assert name is not None
         gone: set[str] = set()
-        for _ in range(_PASSES_MAX):
+        for passed in range(_PASSES_MAX + 1):
             job.run_available()
             old, new = job.writer.all_entries(self.aim.name), job.writer.all_entries(name)
             remainder = rebuilding(old, new, self._fingerprint(building))
             wanted = [entry for entry in remainder.wanted if entry.object_key not in gone]
-            remainder.lost += [entry for entry in remainder.wanted if entry.object_key in gone and entry.current]
-            if not wanted and not remainder.surplus:
-                return remainder
+            if passed == _PASSES_MAX or not (wanted or remainder.surplus):
+                break
             gone |= self._send(wanted, new, name)
             now_ms = SYSTEM_CLOCK.now_ms()
             send(self.plan.url, [deletion(name, entry, now_ms) for entry in remainder.surplus])
-        remainder.lost += remainder.wanted
+        remainder.lost += [entry for entry in remainder.wanted if entry.current]
         return remainder
 
     def _send(
@@ -197,12 +208,6 @@ class _Rebuild:
                 events.append(upload_of(self.aim.name, entry.bucket, meta, now_ms, state=entry.state))
         send(self.plan.url, events)
         return {entry.object_key for entry in wanted if entry.object_key not in heads}
-
-    def _cancel(self, job: IndexingJob, building: Build) -> None:
-        name = self.before.building_name
-        assert name is not None
-        job.writer.remove_collection(name)
-        self.console.print(f"{building.model} is given up; {self.aim.index} stays with {self.aim.current.model}")
 
     # Another chunking ------------------------------------------------------------------------------------
 

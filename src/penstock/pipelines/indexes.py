@@ -67,6 +67,8 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     building: Build | None = None
     # Models that were current before.
     replaced: tuple[str, ...] = ()
+    # Models whose collections nobody asks any more, and that are still to be emptied.
+    emptying: tuple[str, ...] = ()
 
     @property
     def name(self) -> CollectionName:
@@ -91,13 +93,23 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def cut_of(self, model: str) -> Cut:
         return next((build.cut for build in self.builds if build.model == model), self.current.cut)
 
-    def flipped(self) -> IndexSettings:
-        """What was being built answers from now on."""
+    def flipped(self, *, keep: bool = False) -> IndexSettings:
+        """What was being built answers from now on; with `keep`, what answered before stays where it is."""
         assert self.building is not None
         before = [model for model in (*self.replaced, self.current.model) if model != self.building.model]
         return msgspec.structs.replace(
-            self, current=self.building, building=None, replaced=tuple(dict.fromkeys(before))
+            self,
+            current=self.building,
+            building=None,
+            replaced=tuple(dict.fromkeys(before)),
+            emptying=self.emptying if keep else (*self.emptying, self.current.model),
         )
+
+    def given_up(self) -> IndexSettings:
+        """Without what was being built."""
+        if self.building is None:
+            return self
+        return msgspec.structs.replace(self, building=None, emptying=(*self.emptying, self.building.model))
 
 
 def remembered(endpoint: str) -> str | None:
