@@ -9,6 +9,7 @@ import pytest
 
 from penstock.documents import Chunker, DocumentStatus, chunk_id
 from penstock.errors import PenstockError
+from penstock.pipelines import index_writer, indexer
 from penstock.pipelines.indexing import IndexingSummary
 from penstock.pipelines.planning import RoundLimits
 from penstock.testing.shelf import SMALL_CHUNKS, Shelf, prose
@@ -184,3 +185,39 @@ def test_a_job_can_be_run_again_after_its_query_has_ended(shelf: Shelf) -> None:
             shelf.send(shelf.write(f"{number}.txt", prose(f"rivers of country {number}", 40)))
             assert (job.run_available().documents, job.summary.pending) == (number + 1, 0)
     assert shelf.chunks() == expected(shelf, "0.txt", "1.txt")
+
+
+@pytest.mark.parametrize("acts", [1, 3])
+def test_a_plan_that_is_too_much_for_one_write_survives_a_crash_between_two(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, acts: int
+) -> None:
+    monkeypatch.setattr(indexer, "PLAN_RECORDS_MAX", 2)
+    keys = [f"{number}.txt" for number in range(5)]
+    shelf.send(*(shelf.write(key, prose(f"rivers of country {key}", 40)) for key in keys))
+    with shelf.job(progress=Witness(killed_after=acts)) as job, pytest.raises(Killed):
+        job.run_available()
+    # Behind the third of three writes the batch of the queue is planned.
+    assert (shelf.position() is None) == (acts < 3)
+    assert shelf.run().pending == 0
+    assert shelf.chunks() == expected(shelf, *keys)
+
+
+def test_vectors_that_are_too_much_for_one_write_count_only_with_the_last(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver ends when all but the last of them are written: hidden, and written once more by the next."""
+
+    def killed(*_: object) -> None:
+        raise Killed("the driver is gone")
+
+    monkeypatch.setattr(index_writer, "WRITE_BYTES_MAX", 4_000)
+    shelf.send(*(shelf.write(key, prose(f"rivers of country {key}", 40)) for key in ("0.txt", "1.txt")))
+    with monkeypatch.context() as patch:
+        patch.setattr(index_writer.IndexWriter, "_end", staticmethod(killed))
+        with shelf.job() as job, pytest.raises(Killed):
+            job.run_available()
+    assert shelf.chunks() == []
+    assert all(entry.pending is not None for entry in shelf.entries().values())
+    summary = shelf.run()
+    assert shelf.chunks() == expected(shelf, "0.txt", "1.txt")
+    assert summary.chunks == len(shelf.chunks())

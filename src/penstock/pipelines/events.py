@@ -1,10 +1,14 @@
-"""Records of the queue as events by collection; one that is no event becomes an entry that says so. Pure."""
+"""Records of the queue, in groups that are planned together and as events by collection. Pure.
+
+A record that is no event becomes an entry that says so.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final
 
 from penstock.documents import DocumentReport, DocumentStatus, Notification, ObjectState, decode_notification
@@ -12,10 +16,21 @@ from penstock.errors import InvalidInput
 from penstock.pipelines.registry import DocumentEntry, registry_name, subject_of
 from penstock.vector import CollectionName
 
-__all__ = ["decoded"]
+__all__ = ["decoded", "plan_groups"]
 
 # Of entries that no event made.
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def plan_groups(rows: Sequence[Mapping[str, Any]], records_max: int) -> list[list[Mapping[str, Any]]]:
+    """Rows, ordered by sequence, in groups of whole batches of the queue, each with so many records if it can."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for _, batch in groupby(rows, key=lambda row: row["sequence"]):
+        records = list(batch)
+        if not groups or len(groups[-1]) + len(records) > records_max:
+            groups.append([])
+        groups[-1] += records
+    return groups
 
 
 def decoded(

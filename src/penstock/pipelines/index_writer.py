@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ __all__ = ["REFUSED", "IndexWriter"]
 REFUSED: Final = CollectionName("penstock", "notifications", "refused")
 # Documents in one write: a removal of many holds up the store's memory for a moment only.
 _REMOVED_AT_ONCE: Final = 1000
+# Vectors in one write: a quarter of what the store holds of all writes, and so many chunks of the largest models fit.
+WRITE_BYTES_MAX: Final = 32 << 20
 
 
 class IndexWriter:
@@ -137,17 +139,36 @@ class IndexWriter:
     def write_round(
         self, results: Sequence[tuple[CollectionName, Result]], counts: Mapping[CollectionName, BatcherCount]
     ) -> None:
-        """Vectors, progress, the batcher's count and the versions that became current."""
-        changes = Changes()
+        """Vectors, progress, the batcher's count and the versions that became current.
+
+        Vectors that are too much for one write go before it: hidden, and written again as they are by a repeated
+        round, they count from the moment that the last write says how far their documents have come.
+        """
         vectors = {name: self._vectors(name) for name in counts}
+        changes = self._write_vectors(vectors, results)
         for name, result in results:
-            self._add(changes, vectors[name], result)
+            self._end(changes, vectors[name], result)
         for name, count in counts.items():
             registry = self._registry(name)
             changes.upsert(registry, entry_rows(result.entry for found, result in results if found == name))
             changes.upsert(registry, batcher_row(count))
         self._write(changes)
         self._counts.update(counts)
+
+    def _write_vectors(
+        self, vectors: Mapping[CollectionName, Collection], results: Sequence[tuple[CollectionName, Result]]
+    ) -> Changes:
+        """The last vectors of a round, gathered for its last write; those before them are written."""
+        changes, held = Changes(), 0
+        for name, result in results:
+            for part in _parts(result.rows):
+                if held and held + part.nbytes > WRITE_BYTES_MAX:
+                    self._door.run(self._door.store.write(changes))
+                    changes, held = Changes(), 0
+                document, version = result.entry.object_key, result.pending.version
+                changes.upsert(vectors[name], part, document=document, version=version)
+                held += part.nbytes
+        return changes
 
     def remove_collection(self, name: CollectionName) -> None:
         """Take all documents out of a collection that no longer answers, in steps that can be repeated."""
@@ -175,10 +196,8 @@ class IndexWriter:
         changes.upsert(self._registry(name), entry_rows(plan.entries.values()))
 
     @staticmethod
-    def _add(changes: Changes, vectors: Collection, result: Result) -> None:
+    def _end(changes: Changes, vectors: Collection, result: Result) -> None:
         document, version = result.entry.object_key, result.pending.version
-        if result.rows is not None:
-            changes.upsert(vectors, result.rows, document=document, version=version)
         if result.flips:
             changes.flip(vectors, document, version)
         if result.drops:
@@ -207,3 +226,12 @@ class IndexWriter:
                 found.tenant, found.index, found.model, dimensions=REGISTRY_DIMENSIONS, metric=REGISTRY_METRIC
             )
         )
+
+
+def _parts(rows: pa.Table | None) -> Iterator[pa.Table]:
+    """Rows in tables that one write can take; a document in small chunks may have more than fits."""
+    if rows is None:
+        return
+    at_once = max(1, WRITE_BYTES_MAX * rows.num_rows // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, at_once):
+        yield rows.slice(start, at_once)

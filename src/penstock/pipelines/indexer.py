@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +36,9 @@ from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.vector import CollectionName
 
 __all__ = ["Indexer", "IndexingSummary"]
+
+# Records decided on in one write: some tens of megabytes where names are long, well below what the store holds.
+PLAN_RECORDS_MAX: Final = 5_000
 
 
 class Indexer:
@@ -103,14 +106,16 @@ class Indexer:
             self.round()
 
     def take(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Decide on the records of a micro-batch that are not decided on yet, and let their documents wait."""
+        """Decide on records of whole batches of the queue that are not decided on yet, and let their documents wait."""
         done = self._writer.position()
         new = [row for row in rows if row["sequence"] > done]
-        if new:
-            with self._observer.span(names.INDEXING_PLAN, records=len(new)):
-                self._plan(new)
+        for start in range(0, len(new), PLAN_RECORDS_MAX):
+            part = new[start : start + PLAN_RECORDS_MAX]
+            with self._observer.span(names.INDEXING_PLAN, records=len(part)):
+                self._plan(part, last=start + PLAN_RECORDS_MAX >= len(new))
 
-    def _plan(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _plan(self, rows: Sequence[Mapping[str, Any]], *, last: bool) -> None:
+        """Decide, and write that; with the last part the position. What was decided before a crash is decided alike."""
         events, refused = decoded(rows, self._routed)
         # From the queue, and so the same in every replay.
         now_ms = max(row["ingestion_time_ms"] or 0 for row in rows)
@@ -120,8 +125,8 @@ class Indexer:
             known = self._writer.entries(name, named)
             plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
             turn = plans[name].turn
-        position = rows[-1]["sequence"]
-        schedule = Schedule(position) if plans else self._schedule
+        position = rows[-1]["sequence"] if last else None
+        schedule = Schedule(position) if plans and position is not None else self._schedule
         self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
         self._schedule = schedule
         self._telling.planned(plans.values(), len(refused))

@@ -26,8 +26,9 @@ from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.events import plan_groups
 from penstock.pipelines.index_writer import IndexWriter
-from penstock.pipelines.indexer import Indexer, IndexingSummary
+from penstock.pipelines.indexer import PLAN_RECORDS_MAX, Indexer, IndexingSummary
 from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.reading import Reading
@@ -190,8 +191,9 @@ class IndexingJob:
             with self._turnstile.batch():
                 self._indexer.open()
                 self._work_due()
-                self._indexer.take(rows)
-                self._work_due()
+                for group in plan_groups(rows, PLAN_RECORDS_MAX):
+                    self._indexer.take(group)
+                    self._work_due()
         except Exception as error:
             # Whoever stops a query cancels what it does: that is no failure.
             self._interrupted = isinstance(error, Closed) or self._stopped
