@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -54,7 +55,9 @@ class Follower:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._cancel)
+        # A loop that an unforeseen error has ended needs no cancelling.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join()
 
     async def follow(self) -> None:
