@@ -29,6 +29,7 @@ from _indexing_work import Figures, vector_of, write_documents
 
 LATENCY_TARGET_SECONDS = 1.5
 SETS = ("small", "large")
+SHARE_SHOWN_MIN = 0.01
 RUN_SECONDS_MAX = 900.0
 
 
@@ -145,6 +146,8 @@ def report_stages(found: dict[str, Any], cores: int) -> None:
     tables = {name: dict(found[f"{name} stages"]) for name in SETS}
     print(f"  {'':32}" + "".join(f"{name:>9}" for name in SETS))
     for stage in tables["small"]:
+        if max(tables[name].get(stage, 0.0) for name in SETS) < SHARE_SHOWN_MIN:
+            continue
         print(f"  {stage:32}" + "".join(f"{100 * tables[name].get(stage, 0.0):7.0f} %" for name in SETS))
 
 
