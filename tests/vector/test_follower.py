@@ -119,6 +119,37 @@ def test_an_answer_is_of_one_moment_while_the_writer_replaces_everything(rows: M
     asyncio.run(run())
 
 
+def test_a_collection_is_found_though_its_blocks_are_replaced_while_it_is_opened(rows: Make) -> None:
+    async def run() -> None:
+        volume, clock = MemoryVolume(), ManualClock()
+        store, collection = await written(volume)
+        names = [f"r{n}" for n in range(30)]
+
+        async def replace(number: int) -> None:
+            await collection.upsert(rows(names, np.random.default_rng(number).standard_normal((30, 2))), durable=True)
+            await collection.delete(names[:number], durable=True)
+            await store.compact()
+
+        await replace(1)
+        reader = follower(volume, clock)
+        inner, get_many, step = reader._blocks.reader, reader._blocks.reader.get_many, 1
+
+        async def interrupted(keys: Any) -> Any:
+            nonlocal step
+            step += 1
+            if step < 6:
+                await replace(step)
+                clock.advance(5)
+            return await get_many(keys)
+
+        inner.get_many = interrupted  # type: ignore[method-assign]
+        seen = await reader.collection("t", "i", "m")
+        assert await ids(seen) == sorted(names[5:])
+        await store.close()
+
+    asyncio.run(run())
+
+
 def test_one_that_can_never_keep_up_says_so(rows: Make) -> None:
     async def run() -> None:
         volume, clock = MemoryVolume(), ManualClock()

@@ -18,7 +18,7 @@ from penstock.errors import Corrupt, Unavailable
 from penstock.keyvalue import Reader
 from penstock.vector.arrays import Array
 from penstock.vector.block import FORMAT_VERSION, Kind, newer_format, unseal
-from penstock.vector.blocks import BlockReader
+from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.clusters import Centroids
 from penstock.vector.content import IdBlock, VectorBlock
 from penstock.vector.directory import Directory, decode_page, directory_of
@@ -41,8 +41,8 @@ from penstock.vector.state import CollectionRecord, CollectionState, Head, Store
 __all__ = ["VectorSnapshot", "list_collections", "read_head", "read_positions", "read_state", "read_store"]
 
 _CENTROIDS: Final = Shelf(Family.CENTROIDS)
-# A follower polls about once a second and reads a state in milliseconds: losing this race three times is no chance.
-_READ_ATTEMPTS: Final = 3
+# A follower polls about once a second and reads a state in milliseconds: losing this race so often is no chance.
+_READ_ATTEMPTS: Final = 10
 
 
 @dataclass(eq=False)
@@ -155,7 +155,10 @@ async def read_state(blocks: BlockReader, name: CollectionName) -> CollectionSta
         head = await read_head(blocks.reader, record.number)
         if head is None:
             raise Corrupt(f"{name} has no head", "the collection is listed and its head is missing")
-        state = await _read_under(blocks, name, record, head)
+        try:
+            state = await _read_under(blocks, name, record, head)
+        except StateMoved:
+            continue
         if not blocks.moving or await read_head(blocks.reader, record.number) == head:
             return state
     raise Unavailable(f"{name} changes faster than it can be read", "", "read again, or poll less often")
