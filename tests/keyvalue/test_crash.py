@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from slatedb import uniffi
@@ -133,13 +133,37 @@ def test_the_file_system_is_synced_between_the_log_file_and_the_acknowledgement(
         if child.stdout.readline() != "ready\n":
             pytest.skip("this machine does not let strace watch a process")
         assert [answer(child) for _ in range(3)] == ["durable"] * 3
-    calls = [line for line in trace.read_text(errors="replace").splitlines() if "unfinished" not in line]
-    acknowledged = [place for place, call in enumerate(calls) if 'write(1, "durable' in call]
+    calls = whole_calls(trace.read_text(errors="replace").splitlines())
+    acknowledged = [call.begun for call in calls if 'write(1, "durable' in call.text]
     assert len(acknowledged) == 3
     for begin, end in zip([0, *acknowledged], acknowledged, strict=False):
-        span = calls[begin:end]
-        log = max(place for place, call in enumerate(span) if "/wal/" in call)
-        assert any("syncfs" in call and call.endswith("= 0") for call in span[log:])
+        span = [call for call in calls if begin <= call.begun and call.ended < end]
+        log = max(call.ended for call in span if "/wal/" in call.text)
+        assert any("syncfs" in call.text and call.text.endswith("= 0") for call in span if call.begun > log)
+
+
+class SystemCall(NamedTuple):
+    """The numbers of the lines on which a call began and ended, and what it was."""
+
+    begun: int
+    ended: int
+    text: str
+
+
+def whole_calls(lines: list[str]) -> list[SystemCall]:
+    """A call that another thread's call interrupts stands on two lines of the trace."""
+    calls: list[SystemCall] = []
+    begun: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(lines):
+        thread, _, text = line.partition(" ")
+        if text.endswith("<unfinished ...>"):
+            begun[thread] = number, text
+        elif text.lstrip().startswith("<... ") and thread in begun:
+            first, beginning = begun.pop(thread)
+            calls.append(SystemCall(first, number, beginning + text))
+        else:
+            calls.append(SystemCall(number, number, text))
+    return calls
 
 
 class PhotographedDirectory(DurableDirectory):
