@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.vector.stores import QUIET, collection_of, found, opened, with_store
 
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import AtCapacity, InvalidInput, NotFound
-from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.keyvalue import MemoryVolume
 from penstock.vector import (
     ALL_LISTS,
     Collection,
@@ -25,28 +26,6 @@ from penstock.vector import (
 )
 
 Make = Callable[..., pa.Table]
-_QUIET = CoordinatorConfig(flush_interval_seconds=900)
-_CONFIG = VectorConfig(list_rows=8, coordinator=_QUIET)
-
-
-async def opened(volume: MemoryVolume, config: VectorConfig = _CONFIG, **options: Any) -> VectorStore:
-    return await VectorStore.over(MemoryKeyValue(volume), config, **options)
-
-
-async def collection_of(store: VectorStore, **options: Any) -> Collection:
-    return await store.collection("tenant", "index", "model", **{"dimensions": 2, "metric": "l2"} | options)
-
-
-def with_store(work: Callable[[VectorStore, Collection], Awaitable[None]], **options: Any) -> None:
-    async def run() -> None:
-        async with await opened(MemoryVolume(), **options) as store:
-            await work(store, await collection_of(store))
-
-    asyncio.run(run())
-
-
-async def found(collection: Collection, query: Any = (0.0, 0.0), k: int = 100, **options: Any) -> list[str]:
-    return (await collection.search([query], k, probes=ALL_LISTS, **options))["id"].to_pylist()
 
 
 class TestWriting:
@@ -318,7 +297,7 @@ class TestSearching:
             tables = [rows([f"r{n}" for n in range(s, s + 100)], vectors[s : s + 100]) for s in range(0, 600, 100)]
             answers = []
             for cache_bytes in (1, 3000, 1 << 20):
-                config = VectorConfig(list_rows=8, cache_bytes=cache_bytes, coordinator=_QUIET)
+                config = VectorConfig(list_rows=8, cache_bytes=cache_bytes, coordinator=QUIET)
                 async with await opened(MemoryVolume(), config) as store:
                     collection = await collection_of(store)
                     for table in tables:
@@ -393,7 +372,7 @@ class TestOneMoment:
             assert partial_blocks(answer) == []
             assert await found(collection) == []
 
-        with_store(work, config=VectorConfig(list_rows=8, cache_bytes=1, coordinator=_QUIET))
+        with_store(work, config=VectorConfig(list_rows=8, cache_bytes=1, coordinator=QUIET))
 
     def test_snapshots_that_nobody_reads_are_closed(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.vector.stores import QUIET, collection_of, found, opened, with_store
 
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import Closed, Fenced, OutcomeUnknown, Unavailable, Unsupported
@@ -16,7 +17,6 @@ from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
 from penstock.observability import names
 from penstock.testing import RecordingObserver
 from penstock.vector import (
-    ALL_LISTS,
     Collection,
     CollectionName,
     VectorConfig,
@@ -28,28 +28,6 @@ from penstock.vector.keys import STORE
 from penstock.vector.state import CollectionState, Head, StoreRecord, SweepKind, encode_record
 
 Make = Callable[..., pa.Table]
-_QUIET = CoordinatorConfig(flush_interval_seconds=900)
-_CONFIG = VectorConfig(list_rows=8, coordinator=_QUIET)
-
-
-async def opened(volume: MemoryVolume, config: VectorConfig = _CONFIG, **options: Any) -> VectorStore:
-    return await VectorStore.over(MemoryKeyValue(volume), config, **options)
-
-
-async def collection_of(store: VectorStore, **options: Any) -> Collection:
-    return await store.collection("tenant", "index", "model", **{"dimensions": 2, "metric": "l2"} | options)
-
-
-def with_store(work: Callable[[VectorStore, Collection], Awaitable[None]], **options: Any) -> None:
-    async def run() -> None:
-        async with await opened(MemoryVolume(), **options) as store:
-            await work(store, await collection_of(store))
-
-    asyncio.run(run())
-
-
-async def found(collection: Collection, query: Any = (0.0, 0.0), k: int = 100, **options: Any) -> list[str]:
-    return (await collection.search([query], k, probes=ALL_LISTS, **options))["id"].to_pylist()
 
 
 class TestExactlyOnce:
@@ -363,7 +341,7 @@ class TestUpkeep:
             assert sorted(await found(collection)) == sorted(f"r{n}" for n in range(480, 500))
             assert (await collection.verify()).problems == []
 
-        with_store(work, config=VectorConfig(list_rows=32, coordinator=_QUIET))
+        with_store(work, config=VectorConfig(list_rows=32, coordinator=QUIET))
 
     def test_dead_rows_are_swept_out_without_being_asked(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
@@ -380,7 +358,7 @@ class TestUpkeep:
 
     def test_compaction_takes_steps_and_leaves_one_fragment_a_bucket(self, rows: Make) -> None:
         async def run() -> None:
-            config = VectorConfig(list_rows=8, upkeep_bytes=4000, coordinator=_QUIET)
+            config = VectorConfig(list_rows=8, upkeep_bytes=4000, coordinator=QUIET)
             async with await opened(MemoryVolume(), config) as store:
                 collection = await collection_of(store)
                 random = np.random.default_rng(4)
@@ -412,7 +390,7 @@ class TestUpkeep:
             assert (head.shaped, head.sweep) == (701, None)
             assert (await collection.verify()).problems == []
 
-        with_store(work, config=VectorConfig(list_rows=32, coordinator=_QUIET))
+        with_store(work, config=VectorConfig(list_rows=32, coordinator=QUIET))
 
     def test_compaction_is_whole_even_if_lists_are_just_being_shaped(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
@@ -429,7 +407,7 @@ class TestUpkeep:
             assert (head.sweep, head.dead) == (None, 0)
             assert len(await found(collection, k=400)) == 370
 
-        with_store(work, config=VectorConfig(list_rows=8, upkeep_bytes=300, coordinator=_QUIET))
+        with_store(work, config=VectorConfig(list_rows=8, upkeep_bytes=300, coordinator=QUIET))
 
 
 async def head_of(store: VectorStore, collection: Collection) -> Head:
