@@ -29,7 +29,10 @@ from penstock.testing.spark_cluster import QUICK_JVM, SparkCluster, descendants,
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration]
 
-ROUNDS = 20 if os.environ.get("PENSTOCK_CAMPAIGN") == "long" else 2
+LONG = os.environ.get("PENSTOCK_CAMPAIGN") == "long"
+ROUNDS = 20 if LONG else 2
+# Of kills that vary another one.
+VARIED_ROUNDS = 20 if LONG else 1
 # Of one round. A task is given up at its fourth failure, and each kill costs one at most.
 KILLS_MAX = 3
 LOCAL = "local[2]"
@@ -142,7 +145,7 @@ def seed(request: pytest.FixtureRequest) -> int:
     if given := os.environ.get("PENSTOCK_SEED"):
         return int(given)
     number: int = request.param
-    return number if ROUNDS == 2 else random.SystemRandom().randrange(1 << 32)
+    return random.SystemRandom().randrange(1 << 32) if LONG else number
 
 
 @pytest.fixture
@@ -176,6 +179,7 @@ def test_a_killed_python_worker_does_not_end_the_query(world: World, provider: E
     trial.check()
 
 
+@pytest.mark.parametrize("seed", range(VARIED_ROUNDS), indirect=True)
 def test_a_killed_process_of_the_source_ends_the_query_and_the_next_one_goes_on(
     world: World, provider: EmbeddingProcess, seed: int
 ) -> None:
@@ -202,6 +206,7 @@ def test_a_killed_driver_goes_on_where_it_was(world: World, provider: EmbeddingP
     trial.check()
 
 
+@pytest.mark.parametrize("seed", range(VARIED_ROUNDS), indirect=True)
 def test_a_killed_driver_that_follows_the_queue_goes_on_where_it_was(
     world: World, provider: EmbeddingProcess, seed: int
 ) -> None:
