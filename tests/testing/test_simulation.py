@@ -78,10 +78,11 @@ def test_pending_tasks_are_destroyed_in_silence(caplog: pytest.LogCaptureFixture
         _sleepers = [asyncio.create_task(asyncio.sleep(100)) for _ in range(10)]
         await asyncio.sleep(1)
 
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="asyncio"):
         simulate(main, 1)
         gc.collect()
-    assert caplog.records == []
+    # Other rooms' objects may be collected here too, and their libraries may log it: only the loop's words count.
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_garbage_collection_is_back_after_a_simulation_that_failed() -> None:

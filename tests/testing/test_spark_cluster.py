@@ -44,7 +44,10 @@ def test_processes_are_found_below_their_ancestor_by_what_they_run() -> None:
 def test_python_workers_are_the_children_of_daemons_and_not_the_daemons() -> None:
     parent, child = started("pyspark.daemon", "pyspark.worker")
     try:
-        assert python_workers(os.getpid()) == [child]
+        # A Spark of other tests may still hold workers of its own below this process.
+        workers = python_workers(os.getpid())
+        assert child in workers
+        assert parent.pid not in workers
     finally:
         parent.communicate()
 
