@@ -223,3 +223,145 @@ def test_a_search_text_that_is_none_is_refused(rows: Make, text: Any) -> None:
             await collection.search(text=text)
 
     with_store(work)
+
+
+@pytest.mark.parametrize("position", [1.5, "1", True, None, -1, 1 << 63])
+def test_a_position_that_is_none_is_refused_and_the_store_goes_on(rows: Make, position: Any) -> None:
+    """Taken, it would fail in the flush, and with it everything that others have written."""
+
+    async def work(store: VectorStore, collection: Collection) -> None:
+        with pytest.raises(InvalidInput, match="position"):
+            await collection.upsert(rows(["bad"], [[1, 1]]), source="queue", position=position)
+        await collection.upsert(rows(["good"], [[1, 1]]), source="queue", position=np.int64(7), durable=True)
+        assert (store.position("queue"), await ids_of(collection)) == (7, ["good"])
+
+    with_store(work)
+
+
+@pytest.mark.parametrize("options", [{"k": 2.0}, {"k": "2"}, {"k": None}, {"probes": 1.5}, {"probes": 0}])
+def test_a_number_of_rows_or_lists_that_is_none_is_refused(rows: Make, options: dict[str, Any]) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["r"], [[1, 1]]), durable=True)
+        with pytest.raises(InvalidInput, match=next(iter(options))):
+            await collection.search([[0.0, 0.0]], **options)
+
+    with_store(work)
+
+
+@pytest.mark.parametrize("dimensions", [2.0, "2", True, 0])
+def test_dimensions_are_a_whole_number(dimensions: Any) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        with pytest.raises(InvalidInput, match="dimensions"):
+            await store.collection("t", "i", "other", dimensions=dimensions)
+
+    with_store(work)
+
+
+@pytest.mark.parametrize("name", [1, b"t", None, ""])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        with pytest.raises(InvalidInput, match="tenant"):
+            await store.collection(name, "i", "m", dimensions=2)
+
+    with_store(work)
+
+
+def test_queries_may_be_arrow_arrays_and_are_checked_as_rows_are(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a", "b"], [[1, 0], [0, 1]]), durable=True)
+        asked = pa.array([[0.0, 2.0], [2.0, 0.0]], pa.list_(pa.float64(), 2))
+        for queries in (asked, pa.chunked_array([asked])):
+            assert (await collection.search(queries, 1))["id"].to_pylist() == ["b", "a"]
+        with pytest.raises(InvalidInput, match=r"'query 1'.*3 dimensions"):
+            await collection.search(pa.array([[0.0, 2.0], [1.0, 2.0, 3.0]]))
+
+    with_store(work)
+
+
+def test_no_query_at_all_has_an_empty_answer(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a"], [[1, 0]], ["word"]), durable=True)
+        none = np.empty((0, 2))
+        for answer in (
+            await collection.search(none),
+            await collection.search(text=[]),
+            await collection.search(none, text=[]),
+        ):
+            assert answer.num_rows == 0
+            assert answer.column_names == ["query", "id", "score", "similarity", "bm25"]
+
+    with_store(work)
+
+
+def test_an_id_asked_for_twice_is_answered_twice_and_deleted_once(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a", "b"], [[1, 0], [2, 0]]), durable=True)
+        assert (await collection.get(["b", "a", "b"]))["id"].to_pylist() == ["b", "a", "b"]
+        await collection.delete(["a", "a"], durable=True)
+        assert (await collection.stats()).rows == 1
+
+    with_store(work)
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_texts_ids_and_attributes_may_be_strings_of_any_layout(rows: Make, kind: pa.DataType) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        def strings(values: list[str | None]) -> pa.Array:
+            plain = pa.array(values)
+            return plain.dictionary_encode() if pa.types.is_dictionary(kind) else plain.cast(kind)
+
+        table = rows(["a", "b"], [[1, 0], [2, 0]], lang=strings(["en", None]))
+        table = table.set_column(0, "id", strings(["a", "b"])).append_column("text", strings([None, "two words"]))
+        await collection.upsert(table, durable=True)
+        assert (await collection.get(["a", "b"], ("id", "text", "attributes"))).to_pylist() == [
+            {"id": "a", "text": None, "attributes": {"lang": "en"}},
+            {"id": "b", "text": "two words", "attributes": {"lang": None}},
+        ]
+        assert (await collection.search(text="words"))["id"].to_pylist() == ["b"]
+        assert await ids_of(collection, filter=attribute("lang") == "en") == ["a"]
+
+    with_store(work)
+
+
+def test_attributes_that_are_all_missing_say_nothing(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a"], [[1, 0]]).append_column("attributes", pa.nulls(1)), durable=True)
+        assert (await collection.stats()).attributes == {}
+
+    with_store(work)
+
+
+def test_a_moment_that_could_never_be_read_is_refused(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        for microseconds in (1 << 62, -(1 << 62)):
+            moments = pa.array([0, microseconds], pa.timestamp("us"))
+            with pytest.raises(InvalidInput, match=r"'seen'.*years go from 1 to 9999"):
+                await collection.upsert(rows(["a", "b"], np.eye(2), seen=moments))
+        ends = pa.array(["0001-01-01", "9999-12-31"]).cast(pa.timestamp("us"))
+        await collection.upsert(rows(["a", "b"], np.eye(2), seen=ends), durable=True)
+        found = (await collection.get(["a", "b"], ("attributes",)))["attributes"].to_pylist()
+        assert [row["seen"].year for row in found] == [1, 9999]
+
+    with_store(work)
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [(attribute("share") == (1 << 60) + 1, "'share'"), (attribute("lang") == "\ud800", "'lang'.*surrogate")],
+)
+def test_a_filter_value_that_its_attribute_cannot_hold_is_refused(rows: Make, where: Any, why: str) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a"], [[1, 0]], share=[0.5], lang=["en"]), durable=True)
+        with pytest.raises(InvalidInput, match=why):
+            await collection.search([[0.0, 0.0]], filter=where)
+
+    with_store(work)
+
+
+@pytest.mark.parametrize("table", [None, [{"id": "a"}], {"id": ["a"]}])
+def test_rows_that_are_no_arrow_table_are_refused(table: Any) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        with pytest.raises(InvalidInput, match="Arrow table"):
+            await collection.upsert(table)
+
+    with_store(work)

@@ -209,7 +209,7 @@ class TestBadInput:
         async def work(store: VectorStore, collection: Collection) -> None:
             with pytest.raises(InvalidInput, match="needs both"):
                 await collection.upsert(rows(["a"], [[1, 0]]), source="queue")
-            with pytest.raises(InvalidInput, match="position -1"):
+            with pytest.raises(InvalidInput, match="position of 'queue' = -1"):
                 await collection.upsert(rows(["a"], [[1, 0]]), source="queue", position=-1)
             with pytest.raises(InvalidInput, match="need both"):
                 await collection.upsert(rows(["a"], [[1, 0]]), version="v1")

@@ -23,6 +23,8 @@ Scalar: TypeAlias = str | int | float | bool | datetime
 
 # Each attribute is a shelf of its own: enough for any schema, and a bound on what one row can ask for.
 ATTRIBUTES_MAX: Final = 64
+# Names lie in the head, which every commit writes again.
+_NAME_BYTES_MAX: Final = 1024
 _INTEGER_MIN, _INTEGER_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -53,6 +55,10 @@ _ARROW: Final[dict[AttributeType, pa.DataType]] = {
     # Microseconds in UTC: what Python's datetime holds.
     AttributeType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
+_MOMENT_MIN, _MOMENT_MAX = (
+    pa.scalar(end, pa.timestamp("us", tz="UTC")).value
+    for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+)
 
 
 def scalar_type(value: object) -> AttributeType | None:
@@ -72,9 +78,13 @@ def scalar_type(value: object) -> AttributeType | None:
 def attribute_columns(column: Column, known: Mapping[str, AttributeType]) -> dict[str, Column]:
     """The fields of an `attributes` column, each in the form of its type; fields without any value are left out."""
     columns: dict[str, Column] = {}
+    seen: set[str] = set()
     for field, values in zip(column.type, column.flatten(), strict=True):
-        if not field.name or field.name in columns:
-            raise InvalidInput(f"attribute {field.name!r}", "names are not empty and occur once", "rename it")
+        if not field.name or field.name in seen:
+            raise InvalidInput(f"attribute {field.name!r:.60}", "names are not empty and occur once", "rename it")
+        seen.add(field.name)
+        if len(field.name.encode()) > _NAME_BYTES_MAX:
+            raise InvalidInput(f"attribute {field.name[:40]!r}…", f"a name has at most {_NAME_BYTES_MAX} bytes")
         if values.null_count == len(values):
             continue
         columns[field.name] = _canonical(field.name, values, known.get(field.name))
@@ -112,9 +122,19 @@ def _canonical(name: str, values: Column, known: AttributeType | None) -> Column
     try:
         if found is AttributeType.TIMESTAMP and (pa.types.is_date(values.type) or values.type.tz is None):
             values = compute.assume_timezone(values.cast(pa.timestamp("us")), "UTC")
-        return values if values.type == found.arrow else values.cast(found.arrow)
+        values = values if values.type == found.arrow else values.cast(found.arrow)
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"attribute {name!r} has a value that does not fit {found.arrow}", str(error)) from error
+    if found is AttributeType.TIMESTAMP:
+        _check_years(name, values)
+    return values
+
+
+def _check_years(name: str, moments: Column) -> None:
+    """Refuse what Python's datetime cannot hold: a row with it could be stored and never be read."""
+    ends = compute.min_max(moments)
+    if ends["min"].value < _MOMENT_MIN or ends["max"].value > _MOMENT_MAX:
+        raise InvalidInput(f"attribute {name!r} has a moment out of reach", "years go from 1 to 9999", "leave it out")
 
 
 def describe(value: Any) -> str:

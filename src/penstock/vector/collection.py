@@ -17,6 +17,7 @@ from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
 from penstock.vector.attributes import AttributeType, attribute_type
 from penstock.vector.blocks import BlockReader, StateMoved
+from penstock.vector.bounds import whole_number
 from penstock.vector.documents import Mark
 from penstock.vector.filter import Filter
 from penstock.vector.fusion import Fusion
@@ -37,7 +38,7 @@ from penstock.vector.operations import (
 )
 from penstock.vector.rows import check_ids, query_matrix, read_rows, text_array
 from penstock.vector.rows_of import COLUMNS, read_columns
-from penstock.vector.search import Searcher, SearchRequest
+from penstock.vector.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
 from penstock.vector.state import CollectionState
 from penstock.vector.stats import CollectionStats, stats_of
 from penstock.vector.verify import VerifyReport, verify_collection
@@ -109,15 +110,18 @@ class CollectionReader:
             texts = text_array("text", [text] if isinstance(text, str) else text)
             if texts.null_count:
                 raise InvalidInput("a search text is missing", "each query has one", "use an empty text")
+        count = whole_number("k", k, 1, ROWS_MAX, f"a query may ask for 1 to {ROWS_MAX} rows")
+        if probes is not None:
+            probes = whole_number("probes", probes, 1, ALL_LISTS, "at least one list must be probed")
         request = SearchRequest(
-            k, queries, texts, filter, probes, recall_target, fusion or Fusion(), columns, rerank=rerank
+            count, queries, texts, filter, probes, recall_target, fusion or Fusion(), columns, rerank=rerank
         )
         return await self._views.read(
             self.spec, lambda blocks, state: self._views.searcher.search(blocks, state, request)
         )
 
     async def get(self, ids: Iterable[str], columns: Sequence[str] = COLUMNS) -> pa.Table:
-        """The visible rows of these ids, in their order; ids that are not there are left out."""
+        """The visible rows of these ids, in their order, one for each time an id is given; absent ones are left out."""
         names = check_ids(text_array("ids", ids))
 
         async def read(blocks: BlockReader, state: CollectionState) -> pa.Table:

@@ -178,6 +178,10 @@ def _check_values(name: str, values: tuple[Scalar, ...], known: Mapping[str, Att
         # An integer is a fine bound for a float attribute: 3 means 3.0.
         if found is not kind and not (found is AttributeType.INTEGER and kind is AttributeType.FLOAT):
             raise InvalidInput(f"the filter compares {name!r} with {describe(value)}", f"the attribute is {kind}")
+        try:
+            kind.scalar(value)
+        except ValueError as error:
+            raise InvalidInput(f"the filter compares {name!r} with {describe(value)}", str(error)) from error
 
 
 def _filter(part: object) -> Filter:

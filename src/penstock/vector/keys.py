@@ -111,8 +111,8 @@ class CollectionName:
 
 def check_name(part: str, text: str) -> bytes:
     """The bytes of a name that can be part of a key."""
-    if not text:
-        raise InvalidInput(f"{part} = {text!r}", "a name is text of at least one character")
+    if not text or not isinstance(text, str):
+        raise InvalidInput(f"{part} = {text!r:.60}", "a name is text of at least one character")
     try:
         name = text.encode()
     except UnicodeEncodeError as error:

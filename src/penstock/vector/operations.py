@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from penstock.errors import InvalidInput
+from penstock.vector.bounds import whole_number
 from penstock.vector.identity import Identities
 from penstock.vector.keys import CollectionName, check_name
 from penstock.vector.metric import Metric
@@ -131,8 +132,9 @@ class Change:
             raise InvalidInput("a change names a source or a position", "it needs both, or neither")
         if self.source is not None:
             check_name("source", self.source)
-        if self.position is not None and not 0 <= self.position <= _POSITION_MAX:
-            raise InvalidInput(f"position {self.position} of {self.source!r}", "positions are numbers from 0 on")
+        if self.position is not None:
+            what, why = f"the position of {self.source!r}", "positions are numbers from 0 on"
+            object.__setattr__(self, "position", whole_number(what, self.position, 0, _POSITION_MAX, why))
 
     @property
     def size_bytes(self) -> int:

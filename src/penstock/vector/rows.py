@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, Floats, compute
-from penstock.vector.attributes import AttributeType, attribute_columns
+from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
 from penstock.vector.metric import MAGNITUDE_MAX, Metric
 
 __all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "query_matrix", "read_rows", "text_array"]
@@ -49,6 +49,8 @@ def read_rows(
     table: pa.Table | pa.RecordBatch, dimensions: int, metric: Metric, known: Mapping[str, AttributeType]
 ) -> Rows:
     """The rows of a table, or `InvalidInput`."""
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InvalidInput(f"rows are a {type(table).__name__}", "rows are an Arrow table or record batch")
     unknown = [name for name in table.column_names if name not in _COLUMNS]
     if unknown or len(set(table.column_names)) != len(table.column_names):
         raise InvalidInput(
@@ -57,19 +59,16 @@ def read_rows(
             "put other values into the struct column `attributes`",
         )
     names = check_ids(_column(table, "id"))
+    _check_unique(names)
     vectors = check_vectors(_column(table, "vector"), names, dimensions, metric)
     texts = _texts(table)
     return Rows(names, vectors, texts, _attributes(table, known))
 
 
 def check_ids(column: Column) -> Column:
-    """External ids: text, none missing, empty, overlong or given twice."""
+    """External ids: text, none missing, empty or overlong."""
     values = _array(column)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise InvalidInput(f"ids are {values.type}", "an id is a string")
-    values = _strings(values)
+    values = _strings(values, "ids", "an id is a string")
     lengths = compute.binary_length(values).to_numpy(zero_copy_only=False)
     if values.null_count or (lengths == 0).any():
         place = int(np.flatnonzero(np.nan_to_num(lengths.astype(np.float64)) == 0)[0])
@@ -77,7 +76,6 @@ def check_ids(column: Column) -> Column:
     if (lengths > ID_BYTES_MAX).any():
         place = int(np.argmax(lengths))
         raise InvalidInput(f"id {values[place].as_py()[:40]!r}…", f"an id has at most {ID_BYTES_MAX} bytes")
-    _check_unique(values)
     return values
 
 
@@ -85,6 +83,10 @@ def text_array(what: str, texts: Iterable[str]) -> Column:
     """Texts that a caller gives as Python values."""
     if isinstance(texts, str):
         raise InvalidInput(f"{what} = {texts[:40]!r}", "several are asked for, and a text is one", "put it into a list")
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        return _strings(_array(texts), what, "each must be text")
+    if not isinstance(texts, Iterable):
+        raise InvalidInput(f"{what} = {texts!r:.60}", "texts in a list are asked for")
     listed = list(texts)
     try:
         return pa.array(listed, pa.string())
@@ -101,8 +103,11 @@ def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric
 
 def query_matrix(vectors: object, dimensions: int, metric: Metric) -> Floats:
     """Query vectors, one or many, checked as those of rows are."""
+    if isinstance(vectors, pa.Array | pa.ChunkedArray):
+        return check_vectors(vectors, pa.array([f"query {place}" for place in range(len(vectors))]), dimensions, metric)
     try:
-        queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
+        with np.errstate(over="ignore"):
+            queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
     except (TypeError, ValueError) as error:
         raise InvalidInput("the query vectors are no matrix of numbers", str(error)) from error
     if queries.ndim != 2 or queries.shape[1] != dimensions:
@@ -142,7 +147,8 @@ def _matrix(values: Column, names: Column, dimensions: int) -> Floats:
     if flat.null_count:
         missing = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, dimensions).any(axis=1)
         raise InvalidInput(f"the vector of {_name(names, missing)}", "a component is missing")
-    with np.errstate(over="ignore"):  # What does not fit becomes infinite, and is refused as such.
+    # What does not fit becomes infinite, and is refused as such.
+    with np.errstate(over="ignore"):
         floats: Floats = np.ascontiguousarray(flat.to_numpy(zero_copy_only=False), np.float32)
     return floats.reshape(-1, dimensions)
 
@@ -161,23 +167,27 @@ def _texts(table: pa.Table | pa.RecordBatch) -> Column | None:
     texts = _array(table.column("text"))
     if pa.types.is_null(texts.type) or texts.null_count == len(texts):
         return None
-    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-        raise InvalidInput(f"texts are {texts.type}", "a text is a string")
-    return _strings(texts)
+    return _strings(texts, "texts", "a text is a string")
 
 
 def _attributes(table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]) -> dict[str, Column]:
     if "attributes" not in table.column_names:
         return {}
     column = _array(table.column("attributes"))
+    if pa.types.is_null(column.type):
+        return {}
     if not pa.types.is_struct(column.type):
         raise InvalidInput(f"attributes are {column.type}", "they are a struct of named fields")
     return attribute_columns(column, known)
 
 
-def _strings(values: Column) -> Column:
+def _strings(values: Column, what: str, why: str) -> Column:
     # Asking is cheaper than a cast that does nothing, and most calls have few rows.
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+    if pa.types.is_string(values.type):
+        return values
+    if attribute_type(values.type) is not AttributeType.STRING:
+        raise InvalidInput(f"{what} are {values.type}", why)
+    return values.cast(pa.string())
 
 
 def _column(table: pa.Table | pa.RecordBatch, name: str) -> Column:

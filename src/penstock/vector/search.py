@@ -104,6 +104,10 @@ class _Answer:
     bm25: Floats | None
 
 
+_NO_ROWS, _NO_SCORES = np.empty(0, np.int64), np.empty(0, np.float32)
+_NOTHING: Final = _Answer(_NO_ROWS, _NO_ROWS, _NO_SCORES, _NO_SCORES, _NO_SCORES)
+
+
 class Searcher:
     """Answers searches of one store. Used from its event loop only."""
 
@@ -200,7 +204,7 @@ def _of_vectors(state: CollectionState, ids: Ids, scores: Floats) -> _Answer:
 
 def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking], request: SearchRequest) -> _Answer:
     """Text alone, or both rankings joined, with the scores that each row has in either."""
-    rows: list[_Answer] = []
+    rows = [_NOTHING]
     for place in range(request.queries):
         text = told[place]
         vector = near[place] if near else Ranking.none()

@@ -20,6 +20,7 @@ from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
 from penstock.observability import SILENT, Observer
 from penstock.vector.attributes import AttributeType
 from penstock.vector.blocks import BlockReader
+from penstock.vector.bounds import whole_number
 from penstock.vector.cache import BlockCache
 from penstock.vector.collection import Changes, Collection, Moment, Work
 from penstock.vector.config import VectorConfig
@@ -153,9 +154,8 @@ class VectorStore:
             return CollectionSpec(name, state.dimensions, state.metric), dict(state.types)
         if dimensions is None:
             raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
-        if not 1 <= dimensions <= DIMENSIONS_MAX:
-            raise InvalidInput(f"dimensions = {dimensions}", f"a vector has 1 to {DIMENSIONS_MAX}")
-        return CollectionSpec(name, dimensions, metric or Metric.COSINE), {}
+        whole = whole_number("dimensions", dimensions, 1, DIMENSIONS_MAX, f"a vector has 1 to {DIMENSIONS_MAX}")
+        return CollectionSpec(name, whole, metric or Metric.COSINE), {}
 
     def known_attributes(self, spec: CollectionSpec) -> dict[str, AttributeType]:
         return self._announced[spec.name][1]
