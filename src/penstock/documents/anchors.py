@@ -52,6 +52,9 @@ def cell_count(size: int, cell_bytes: int = CELL_BYTES) -> int:
 def cell_anchors(source: ByteSource, cell: int, cell_bytes: int = CELL_BYTES) -> tuple[int, ...]:
     """The anchors of one cell, in order; never empty for a cell of the document."""
     start, end = cell * cell_bytes, min((cell + 1) * cell_bytes, source.size)
+    if cell == 0 and end <= _DISTANCE_BYTES:
+        # Too close to the start, all of them: most documents are so small, and need not be looked through.
+        return (0,)
     view = _CellView(source, start, end)
     found = view.hashed_paragraphs() or view.hashed_lines()
     if cell == 0:

@@ -9,7 +9,7 @@ import docx
 import pytest
 
 from penstock.documents.chunker import Chunker
-from penstock.documents.parsers import Format, ParserLimits, Sandbox, sniff
+from penstock.documents.parsers import Format, ParserLimits, Sandbox, lasting_sandbox, sniff
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 
@@ -244,3 +244,48 @@ def test_content_decides_over_name_and_declared_type():
     assert sniff(b"plain words", content_type="text/markdown; charset=utf-8") is Format.MARKDOWN
     assert sniff(b"plain words", name="notes.MD") is Format.MARKDOWN
     assert sniff(b"plain words") is Format.TEXT
+
+
+def parser_of(sandbox):
+    sandbox.parse(b"# Words", name="a.md")
+    return sandbox._process._process
+
+
+def test_a_lasting_sandbox_keeps_its_parser_for_the_next_who_takes_one():
+    """A parser takes longer to load than most documents to parse."""
+    limits = ParserLimits(cpu_seconds=59)
+    with lasting_sandbox(limits) as first:
+        parser = parser_of(first)
+    with lasting_sandbox(limits) as second:
+        assert parser_of(second) is parser
+        with lasting_sandbox(limits) as meanwhile:
+            assert parser_of(meanwhile) is not parser
+    assert parser_of(second) is parser
+
+
+def test_a_lasting_sandbox_of_other_limits_has_a_parser_of_its_own_and_one_is_kept():
+    with lasting_sandbox(ParserLimits(cpu_seconds=58)) as first:
+        parser = parser_of(first)
+    with lasting_sandbox(ParserLimits(cpu_seconds=57)) as second:
+        assert parser_of(second) is not parser
+    assert parser.poll() is not None
+
+
+def test_a_parser_that_ended_while_nobody_used_it_is_no_fault_of_the_next_document():
+    limits = ParserLimits(cpu_seconds=55)
+    with lasting_sandbox(limits) as first:
+        parser = parser_of(first)
+    parser.kill()
+    os.waitid(os.P_PID, parser.pid, os.WEXITED | os.WNOWAIT)
+    with lasting_sandbox(limits) as second:
+        assert second.parse(b"# Words", name="a.md").text == b"Words"
+
+
+def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
+    limits = ParserLimits(cpu_seconds=56)
+    with pytest.raises(KeyError), lasting_sandbox(limits) as first:
+        parser = parser_of(first)
+        raise KeyError
+    assert parser.poll() is not None
+    with lasting_sandbox(limits) as second:
+        assert parser_of(second) is not parser

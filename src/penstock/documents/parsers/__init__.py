@@ -2,6 +2,6 @@
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, sniff
 from penstock.documents.parsers.rule import parser_fingerprint
-from penstock.documents.parsers.sandbox import Sandbox
+from penstock.documents.parsers.sandbox import Sandbox, lasting_sandbox
 
-__all__ = ["Format", "ParsedDocument", "ParserLimits", "Sandbox", "parser_fingerprint", "sniff"]
+__all__ = ["Format", "ParsedDocument", "ParserLimits", "Sandbox", "lasting_sandbox", "parser_fingerprint", "sniff"]

@@ -2,15 +2,19 @@
 
 A document that is too much for its parser costs one process and gets a clear outcome: `AtCapacity` for a limit,
 `InvalidInput` for a document that is broken, `Unsupported` for one there is no way to read. The next document gets a
-fresh process. Plain text is not parsed, and needs none.
+fresh process. Plain text is not parsed, and needs none. Loading a parser takes longer than most documents: whoever
+parses a few now and a few later takes a `lasting_sandbox`.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Final
@@ -23,7 +27,7 @@ from penstock.documents.parsers.text import parse_text
 from penstock.documents.parsers.worker import Answer, Request
 from penstock.errors import AtCapacity, InvalidInput
 
-__all__ = ["Sandbox"]
+__all__ = ["Sandbox", "lasting_sandbox"]
 
 # Parsers leak; a process is cheap beside the documents it parsed.
 _DOCUMENTS_PER_PROCESS: Final = 200
@@ -33,21 +37,26 @@ class Sandbox:
     """Parses one document at a time. Not for several threads at once; close it, or use it as a context manager."""
 
     def __init__(self, limits: ParserLimits | None = None) -> None:
-        self._limits = limits or ParserLimits()
+        self.limits = limits or ParserLimits()
         self._process: _Process | None = None
 
     def parse(self, data: bytes, *, name: str = "", content_type: str | None = None) -> ParsedDocument:
         """The text of a document, whatever its format; `name` and `content_type` are hints."""
-        check_size(f"document {name[:120]!r}", len(data), self._limits.document_bytes)
+        check_size(f"document {name[:120]!r}", len(data), self.limits.document_bytes)
         found = sniff(data, name=name, content_type=content_type)
         if found is Format.TEXT:
             return parse_text(data)
         process = self._running()
         try:
-            return process.parse(Request(found, self._limits, data))
+            return process.parse(Request(found, self.limits, data))
         finally:
             if not process.usable:
                 self.close()
+
+    @property
+    def broken(self) -> bool:
+        """Whether its process ended of itself since its last document."""
+        return self._process is not None and self._process.ended
 
     def close(self) -> None:
         if self._process:
@@ -68,6 +77,49 @@ class Sandbox:
         return self._process
 
 
+@contextmanager
+def lasting_sandbox(limits: ParserLimits) -> Iterator[Sandbox]:
+    """A sandbox whose process stays when it is given back, for the next who takes one here with the same limits.
+
+    One is kept, until this process ends: its parser sees its pipe closed then, and ends too.
+    """
+    sandbox = _kept_for(limits) or Sandbox(limits)
+    try:
+        yield sandbox
+    except BaseException:
+        sandbox.close()
+        raise
+    _release()
+    _kept.append((os.getpid(), sandbox))
+
+
+# At most one, and whose: a forked process must not talk to its parent's parser.
+_kept: Final[list[tuple[int, Sandbox]]] = []
+
+
+def _kept_for(limits: ParserLimits) -> Sandbox | None:
+    try:
+        # Taken out in one step: two threads never get the same one.
+        owner, sandbox = _kept.pop()
+    except IndexError:
+        return None
+    if owner == os.getpid() and sandbox.limits == limits and not sandbox.broken:
+        return sandbox
+    _kept.append((owner, sandbox))
+    return None
+
+
+def _release() -> None:
+    """End the one that is kept."""
+    while _kept:
+        owner, sandbox = _kept.pop()
+        if owner == os.getpid():
+            sandbox.close()
+
+
+atexit.register(_release)
+
+
 class _Process:
     """One worker and its two pipes."""
 
@@ -84,6 +136,10 @@ class _Process:
         self._answers = Connection(answer_read, readable=True, writable=False)
         self._parsed = 0
         self.usable = True
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
 
     def parse(self, request: Request) -> ParsedDocument:
         # Until its answer is here the process is not to be trusted with another document.
