@@ -236,11 +236,11 @@ def test_eight_writers_increment_a_counter_without_losing_one(on_store: OnStore)
                 return
 
         async def writer() -> None:
-            for _ in range(25):
+            for _ in range(10):
                 await increment()
 
         await asyncio.gather(*(writer() for _ in range(8)))
-        assert (await store.get("counter")).data == b"200"
+        assert (await store.get("counter")).data == b"80"
 
     on_store(promise)
 
@@ -407,12 +407,15 @@ def test_pages_are_full_but_the_last(on_store: OnStore, page_size: int) -> None:
 
 
 def test_more_objects_than_a_service_gives_in_one_answer_are_all_listed(on_store: OnStore) -> None:
+    # S3 and our own walks give a thousand at once. Azure gives five thousand: more take its emulator minutes to store.
+    count = 110 if on_store.backend == "azurite" else 1100  # type: ignore[attr-defined]
+
     async def promise(store: ObjectStore) -> None:
-        keys = [f"many/{number:04}" for number in range(1100)]
+        keys = [f"many/{number:04}" for number in range(count)]
         for start in range(0, len(keys), 100):
             await filled(store, keys[start : start + 100])
         assert await listed(store, "many/") == keys
-        assert await listed(store, "many/", offset="many/0998") == keys[999:]
+        assert await listed(store, "many/", offset=keys[-101]) == keys[-100:]
         await store.delete_many(keys)
         assert await listed(store) == []
 
@@ -467,6 +470,16 @@ def test_deleting_what_is_not_there_is_success(on_store: OnStore) -> None:
             await store.delete(absent)
         await store.delete_many([])
         assert await listed(store) == ["folder/object"]
+
+    on_store(promise)
+
+
+def test_one_key_alone_given_to_delete_many_deletes_nothing(on_store: OnStore) -> None:
+    async def promise(store: ObjectStore) -> None:
+        await filled(store, ["a", "b", "ab"])
+        with pytest.raises(InvalidInput, match="put the key into a list"):
+            await store.delete_many("ab")
+        assert await listed(store) == ["a", "ab", "b"]
 
     on_store(promise)
 

@@ -56,6 +56,8 @@ class BucketServer:
     on_range: Callable[[str, int, int], None] = lambda *_: None
     # Keys that may be neither read nor looked at.
     denied: set[str] = field(default_factory=set)
+    # Whether every read is put off.
+    is_away: bool = False
     # Set when a write has been carried out, and by the end of the test for handlers that never answer.
     landed: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -136,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, headers=self._stamps(key))
 
     def do_GET(self) -> None:
+        if self.bucket.is_away:
+            return self._refuse(503, "SlowDown")
         query = parse_qs(urlsplit(self.path).query)
         if "list-type" in query:
             return self._list(query)
@@ -162,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(206, piece, {**self._stamps(key), "Content-Range": span})
 
     def do_HEAD(self) -> None:
+        if self.bucket.is_away:
+            return self._answer(503)
         key = self._key()
         found = self.bucket.objects.get(key)
         if key in self.bucket.denied:

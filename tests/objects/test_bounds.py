@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import AtCapacity, Conflict, InvalidInput
 from penstock.objects import ObjectMeta
-from penstock.objects.bounds import check_body, check_page_size, check_size, check_start, check_version
+from penstock.objects.bounds import check_body, check_listing, check_size, check_start, check_version
 
 
 def test_a_body_is_taken_as_it_is_unless_its_owner_could_still_change_it() -> None:
@@ -32,7 +32,7 @@ def test_a_body_of_any_shape_becomes_its_bytes_in_order() -> None:
 
 @pytest.mark.parametrize("body", ["text", 5, None, [1, 2]])
 def test_a_body_that_is_no_bytes_is_refused(body: Any) -> None:
-    with pytest.raises(InvalidInput, match=f"'key' cannot be written: its body is a {type(body).__name__}"):
+    with pytest.raises(InvalidInput, match=f"'key' cannot be written: its body is of type {type(body).__name__}"):
         check_body("key", body)
 
 
@@ -60,8 +60,14 @@ def test_a_conflict_says_what_was_expected() -> None:
 
 
 def test_a_page_holds_at_least_one_and_no_more_than_can_be_counted() -> None:
-    check_page_size(1)
-    check_page_size(2**63 - 1)
-    for page_size in (0, -1, 2**63):
+    check_listing("", "", 1)
+    check_listing("", "", 2**63 - 1)
+    for page_size in (0, -1, 2**63, "1", 1.0, None):
         with pytest.raises(InvalidInput, match="page_size"):
-            check_page_size(page_size)
+            check_listing("", "", page_size)  # type: ignore[arg-type]
+
+
+def test_a_listing_is_asked_for_by_text() -> None:
+    for prefix, offset in ((None, ""), ("", 5), (b"a", "")):
+        with pytest.raises(InvalidInput, match="not text"):
+            check_listing(prefix, offset, 1)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.objects.port import RANGE_END_MAX, check_key, check_range
+from penstock.objects.port import RANGE_END_MAX, check_key, check_keys, check_range
 
 
 def test_a_key_is_given_back_when_it_may_be_used() -> None:
@@ -27,8 +27,8 @@ def test_a_key_is_given_back_when_it_may_be_used() -> None:
         ("\ud800", "UTF-8 cannot encode"),
         ("é" * 513, "1026 bytes, over the limit of 1024"),
         (".penstock/a", "belongs to the store itself"),
-        (b"a", "it is a bytes, not text"),
-        (None, "it is a NoneType, not text"),
+        (b"a", "it is of type bytes, not text"),
+        (None, "it is of type NoneType, not text"),
     ],
 )
 def test_a_key_is_refused_with_the_reason(key: Any, why: str) -> None:
@@ -42,3 +42,15 @@ def test_a_range_may_reach_as_far_as_files_and_services_count() -> None:
     for start, end in ((-1, 0), (2, 1), (0, RANGE_END_MAX + 1)):
         with pytest.raises(InvalidInput, match="cannot be read"):
             check_range("key", start, end)
+
+
+@pytest.mark.parametrize("ends", [("0", 1), (0.0, 1), (0, None)])
+def test_a_range_is_counted_in_whole_bytes(ends: Any) -> None:
+    with pytest.raises(InvalidInput, match="not whole numbers"):
+        check_range("key", *ends)
+
+
+def test_one_key_alone_is_not_taken_for_as_many_keys_as_it_has_letters() -> None:
+    assert check_keys(key for key in ("a", "b")) == ["a", "b"]
+    with pytest.raises(InvalidInput, match="letters would be taken for keys"):
+        check_keys("ab")

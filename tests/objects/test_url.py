@@ -88,8 +88,25 @@ def test_a_url_is_text(url: Any) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/a//b", "s3://bucket/../other", "gs://bucket/a/%2e%2e/b"])
 def test_a_prefix_must_be_a_key(url: str) -> None:
-    with pytest.raises(InvalidInput, match="key"):
+    with pytest.raises(InvalidInput, match="its prefix is no key") as refusal:
         parse_url(url)
+    assert url in refusal.value.what
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/data/queue", "write file:///data/queue"),
+        ("file:/data/queue", "write file:///data/queue"),
+        ("./queue", "write the full path as file:///directory"),
+        ("~/queue", "write the full path as file:///directory"),
+        ("file:queue", "write the full path as file:///directory"),
+    ],
+)
+def test_who_writes_a_path_is_told_its_url(path: str, remedy: str) -> None:
+    with pytest.raises(InvalidInput, match="it is a path") as refusal:
+        parse_url(path)
+    assert refusal.value.remedy == remedy
 
 
 @pytest.mark.parametrize("url", ["memory://name", "file:///dir", "s3://bucket/some/prefix", "az://container"])

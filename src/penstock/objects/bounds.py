@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import index
 from typing import Final
 
 from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound, Unavailable
@@ -12,7 +13,7 @@ __all__ = [
     "GET_BYTES_MAX",
     "RACES_MAX",
     "check_body",
-    "check_page_size",
+    "check_listing",
     "check_size",
     "check_start",
     "check_version",
@@ -38,8 +39,8 @@ def check_body(key: str, data: Body) -> Body:
     try:
         view = memoryview(data)
     except TypeError as error:
-        why = f"its body is a {type(data).__name__}, not bytes"
-        raise InvalidInput(f"object {key[:80]!r} cannot be written", why) from error
+        why = f"its body is of type {type(data).__name__}, not bytes"
+        raise InvalidInput(f"object {key[:80]!r} cannot be written", why, "encode it first") from error
     is_settled = view.readonly and view.c_contiguous and view.nbytes > 0
     return view.cast("B") if is_settled else view.tobytes()
 
@@ -57,7 +58,8 @@ def check_size(url: str, meta: ObjectMeta, bytes_max: int) -> None:
 def check_start(key: str, start: int, size: int) -> None:
     """Refuse a range that starts past the end; at the end it is merely empty."""
     if start > size:
-        raise InvalidInput(f"range of {key!r} starts at {start}", f"past its end at {size} bytes")
+        why = f"past its end at {size} bytes"
+        raise InvalidInput(f"range of {key!r} starts at {start}", why, "ask head for its size")
 
 
 def check_version(url: str, key: str, found: str | None, expected: str | None) -> None:
@@ -66,13 +68,20 @@ def check_version(url: str, key: str, found: str | None, expected: str | None) -
         raise conflict(url, key, expected)
 
 
-def check_page_size(page_size: int) -> None:
-    if not 1 <= page_size <= sys.maxsize:
-        raise InvalidInput(f"page_size {page_size} cannot be used", f"it must be from 1 to {sys.maxsize}")
+def check_listing(prefix: str, offset: str, page_size: int) -> None:
+    """Refuse a listing that could not be made; a prefix or offset that no key can have finds what it finds."""
+    for name, text in (("prefix", prefix), ("offset", offset)):
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{name} {text!r} cannot be listed", f"it is of type {type(text).__name__}, not text", "give it as text"
+            )
+    if not hasattr(page_size, "__index__") or not 1 <= index(page_size) <= sys.maxsize:
+        why = f"it must be a whole number from 1 to {sys.maxsize}"
+        raise InvalidInput(f"page_size {page_size} cannot be used", why, "leave it out for a thousand")
 
 
 def missing(url: str, key: str) -> NotFound:
-    return NotFound(f"no object {key!r} in {url}")
+    return NotFound(f"no object {key!r} in {url}", "it was never written, or is deleted", "check the key and the store")
 
 
 def conflict(url: str, key: str, expected: str | None) -> Conflict:

@@ -22,7 +22,7 @@ from penstock.objects.bounds import (
     GET_BYTES_MAX,
     RACES_MAX,
     check_body,
-    check_page_size,
+    check_listing,
     check_size,
     check_start,
     check_version,
@@ -32,7 +32,16 @@ from penstock.objects.bounds import (
 )
 from penstock.objects.cloud_errors import Answer, explain
 from penstock.objects.cloud_listing import CloudListing, remote_meta
-from penstock.objects.port import KEY_BYTES_MAX, RESERVED_FOLDER, Body, Object, ObjectMeta, check_key, check_range
+from penstock.objects.port import (
+    KEY_BYTES_MAX,
+    RESERVED_FOLDER,
+    Body,
+    Object,
+    ObjectMeta,
+    check_key,
+    check_keys,
+    check_range,
+)
 from penstock.objects.ranges import Range, coalesced, cut
 from penstock.objects.services import Remote, is_own_address
 
@@ -144,7 +153,7 @@ class CloudStore:
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
     ) -> AsyncIterator[list[ObjectMeta]]:
-        check_page_size(page_size)
+        check_listing(prefix, offset, page_size)
         listing = CloudListing(self.url, self._remote, self._base, prefix, offset)
         try:
             async for page in listing.pages(page_size, is_ordered=bool(self._is_ordered)):
@@ -156,7 +165,7 @@ class CloudStore:
         await self.delete_many([key])
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        paths = iter(dict.fromkeys([self._path(key) for key in keys]))
+        paths = iter(dict.fromkeys([self._path(key) for key in check_keys(keys)]))
         while chunk := [*islice(paths, DELETE_KEYS_MAX)]:
             try:
                 await self._delete(chunk)

@@ -20,7 +20,7 @@ from penstock.objects.bounds import (
     GET_BYTES_MAX,
     RACES_MAX,
     check_body,
-    check_page_size,
+    check_listing,
     check_size,
     check_start,
     check_version,
@@ -29,7 +29,7 @@ from penstock.objects.bounds import (
 from penstock.objects.disk import Disk, FileStat, RealDisk
 from penstock.objects.folder import Folder, version_of
 from penstock.objects.fork import Home
-from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_range
+from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_keys, check_range
 from penstock.objects.url import StoreUrl
 
 __all__ = ["DirectoryStore", "Offload", "Threads"]
@@ -127,7 +127,7 @@ class DirectoryStore:
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
     ) -> AsyncIterator[list[ObjectMeta]]:
-        check_page_size(page_size)
+        check_listing(prefix, offset, page_size)
         found = self._folder.walk(prefix, offset)
 
         def next_page() -> _Page:
@@ -140,7 +140,7 @@ class DirectoryStore:
         await self.delete_many([key])
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        await self._offload(self._folder.remove, [check_key(key) for key in keys])
+        await self._offload(self._folder.remove, check_keys(keys))
 
     async def close(self) -> None:
         """Wait for writes under way, then end the threads."""

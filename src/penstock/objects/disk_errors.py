@@ -27,5 +27,5 @@ def explain(what: str, error: OSError) -> PenstockError:
     if error.errno in _CLASH:
         return InvalidInput(what, "a name cannot be an object and a folder at once", "choose another key")
     if error.errno == errno.ENOENT:
-        return NotFound(what, "the directory is not there")
+        return NotFound(what, "the directory is not there", "create it, or mount its disk, then open it again")
     return Unavailable(what, str(error), "check the disk")

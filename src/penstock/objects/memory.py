@@ -15,13 +15,13 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
     check_body,
-    check_page_size,
+    check_listing,
     check_size,
     check_start,
     check_version,
     missing,
 )
-from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_range
+from penstock.objects.port import Body, Object, ObjectMeta, check_key, check_keys, check_range
 
 __all__ = ["MemoryStore"]
 
@@ -80,7 +80,7 @@ class MemoryStore:
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
     ) -> AsyncIterator[list[ObjectMeta]]:
-        check_page_size(page_size)
+        check_listing(prefix, offset, page_size)
         # Each page looks again from the last key, so that a listing never holds a copy of all keys.
         while page := self._page(prefix, offset, page_size):
             yield page
@@ -90,7 +90,7 @@ class MemoryStore:
         await self.delete_many([key])
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        doomed = [check_key(key) for key in keys]
+        doomed = check_keys(keys)
         with self._lock:
             for key in doomed:
                 if self._objects.pop(key, None):

@@ -56,7 +56,7 @@ async def open_store(
     """The store at `url`. `read_only` writes nothing, not even to probe; `probe=False` trusts an earlier opening."""
     place = parse_url(url)
     if get_bytes_max < 1:
-        raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero")
+        raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero", "leave it out for 256 MiB")
     _check_options(place, options)
     store: ObjectStore
     if place.scheme == "memory":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Final, Protocol, TypeAlias
 
 from penstock.errors import InvalidInput
@@ -25,6 +26,7 @@ __all__ = [
     "ObjectMeta",
     "ObjectStore",
     "check_key",
+    "check_keys",
     "check_range",
 ]
 
@@ -115,7 +117,7 @@ class ObjectStore(Protocol):
         ...
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        """Remove all of `keys`, in bulk where the store can."""
+        """Remove all of `keys`, in bulk where the store can. One key alone, not in a list, is `InvalidInput`."""
         ...
 
     async def close(self) -> None:
@@ -126,18 +128,33 @@ class ObjectStore(Protocol):
 def check_key(key: str) -> str:
     """Refuse keys that some backend would read differently, or that could leave a directory."""
     if not isinstance(key, str):
-        raise InvalidInput(f"object key {key!r} cannot be used", f"it is a {type(key).__name__}, not text")
+        raise InvalidInput(
+            f"object key {key!r} cannot be used", f"it is of type {type(key).__name__}, not text", "give it as text"
+        )
     why = _key_fault(key)
     if why:
         raise InvalidInput(f"object key {key[:80]!r} cannot be used", why, "use segments joined by single slashes")
     return key
 
 
+def check_keys(keys: Iterable[str]) -> list[str]:
+    """Refuse all of them for one that cannot be used, so that nothing is half-done."""
+    if isinstance(keys, str):
+        # A text is a sequence of its letters, and each of them is a key that may well exist.
+        why = "it is one text, and its letters would be taken for keys"
+        raise InvalidInput(f"keys {keys[:80]!r} cannot be used", why, "put the key into a list")
+    return [check_key(key) for key in keys]
+
+
 def check_range(key: str, start: int, end: int) -> None:
     """Refuse ranges no object could serve."""
-    if not 0 <= start <= end <= RANGE_END_MAX:
-        why = f"it must be 0 <= start <= end <= {RANGE_END_MAX}"
-        raise InvalidInput(f"range [{start}, {end}) of {key!r} cannot be read", why)
+    what = f"range [{start}, {end}) of {key!r} cannot be read"
+    try:
+        fits = 0 <= index(start) <= index(end) <= RANGE_END_MAX
+    except TypeError as error:
+        raise InvalidInput(what, "its ends are not whole numbers", "count in bytes") from error
+    if not fits:
+        raise InvalidInput(what, f"it must be 0 <= start <= end <= {RANGE_END_MAX}", "correct the ends")
 
 
 def _key_fault(key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from penstock.errors import PermissionDenied
-from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
+from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_keys
 
 __all__ = ["ReadOnlyStore"]
 
@@ -44,7 +44,7 @@ class ReadOnlyStore:
         raise self._refusal(key)
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        raise self._refusal(", ".join(keys))
+        raise self._refusal(", ".join(check_keys(keys)))
 
     async def close(self) -> None:
         await self._store.close()

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from penstock.clock import SYSTEM_CLOCK, Clock, Deadline
 from penstock.errors import DeadlineExceeded, InvalidInput, OutcomeUnknown, PenstockError, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
+from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_keys
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["DEFAULT_RETRY", "Repeater", "RetryPolicy", "RetryingStore"]
@@ -106,7 +106,7 @@ class RetryingStore:
         await self._write("delete", key, lambda: self._store.delete(key))
 
     async def delete_many(self, keys: Iterable[str]) -> None:
-        doomed = [*keys]
+        doomed = check_keys(keys)
         await self._write("delete_many", f"{len(doomed)} objects", lambda: self._store.delete_many(doomed))
 
     async def close(self) -> None:

@@ -208,7 +208,7 @@ def connect(url: str, bucket: str, options: S3Options | AzureOptions | GoogleOpt
     """The client for one bucket. Nothing is sent yet."""
     if options.endpoint is not None and not _ENDPOINT.match(str(options.endpoint)):
         why = "it must start with http:// or https:// and name a host"
-        raise InvalidInput(f"endpoint {options.endpoint!r} cannot be used", why)
+        raise InvalidInput(f"endpoint {options.endpoint!r} cannot be used", why, "write http://host:port")
     try:
         return options.connect(bucket)
     except (exceptions.BaseError, ValueError, TypeError, OverflowError, OSError) as error:

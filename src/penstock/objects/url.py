@@ -39,7 +39,7 @@ def parse_url(url: str) -> StoreUrl:
     if not isinstance(url, str):
         raise InvalidInput(f"store URL {url!r} cannot be used", "it is no text", f"write one of {_EXAMPLES}")
     if "://" not in url:
-        raise _refusal(url, "it has no scheme")
+        raise _no_scheme(url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -86,9 +86,20 @@ def _bucket(url: str, scheme: str, bucket: str, path: str) -> StoreUrl:
     if not _BUCKET.fullmatch(bucket):
         raise _refusal(url, f"{bucket!r} is no name for a bucket", "use letters, digits, dots and hyphens")
     prefix = unquote(path).strip("/")
-    if prefix:
-        check_key(prefix)
-    return StoreUrl(scheme, bucket, prefix)
+    try:
+        return StoreUrl(scheme, bucket, prefix and check_key(prefix))
+    except InvalidInput as error:
+        raise _refusal(url, f"its prefix is no key: {error.why}", error.remedy) from error
+
+
+def _no_scheme(url: str) -> InvalidInput:
+    """Most often it is a path: then what to write instead is known."""
+    path = url.removeprefix("file:")
+    if path.startswith("/") and not _MARKS.search(path):
+        return _refusal(url, "it has no scheme: it is a path", f"write {StoreUrl('file', path)}")
+    if path != url or path.startswith((".", "~")):
+        return _refusal(url, "it has no scheme: it is a path", "write the full path as file:///directory")
+    return _refusal(url, "it has no scheme")
 
 
 def _refusal(url: str, why: str, remedy: str = "") -> InvalidInput:
