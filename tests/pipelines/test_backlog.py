@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.documents import Progress, UploadNotification
-from penstock.pipelines.backlog import Backlog, share_out
+from penstock.pipelines.backlog import Backlog, share_out, wakes_ms
 from penstock.pipelines.planning import RoundLimits, plan_events
-from penstock.pipelines.registry import DocumentEntry
+from penstock.pipelines.registry import DocumentEntry, Wait
 from penstock.vector import CollectionName
 
 CELL = 1000
@@ -137,3 +137,54 @@ def test_a_backlog_is_over_its_bounds_by_documents_or_by_bytes() -> None:
         assert not backlog.over
         backlog.put(*second)
         assert backlog.over
+
+
+def asleep(
+    found: list[tuple[CollectionName, DocumentEntry]], *, until_ms: int = 500, whole: bool = False
+) -> list[tuple[CollectionName, DocumentEntry]]:
+    """The same documents, whose bucket has not answered."""
+    made = []
+    for name, entry in found:
+        assert entry.pending is not None
+        pending = msgspec.structs.replace(entry.pending, wait=Wait("no answer", 1, until_ms, whole))
+        made.append((name, msgspec.structs.replace(entry, pending=pending)))
+    return made
+
+
+def backlog_of(*found: list[tuple[CollectionName, DocumentEntry]], **limits: int) -> Backlog:
+    backlog = Backlog(RoundLimits(**limits))
+    for name, entry in (each for group in found for each in group):
+        backlog.put(name, entry)
+    return backlog
+
+
+def round_of(backlog: Backlog) -> list[str]:
+    return [f"{share.name.tenant}/{share.entry.key}" for share in backlog.round(CELL)]
+
+
+def test_a_document_that_sleeps_is_left_out_of_rounds_and_the_others_of_its_bucket_are_read() -> None:
+    backlog = backlog_of(asleep(waiting("acme", 10)), waiting("beta", 20))
+    assert round_of(backlog) == ["beta/0-20"]
+    assert (len(backlog), len(backlog.asleep), backlog.ready) == (2, 1, True)
+
+
+def test_a_bucket_that_answers_nobody_is_left_alone_for_everybody() -> None:
+    backlog = backlog_of(asleep(waiting("acme", 10), whole=True), waiting("beta", 20))
+    assert (round_of(backlog), backlog.ready) == ([], False)
+    for name, entry in asleep(waiting("acme", 10), until_ms=0):
+        backlog.put(name, entry)
+    assert sorted(round_of(backlog)) == ["acme/0-10", "beta/0-20"]
+
+
+def test_sleepers_are_tried_again_when_their_time_has_come() -> None:
+    backlog = backlog_of(asleep(waiting("acme", 10), until_ms=500), asleep(waiting("beta", 10), until_ms=700))
+    assert [name.tenant for name, entry in backlog.asleep if wakes_ms(entry) <= 600] == ["acme"]
+
+
+def test_sleepers_do_not_stop_the_queue_until_more_are_held_than_may_be() -> None:
+    sleeping = asleep(waiting("acme", 10, 20, 30), whole=True)
+    backlog = backlog_of(sleeping, backlog_documents_max=1, backlog_bytes_max=1, held_documents_max=3)
+    assert (backlog.over, backlog.overheld) == (False, False)
+    for name, entry in waiting("beta", 40):
+        backlog.put(name, entry)
+    assert (backlog.over, backlog.overheld) == (False, True)

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.documents import Chunker, ChunkingConfig, UploadNotification, encode
+from penstock.documents import Chunker, ChunkingConfig, UploadNotification, decode, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.parsers import ParserLimits
-from penstock.objects import StoreSpec, open_store
+from penstock.objects import RetryPolicy, StoreSpec, open_store
 from penstock.pipelines.reading import INPUT_SCHEMA, Outcome, Reading, read_documents
 
 CHUNKING = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
@@ -187,3 +188,34 @@ def test_bytes_that_are_not_utf_8_are_told_and_the_rest_is_read(tmp_path: Path) 
     chunk, ending = read(Reading(), upload(tmp_path, "note.txt"))
     assert (chunk["text"], ending["outcome"]) == ("Otters ?? swim.", Outcome.END)
     assert ending["detail"] == ["2 bytes of [0, 15) are not UTF-8"]
+
+
+def test_a_bucket_that_does_not_answer_is_asked_once_by_a_task_and_the_documents_of_others_are_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "note.txt").write_bytes(TEXT)
+    far = [decode(upload(tmp_path, key, etag="e"), UploadNotification) for key in ("far.txt", "farther.txt")]
+    rows = [
+        {"document": place, "upload": found, "first_cell": 0, "cells": 100, "next_byte_start": 0}
+        for place, found in enumerate(
+            [
+                *(encode(msgspec.structs.replace(each, bucket="far")) for each in far),
+                upload(tmp_path, "note.txt"),
+            ]
+        )
+    ]
+    options = {
+        # Nobody listens there.
+        "endpoint": "http://127.0.0.1:9",
+        "region": "r",
+        "access_key_id": "id",
+        "secret_access_key": "key",
+        "retry": RetryPolicy(deadline_seconds=0.2),
+    }
+    batch = pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
+    found = [
+        row for each in read_documents(Reading(CHUNKING, options=options), iter([batch])) for row in each.to_pylist()
+    ]
+    endings = {row["document"]: row for row in found if row["outcome"] != Outcome.CHUNK}
+    assert [endings[place]["outcome"] for place in range(3)] == [Outcome.AWAY, Outcome.UNASKED, Outcome.END]
+    assert "far" in endings[0]["detail"][0]

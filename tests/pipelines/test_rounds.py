@@ -21,8 +21,19 @@ from penstock.documents import (
 from penstock.pipelines.answers import NO_ANSWERS, Answers
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
-from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
-from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, bounded, conclude, readings_of
+from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
+from penstock.pipelines.rounds import (
+    WAIT_MS_FIRST,
+    WAIT_MS_MAX,
+    Batched,
+    DocumentReading,
+    Result,
+    batch_round,
+    bounded,
+    conclude,
+    postponed,
+    readings_of,
+)
 from penstock.vector import CollectionName
 
 NAME = CollectionName("acme", "handbook", "m")
@@ -202,3 +213,55 @@ def test_warnings_are_bounded_and_those_left_out_are_counted_from_round_to_round
     more = bounded((*few, "one", "two"))
     assert more == (*few, "and 2 further warnings")
     assert bounded((*more, "three")) == (*few, "and 3 further warnings")
+
+
+def away(key: str, wait: Wait | None = None) -> tuple[Share, DocumentReading]:
+    found = entry(key)
+    assert found.pending is not None
+    waiting = msgspec.structs.replace(found, pending=msgspec.structs.replace(found.pending, wait=wait))
+    return Share(NAME, waiting, 1), DocumentReading(outcome=Outcome.AWAY, detail=("no answer",))
+
+
+def waits(*read: tuple[Share, DocumentReading], now_ms: int = 0) -> dict[str, Wait | None]:
+    shares, readings = zip(*read, strict=True)
+    found = postponed(shares, readings, now_ms, turn=7)
+    return {each.key: each.pending.wait for _, each in found if each.pending}
+
+
+def test_a_document_whose_bucket_does_not_answer_waits_behind_the_others_and_keeps_its_progress() -> None:
+    share = Share(NAME, entry("a", Progress(4, 100)), 1)
+    ((_, found),) = postponed([share], [DocumentReading(outcome=Outcome.AWAY, detail=("no answer",))], 1_000, turn=7)
+    assert found.pending is not None
+    assert (found.pending.turn, found.pending.progress) == (7, Progress(4, 100))
+    assert found.pending.wait == Wait("no answer", 1, 1_000 + WAIT_MS_FIRST, whole=True)
+
+
+def test_a_bucket_that_answered_somebody_is_not_silent() -> None:
+    found = waits(away("a"), (Share(NAME, entry("b"), 1), reading(Outcome.END, 0)))
+    assert found == {"a": Wait("no answer", 1, WAIT_MS_FIRST, whole=False)}
+
+
+def test_who_was_not_asked_is_as_before_and_comes_first_next_time() -> None:
+    unasked = Share(NAME, entry("b"), 1), DocumentReading(outcome=Outcome.UNASKED)
+    assert waits(away("a"), unasked) == {"a": Wait("no answer", 1, WAIT_MS_FIRST, whole=True)}
+
+
+def test_pauses_double_and_have_a_bound() -> None:
+    found = waits(away("a", Wait("no answer", 2)), away("b", Wait("no answer", 900)))
+    assert [wait and (wait.tries, wait.until_ms) for wait in found.values()] == [
+        (3, 4 * WAIT_MS_FIRST),
+        (901, WAIT_MS_MAX),
+    ]
+
+
+def test_nobody_waits_when_every_bucket_answered() -> None:
+    assert postponed([Share(NAME, entry("b"), 1)], [reading(Outcome.QUARANTINED)], 0, turn=7) == []
+
+
+def test_a_document_that_is_read_again_no_longer_waits() -> None:
+    share, _ = away("a", Wait("no answer", 2))
+    read = reading(Outcome.MORE, 0)
+    batched = batch_round(NAME, [(share.entry, read)], BatcherCount(), LIMITS)
+    done = conclude(share.entry, read, batched, NO_ANSWERS, "rule", 9)
+    assert done.entry.pending is not None
+    assert done.entry.pending.wait is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -184,9 +185,16 @@ def _row(entry: DocumentEntry) -> dict[str, Any]:
         "status": status_of(entry),
         "chunks": report.chunks if report else 0,
         "tokens": report.tokens if report else 0,
-        "reason": report.reason if report else None,
+        "reason": _reason(entry),
         "warnings": list(report.warnings) if report else [],
     }
+
+
+def _reason(entry: DocumentEntry) -> str | None:
+    """Why a document waits, or what its last report says."""
+    if entry.pending is None:
+        return entry.report.reason if entry.report else None
+    return f"waits: {entry.pending.wait.reason}" if entry.pending.wait else None
 
 
 def _details(entry: DocumentEntry) -> dict[str, Any]:
@@ -213,7 +221,13 @@ def _progress(pending: Pending) -> dict[str, Any]:
         "next_byte_start": pending.progress.next_byte_start,
         "text_bytes": pending.upload.size_bytes if pending.text_bytes is None else pending.text_bytes,
         "warnings": list(pending.warnings),
+        "tries": pending.wait.tries if pending.wait else 0,
+        "next_try": _time(pending.wait.until_ms) if pending.wait and pending.wait.until_ms else None,
     }
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _lines(entry: DocumentEntry) -> list[tuple[str, str]]:
@@ -237,6 +251,8 @@ def _lines(entry: DocumentEntry) -> list[tuple[str, str]]:
         reached = f"up to byte {pending['next_byte_start']:,} of {pending['text_bytes']:,}"
         done = f"{pending['chunks']:,} chunks, {pending['tokens']:,} tokens, {reached}"
         lines.append(("being built", f"version {pending['document'][:12]}: {done}"))
+    if pending and pending["tries"]:
+        lines.append(("tried", f"{pending['tries']} times, next {pending['next_try'] or 'at once'}"))
     return [*lines, *(("warning", warning) for warning in row["warnings"])]
 
 

@@ -78,7 +78,12 @@ def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
         told += f", {summary.refused:,} records refused that are no notifications"
     if summary.pending:
         told += f", {summary.pending:,} still to do"
+    if summary.held:
+        told += f", {summary.held:,} of them because their buckets do not answer: the next run tries them again"
     aside = [f"  {status}: {key}: {reason}" for key, status, reason in summary.set_aside]
+    aside += [f"  waits: {key}: {reason}" for key, reason in summary.waiting]
+    if summary.held > len(summary.waiting):
+        aside.append(f"  … and {summary.held - len(summary.waiting):,} more wait: see `penstock documents list`")
     return [*aside, f"{told} in {seconds:.1f} s ({rate:,.0f} chunks/s)"]
 
 
@@ -93,6 +98,7 @@ def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
         "unchanged": summary.unchanged,
         "refused": summary.refused,
         "pending": summary.pending,
+        "waiting": [{"key": key, "reason": reason} for key, reason in summary.waiting],
         "set_aside": [{"key": key, "status": status, "reason": reason} for key, status, reason in summary.set_aside],
         "seconds": round(seconds, 3),
     }

@@ -209,7 +209,9 @@ VECTOR_LISTS_RESHAPED = _counter(
     "penstock_vector_lists_reshaped_total", "Posting lists that were split or dissolved.", "how"
 )
 VECTOR_UPKEEP_FAILED = _event(
-    "vector.upkeep_failed", "warning", "Lists or dead rows were not tidied after a flush; the data is not affected."
+    "vector.upkeep_failed",
+    "warning",
+    "Lists or dead rows were not tidied; the data is not affected. It is tried again after the next write.",
 )
 VECTOR_BLOCK_CORRUPT = _event(
     "vector.block_corrupt", "error", "A block cannot be read; answers without it are partial."
@@ -239,7 +241,11 @@ INDEXING_PROVIDER_RETRIES = _counter(
 INDEXING_PROVIDER_AWAY = _gauge(
     "penstock_indexing_provider_away", "1 while the job waits for an embedding provider that stays away."
 )
+INDEXING_WAITING_DOCUMENTS = _gauge(
+    "penstock_indexing_waiting_documents", "Documents that wait because their buckets do not answer."
+)
 INDEXING_PLAN = _span("indexing.plan", "One micro-batch: its events decided on and the decisions written.")
 INDEXING_ROUND = _span("indexing.round", "One round: read, batch, embed and write.")
 INDEXING_OUTAGE = _event("indexing.outage", "warning", "An embedding provider stays away; the job asks again later.")
+INDEXING_POSTPONED = _event("indexing.postponed", "warning", "A bucket does not answer; its documents wait.")
 INDEXING_RESUMED = _event("indexing.resumed", "info", "A job took up documents that an earlier one had not finished.")

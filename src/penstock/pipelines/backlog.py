@@ -2,7 +2,8 @@
 
 Whoever has had least is next: first among tenants, then among a tenant's collections, then among a collection's
 documents, a cell at a time. So a text of a gigabyte takes no more than its share of a round, and small documents of any
-tenant are done before its second cell is read. The backlog mirrors what the registry holds as pending, in an order that
+tenant are done before its second cell is read. Documents whose bucket does not answer sleep: they are held, and nobody
+waits for them. The backlog mirrors what the registry holds as pending, in an order that
 lies there too: after a crash it is the same, and so is the round that was interrupted.
 """
 
@@ -18,7 +19,7 @@ from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.registry import DocumentEntry, Pending
 from penstock.vector import CollectionName
 
-__all__ = ["Backlog", "Share", "remaining_bytes", "share_out"]
+__all__ = ["Backlog", "Share", "remaining_bytes", "share_out", "wakes_ms"]
 
 Waiting: TypeAlias = tuple[CollectionName, DocumentEntry]
 
@@ -43,6 +44,8 @@ class Backlog:
     def __init__(self, limits: RoundLimits) -> None:
         self._limits = limits
         self._entries: dict[tuple[CollectionName, str], DocumentEntry] = {}
+        self._asleep: dict[tuple[CollectionName, str], DocumentEntry] = {}
+        self._buckets: dict[str, _Tally] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -55,9 +58,29 @@ class Backlog:
 
     @property
     def over(self) -> bool:
-        """Whether there is more than may wait."""
+        """Whether more can be read than may wait."""
         limits = self._limits
-        return len(self) > limits.backlog_documents_max or self.bytes > limits.backlog_bytes_max
+        ready = [tally for tally in self._buckets.values() if not tally.silent]
+        documents, size = sum(tally.documents for tally in ready), sum(tally.bytes for tally in ready)
+        return documents > limits.backlog_documents_max or size > limits.backlog_bytes_max
+
+    @property
+    def ready(self) -> bool:
+        """Whether somebody waits who can be read."""
+        return any(tally.documents and not tally.silent for tally in self._buckets.values())
+
+    @property
+    def overheld(self) -> bool:
+        """Whether more documents are held than may be, for buckets that do not answer."""
+        if len(self) <= self._limits.held_documents_max:
+            return False
+        ready = sum(tally.documents for tally in self._buckets.values() if not tally.silent)
+        return len(self) - ready > self._limits.held_documents_max
+
+    @property
+    def asleep(self) -> list[Waiting]:
+        """Those that are left alone until their buckets are tried again."""
+        return [(name, entry) for (name, _), entry in self._asleep.items()]
 
     @property
     def next_turn(self) -> int:
@@ -66,17 +89,36 @@ class Backlog:
 
     def put(self, name: CollectionName, entry: DocumentEntry) -> Pending | None:
         """What is now known of a document replaces what was: it waits, or it is done. What was waiting before."""
-        before = self._entries.pop((name, entry.object_key), None)
+        place = (name, entry.object_key)
+        before = self._entries.pop(place, None)
+        self._asleep.pop(place, None)
         if before is not None:
-            self.bytes -= remaining_bytes(_pending(before))
+            self._count(before, -1)
         if entry.pending is not None:
-            self._entries[name, entry.object_key] = entry
-            self.bytes += remaining_bytes(entry.pending)
+            self._entries[place] = entry
+            self._count(entry, 1)
+            if entry.pending.asleep:
+                self._asleep[place] = entry
         return before.pending if before is not None else None
 
     def round(self, cell_bytes: int) -> list[Share]:
-        """The next round; empty when nobody waits."""
-        return share_out(self, self._limits, cell_bytes)
+        """The next round; empty when nobody can be read."""
+        silent = {bucket for bucket, tally in self._buckets.items() if tally.silent}
+        awake = ((name, entry) for name, entry in self if not _pending(entry).asleep and _bucket(entry) not in silent)
+        return share_out(awake, self._limits, cell_bytes)
+
+    def _count(self, entry: DocumentEntry, sign: int) -> None:
+        pending, bucket = _pending(entry), _bucket(entry)
+        size = sign * remaining_bytes(pending)
+        self.bytes += size
+        tally = self._buckets.setdefault(bucket, _Tally())
+        if not pending.asleep:
+            tally.documents += sign
+            tally.bytes += size
+        elif pending.wait and pending.wait.whole:
+            tally.silent += sign
+        if not (tally.documents or tally.silent):
+            del self._buckets[bucket]
 
 
 def share_out(waiting: Iterable[Waiting], limits: RoundLimits, cell_bytes: int) -> list[Share]:
@@ -102,6 +144,15 @@ def remaining_bytes(pending: Pending) -> int:
     """What is still to be read, as far as is known: one that says it is empty is looked at nevertheless."""
     size = pending.upload.size_bytes if pending.text_bytes is None else pending.text_bytes
     return max(1, size - pending.progress.next_byte_start)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Of one bucket: documents that are awake, their bytes, and how many sleepers say that it answers nobody."""
+
+    documents: int = 0
+    bytes: int = 0
+    silent: int = 0
 
 
 class _Member(Protocol):
@@ -161,6 +212,16 @@ class _Document:
         self._left -= size
         self.cells += 1
         return self, size
+
+
+def _bucket(entry: DocumentEntry) -> str:
+    return _pending(entry).upload.bucket
+
+
+def wakes_ms(entry: DocumentEntry) -> int:
+    """When a document that sleeps is to be tried again."""
+    wait = _pending(entry).wait
+    return wait.until_ms if wait else 0
 
 
 def _pending(entry: DocumentEntry) -> Pending:

@@ -130,6 +130,13 @@ class IndexWriter:
         self._write(changes)
         self._counts.update(counts)
 
+    def write_entries(self, entries: Sequence[tuple[CollectionName, DocumentEntry]]) -> None:
+        """What is known of documents, and nothing else."""
+        changes = Changes()
+        for name in dict.fromkeys(name for name, _ in entries):
+            changes.upsert(self._registry(name), entry_rows(entry for found, entry in entries if found == name))
+        self._write(changes)
+
     def write_schedule(self, name: CollectionName, schedule: Schedule) -> None:
         """What is about to be done, as a row of one collection."""
         count = self.count(name).scheduled(schedule)

@@ -22,7 +22,7 @@ from penstock.errors import InvalidInput
 from penstock.observability import SILENT, Observer, names
 from penstock.pipelines.answers import chunk_name
 from penstock.pipelines.asking import Asking
-from penstock.pipelines.backlog import Backlog, Share
+from penstock.pipelines.backlog import Backlog, Share, wakes_ms
 from penstock.pipelines.events import decoded
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
@@ -30,7 +30,7 @@ from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
-from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude
+from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude, postponed
 from penstock.pipelines.stages import Stages
 from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.vector import CollectionName
@@ -61,8 +61,14 @@ class Indexer:
         self._progress = progress
         self._observer = observer
         self._telling = Telling(clock=clock, observer=observer)
+        self._patience = patience
         self._asking = Asking(stages, writer.embedding.rate, patience, self._telling, clock=clock)
         self._opened = False
+        self._clock = clock
+        # Whether no round can be in doubt: until then nothing may change what it is made of.
+        self._settled = False
+        # Found asleep by this job, which tries them whatever their pauses: somebody may have repaired what was away.
+        self._untried: set[tuple[CollectionName, str]] = set()
         self._rounds_per_batch = limits.rounds_per_batch
         self._schedule = Schedule()
         self.backlog = Backlog(limits)
@@ -73,13 +79,14 @@ class Indexer:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do, as far as is known."""
-        return self._opened and not len(self.backlog)
+        """Whether there is nothing to do now, as far as is known."""
+        return self._opened and not self.backlog.ready and not self._wakeable()
 
     @property
     def due(self) -> bool:
         """Whether a round must be worked before anything new is planned."""
-        return not self.idle and (self._schedule.rounds < self._rounds_per_batch or self.backlog.over)
+        behind = self._schedule.rounds < self._rounds_per_batch or self.backlog.over
+        return self.backlog.overheld or (behind and not self.idle)
 
     def open(self) -> None:
         """Take up what an earlier run left; only the first call does something."""
@@ -99,6 +106,7 @@ class Indexer:
             for entry in entries:
                 self.backlog.put(name, plans[name].entries.get(entry.object_key, entry))
         self._opened = True
+        self._untried = {(name, entry.object_key) for name, entry in self.backlog.asleep}
         if len(self.backlog):
             self._observer.event(names.INDEXING_RESUMED, documents=len(self.backlog), bytes=self.backlog.bytes)
         if self._schedule.spare:
@@ -143,15 +151,22 @@ class Indexer:
         self.round()
 
     def round(self) -> None:
-        """Read, batch, embed and write the next part of some documents; nothing when none waits."""
+        """Read, batch, embed and write the next part of some documents; nothing when none can be read."""
+        if self._settled:
+            self._wake()
         shares = self.backlog.round(self._chunking.cell_bytes)
         if shares:
             with self._observer.span(names.INDEXING_ROUND, documents=len(shares)):
                 self._round(shares)
+        elif self.backlog.overheld:
+            self._patience.held(len(self.backlog))
+        self._settled = True
 
     def _round(self, shares: Sequence[Share]) -> None:
         with self._telling.stage("read"):
             readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
+        if self._postponed(shares, readings):
+            return
         batched: dict[CollectionName, Batched] = {}
         reused: dict[CollectionName, pa.Table] = {}
         with self._telling.stage("batch"):
@@ -173,6 +188,37 @@ class Indexer:
         self._telling.worked(readings, [result for _, result in results])
         self._put((name, result.entry) for name, result in results)
         self._show()
+
+    def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
+        """Whether buckets did not answer. Then that is written down, and the next round is made without them.
+
+        Going on with what the others read would make batches that no repetition makes: one that finds the bucket there
+        again would send other contents under their ids.
+        """
+        waiting = postponed(shares, readings, self._clock.now_ms(), self.backlog.next_turn)
+        if not waiting:
+            return False
+        self._writer.write_entries(waiting)
+        self._put(waiting)
+        for bucket in dict.fromkeys(entry.bucket for _, entry in waiting):
+            told = [e.pending.wait for _, e in waiting if e.bucket == bucket and e.pending and e.pending.wait]
+            self._observer.event(
+                names.INDEXING_POSTPONED, bucket=bucket, documents=len(told), reason=told[0].reason, tries=told[0].tries
+            )
+        self._show()
+        return True
+
+    def _wakeable(self) -> list[tuple[CollectionName, DocumentEntry]]:
+        asleep, now_ms = self.backlog.asleep, self._clock.now_ms()
+        return [(name, e) for name, e in asleep if (name, e.object_key) in self._untried or wakes_ms(e) <= now_ms]
+
+    def _wake(self) -> None:
+        """Let those be tried again whose time has come, and write that down before a round is made of it."""
+        woken = [(name, _awake(entry)) for name, entry in self._wakeable()]
+        self._untried.clear()
+        if woken:
+            self._writer.write_entries(woken)
+            self._put(woken)
 
     def _reused(self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]]) -> pa.Table:
         """Chunks of documents that are searchable already, where the collection has their text and its vector."""
@@ -236,3 +282,11 @@ class Indexer:
         except InvalidInput:
             return False
         return True
+
+
+def _awake(entry: DocumentEntry) -> DocumentEntry:
+    pending = entry.pending
+    assert pending is not None
+    assert pending.wait is not None
+    wait = msgspec.structs.replace(pending.wait, until_ms=0, whole=False)
+    return msgspec.structs.replace(entry, pending=msgspec.structs.replace(pending, wait=wait))

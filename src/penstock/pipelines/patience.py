@@ -1,4 +1,4 @@
-"""How long the job waits for an embedding provider, and how that wait ends.
+"""How long the job waits for an embedding provider or for buckets, and how that wait ends.
 
 While it follows a queue, a provider that stays away is asked again with growing pauses, never sooner than it asked for,
 for as long as it takes; nothing is taken from the queue meanwhile, because whoever waits holds the turnstile. A job that
@@ -59,6 +59,16 @@ class Patience:
             names.INDEXING_OUTAGE, model=request.model, reason=answer.reason, seconds=round(seconds, 3)
         )
         self.pause(seconds)
+
+    def held(self, documents: int) -> None:
+        """Return when the buckets of so many documents may be tried again; nothing more is taken meanwhile."""
+        if not self.endless:
+            raise Unavailable(
+                f"{documents} documents wait for buckets that do not answer",
+                "no more are held at once",
+                "nothing is lost: run it again once the buckets answer; `penstock documents list` names them",
+            )
+        self.pause(_LOOK_SECONDS)
 
     def answered(self) -> None:
         self._observer.gauge(names.INDEXING_PROVIDER_AWAY, 0)

@@ -41,6 +41,8 @@ class RoundLimits:
     # Beyond these a micro-batch goes on working, and nothing more is taken from the queue.
     backlog_documents_max: int = 10_000
     backlog_bytes_max: int = 16 << 30
+    # The same for documents whose buckets do not answer: they do no harm but for the memory of the driver.
+    held_documents_max: int = 100_000
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -143,6 +145,8 @@ def _wanted(
         fingerprint=fingerprint,
         turn=turn,
         queued_ms=plan.queued_ms,
+        # Its bucket does not answer for a newer version either.
+        wait=before.wait if before else None,
     )
     return msgspec.structs.replace(entry, pending=pending)
 

@@ -4,8 +4,9 @@ Plain text is read by ranges, conditionally on the version that the notification
 progress stands; every other format is fetched whole, parsed once in a process with limits, and its text put into the
 store when it is too large for one round. A row names some cells of a text, so that several tasks can read one document.
 Each yields their chunks and then one row that tells how it ended: `more`, `end`, `superseded` (the object changed under
-the reader), `quarantined` (it cannot be read or parsed, with the reason) or `restart` (its text is gone, and parsers of
-today would make another). A store that does not answer is no fault of the document: it is raised.
+the reader), `quarantined` (it cannot be read or parsed, with the reason), `restart` (its text is gone, and parsers of
+today would make another) or `away` (its bucket does not answer, with the reason). A task asks a bucket that is away once:
+its other documents there are told as `unasked`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ from penstock.errors import (
     InvalidInput,
     NotFound,
     PermissionDenied,
+    Unavailable,
     Unsupported,
 )
-from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
+from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
 
@@ -91,6 +93,9 @@ _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Faults of a document, which no repeat heals.
 _FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
 
+# Everybody's round waits for a bucket that does not answer: a short outage is outlasted, a longer one is the driver's.
+_BUCKET_PATIENCE: Final = RetryPolicy(deadline_seconds=10.0)
+
 
 class Outcome:
     """The values of the column `outcome`."""
@@ -101,6 +106,8 @@ class Outcome:
     SUPERSEDED: Final = "superseded"
     QUARANTINED: Final = "quarantined"
     RESTART: Final = "restart"
+    AWAY: Final = "away"
+    UNASKED: Final = "unasked"
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ class _Reader:
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = Sandbox(reading.limits)
         self._chunkers: dict[str | bytes, Chunker] = {}
+        # Buckets that did not answer this task.
+        self._away: set[str] = set()
 
     def __enter__(self) -> _Reader:
         return self
@@ -162,9 +171,19 @@ class _Reader:
         self._loop.close()
 
     def read(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        upload = decode(row["upload"], UploadNotification)
+        if upload.bucket in self._away:
+            yield _ending(row["document"], Outcome.UNASKED, [])
+            return
+        try:
+            yield from self._read(row, upload)
+        except Unavailable as error:
+            self._away.add(upload.bucket)
+            yield _ending(row["document"], Outcome.AWAY, [str(error)])
+
+    def _read(self, row: dict[str, Any], upload: UploadNotification) -> Iterator[dict[str, Any]]:
         document = row["document"]
         try:
-            upload = decode(row["upload"], UploadNotification)
             text = self._text(upload, row)
             if text is None:
                 yield _ending(document, Outcome.RESTART, [])
@@ -205,7 +224,8 @@ class _Reader:
         return self._kept_for_later(parsed, source.version, key, row)
 
     def _object(self, upload: UploadNotification) -> _Object:
-        store = self._store(upload.bucket, self._reading.spec_of(upload.bucket))
+        spec = self._reading.spec_of(upload.bucket)
+        store = self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
         meta = self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")

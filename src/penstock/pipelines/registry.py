@@ -28,6 +28,7 @@ __all__ = [
     "DocumentEntry",
     "Pending",
     "Schedule",
+    "Wait",
     "batcher_count",
     "batcher_row",
     "entries_of",
@@ -49,6 +50,17 @@ REGISTRY_METRIC: Final = Metric.L2
 _SUFFIX: Final = "#documents"
 # No objectKey, which is 64 hexadecimal digits.
 _BATCHER: Final = "batcher"
+
+
+class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a document is not read for a while: its bucket did not answer."""
+
+    reason: str
+    tries: int
+    # When it is tried again; zero once that is decided, which is written down like everything that decides on a round.
+    until_ms: int = 0
+    # Whether its bucket answered for nobody: then the bucket's other documents wait with it.
+    whole: bool = False
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +86,13 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Chunks whose vectors the collection had already.
     reused: int = 0
     warnings: tuple[str, ...] = ()
+    # Set when its bucket did not answer, until something of it was read.
+    wait: Wait | None = None
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is left alone until its bucket is tried again."""
+        return self.wait is not None and self.wait.until_ms > 0
 
     def anew(self, *, fingerprint: str, turn: int) -> Pending:
         """The same version, of which nothing is read yet."""

@@ -33,21 +33,30 @@ from penstock.documents.batcher_state import BatcherState, DocumentState, pack, 
 from penstock.pipelines.answers import Answers, chunk_name
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
-from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending
+from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.pipelines.reuse import DIGEST, text_digest
 from penstock.vector import CollectionName
 
-__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "readings_of"]
+__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of"]
 
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
 _RANK: Final = {
     Outcome.MORE: 0,
     Outcome.END: 1,
-    Outcome.RESTART: 2,
-    Outcome.QUARANTINED: 3,
-    Outcome.SUPERSEDED: 4,
+    Outcome.UNASKED: 2,
+    Outcome.AWAY: 3,
+    Outcome.RESTART: 4,
+    Outcome.QUARANTINED: 5,
+    Outcome.SUPERSEDED: 6,
 }
+_AWAY: Final = (Outcome.AWAY, Outcome.UNASKED)
+
+# Milliseconds until a bucket that did not answer is asked again, doubled with every try up to the second: a restart is
+# noticed soon, and a bucket that is gone for days costs everybody else one short pause in ten minutes.
+WAIT_MS_FIRST: Final = 15_000
+WAIT_MS_MAX: Final = 600_000
+_DOUBLINGS_MAX: Final = 16
 
 # A report is for people, and its entry is written with every round: a large text may have a fault in every chunk.
 WARNINGS_MAX: Final = 100
@@ -74,9 +83,14 @@ class DocumentReading:
         return self.outcome in _FAILED
 
     @property
+    def away(self) -> bool:
+        """Whether its bucket did not answer, or was not asked because it had not."""
+        return self.outcome in _AWAY
+
+    @property
     def void(self) -> bool:
         """Whether nothing of what was read counts."""
-        return self.failed or self.outcome == Outcome.RESTART
+        return self.failed or self.away or self.outcome == Outcome.RESTART
 
     def end(self, row: dict[str, Any]) -> None:
         """Take in how one part of the document ended; the worst decides, and the farthest is how far it came."""
@@ -125,6 +139,31 @@ def readings_of(rows: Iterable[dict[str, Any]], shares: Sequence[Share]) -> list
             reading.end(part)
         _number(reading, share.pending.progress.next_seq)
     return readings
+
+
+def postponed(
+    shares: Sequence[Share], readings: Sequence[DocumentReading], now_ms: int, turn: int
+) -> list[tuple[CollectionName, DocumentEntry]]:
+    """The entries of documents whose buckets did not answer: they wait from `turn` on, and are tried again later.
+
+    Empty when every bucket answered. Documents that were not asked for are as they were, and so come first next time:
+    one object that cannot be had does not hold back the others of its bucket for ever.
+    """
+    read = list(zip(shares, readings, strict=True))
+    answered = {share.entry.bucket for share, reading in read if not reading.away}
+    asked = [(share, reading) for share, reading in read if reading.outcome == Outcome.AWAY]
+    return [
+        (share.name, _waiting(share, reading, now_ms, turn + place, whole=share.entry.bucket not in answered))
+        for place, (share, reading) in enumerate(asked)
+    ]
+
+
+def _waiting(share: Share, reading: DocumentReading, now_ms: int, turn: int, *, whole: bool) -> DocumentEntry:
+    pending = share.pending
+    tries = pending.wait.tries + 1 if pending.wait else 1
+    pause_ms = min(WAIT_MS_MAX, WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX))
+    wait = Wait("; ".join(dict.fromkeys(reading.detail)), tries, now_ms + pause_ms, whole)
+    return msgspec.structs.replace(share.entry, pending=msgspec.structs.replace(pending, turn=turn, wait=wait))
 
 
 def _number(reading: DocumentReading, seq: int) -> None:
@@ -212,6 +251,7 @@ def conclude(
             cost_usd=cost,
             reused=reused,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
+            wait=None,
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, rows)
     warnings = bounded((*report.warnings, *refused))

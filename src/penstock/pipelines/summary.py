@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import DocumentReport, DocumentStatus
 from penstock.observability import SILENT, Observer, names
 from penstock.pipelines.backlog import Backlog
 from penstock.pipelines.planning import Plan
+from penstock.pipelines.registry import DocumentEntry
 from penstock.pipelines.rounds import DocumentReading, Result
 
 __all__ = ["IndexingSummary", "Telling"]
 
 _SEARCHABLE = (DocumentStatus.INDEXED, DocumentStatus.EMPTY)
+# Named in a summary, which is made after every round; the registry has them all.
+WAITING_SHOWN_MAX: Final = 20
 
 
 @dataclass(slots=True)
@@ -34,6 +38,9 @@ class IndexingSummary:
     refused: int = 0
     # Documents that are planned and not done.
     pending: int = 0
+    # (key, reason) of those of them whose buckets do not answer; the first, and how many there are.
+    waiting: list[tuple[str, str]] = field(default_factory=list)
+    held: int = 0
     # (key, status, reason) of documents that did not become searchable.
     set_aside: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -92,7 +99,10 @@ class Telling:
         count(names.INDEXING_COST_USD, max(0.0, after.cost_usd - before.cost_usd))
 
     def waiting(self, backlog: Backlog) -> None:
-        self.summary.pending = len(backlog)
+        asleep = backlog.asleep
+        self.summary.pending, self.summary.held = len(backlog), len(asleep)
+        self.summary.waiting = [(entry.key, _why(entry)) for _, entry in asleep[:WAITING_SHOWN_MAX]]
+        self._observer.gauge(names.INDEXING_WAITING_DOCUMENTS, len(asleep))
         oldest_ms = min((entry.pending.queued_ms for _, entry in backlog if entry.pending), default=None)
         lag_ms = 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
         self._observer.gauge(names.INDEXING_BACKLOG_DOCUMENTS, len(backlog))
@@ -108,3 +118,7 @@ class Telling:
         began = self._clock.monotonic()
         yield
         self._observer.observe(names.INDEXING_ROUND_SECONDS, self._clock.monotonic() - began, stage=name)
+
+
+def _why(entry: DocumentEntry) -> str:
+    return entry.pending.wait.reason if entry.pending and entry.pending.wait else ""

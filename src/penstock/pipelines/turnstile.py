@@ -9,10 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from penstock.errors import Closed
 
 __all__ = ["SpareTimeWorker", "Turnstile"]
+
+# What becomes wanted by the passing of time is noticed so soon.
+_LOOK_SECONDS: Final = 1.0
 
 
 class Turnstile:
@@ -39,9 +43,10 @@ class Turnstile:
 
     @contextmanager
     def spare(self, wanted: Callable[[], bool]) -> Iterator[None]:
-        """Enter when nobody else wants to and `wanted` holds, which is asked again whenever somebody has left."""
+        """Enter when nobody else wants to and `wanted` holds, asked whenever somebody has left, and now and then."""
         with self._condition:
-            self._condition.wait_for(lambda: self._closed or (self._free and wanted()))
+            while not self._condition.wait_for(lambda: self._closed or (self._free and wanted()), _LOOK_SECONDS):
+                pass
             self._enter()
         with self._leaving():
             yield
