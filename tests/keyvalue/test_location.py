@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,8 @@ def test_a_directory_store_has_a_folder_of_its_own() -> None:
         ("/plain/directory", "scheme"),
         ("ftp://host/x", "'ftp'"),
         ("s3:bucket", "scheme"),
+        ("file:/data", "no scheme"),
+        ("file:///data%00", "such a name"),
         ("s3://", "no bucket"),
         ("az:///x", "no container"),
         ("file://host/dir", "not absolute"),
@@ -53,6 +56,12 @@ def test_a_url_that_is_no_store_is_refused_by_name(url: str, why: str) -> None:
         locate(url, "store")
     assert why in str(refusal.value)
     assert repr(url) in refusal.value.what
+
+
+@pytest.mark.parametrize(("url", "path"), [(None, "a"), (5, "a"), (b"memory://", "a"), ("memory://", None)])
+def test_a_url_and_a_path_are_text(url: Any, path: Any) -> None:
+    with pytest.raises(InvalidInput, match="it is no text"):
+        locate(url, path)
 
 
 def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:

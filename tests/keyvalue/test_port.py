@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput
 from penstock.keyvalue import WriteBatch, prefix_end
-from penstock.keyvalue.port import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from penstock.keyvalue.port import KEY_BYTES_MAX, VALUE_BYTES_MAX, check_scan
 
 
 def test_a_batch_counts_the_bytes_it_would_write() -> None:
@@ -53,3 +55,12 @@ def test_the_end_of_a_prefix_parts_the_keys_that_have_it_from_those_after(prefix
     end = prefix_end(prefix)
     inside = prefix <= key and (end is None or key < end)
     assert inside == key.startswith(prefix)
+
+
+@pytest.mark.parametrize(("start", "end"), [("text", None), (b"", "text"), (None, None), (5, 6)])
+def test_a_scan_goes_from_bytes_to_bytes(start: Any, end: Any) -> None:
+    check_scan(b"", None, 1)
+    with pytest.raises(InvalidInput, match="keys are bytes"):
+        check_scan(start, end, 1)
+    with pytest.raises(InvalidInput, match="a prefix to scan is str"):
+        prefix_end("text")  # type: ignore[arg-type]

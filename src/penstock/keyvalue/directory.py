@@ -125,5 +125,5 @@ def _refused(folder: Path, error: OSError) -> PenstockError:
     if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
         return InvalidInput(what, why, "choose another directory")
     if error.errno == errno.ENOENT:
-        return NotFound(f"the directory {str(folder)!r} does not exist", why)
-    return Unavailable(what, why)
+        return NotFound(f"the directory {str(folder)!r} does not exist", why, "create it, or mount its disk")
+    return Unavailable(what, why, "check the disk")

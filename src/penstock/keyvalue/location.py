@@ -38,11 +38,17 @@ class Location:
 
 def locate(store_url: str, path: str) -> Location:
     """Refuse whatever could be understood in two ways."""
+    if not isinstance(store_url, str):
+        raise InvalidInput(f"store URL {store_url!r} cannot be used", "it is no text", f"write one of {_EXAMPLES}")
+    if not isinstance(path, str):
+        raise InvalidInput(f"store path {path!r} cannot be used", "it is no text", "use segments joined by slashes")
+    if "://" not in store_url:
+        raise _refusal(store_url, "it has no scheme")
     try:
         parts = urlsplit(store_url)
     except ValueError as error:
         raise _refusal(store_url, str(error)) from error
-    if parts.scheme not in _SCHEMES or "://" not in store_url:
+    if parts.scheme not in _SCHEMES:
         raise _refusal(store_url, f"the scheme {parts.scheme!r} is not known")
     if "@" in parts.netloc:
         raise _refusal(store_url.replace(parts.netloc, "..."), "it carries credentials", "give them as options")
@@ -63,7 +69,9 @@ def _directory(store_url: str, host: str, folder: str) -> str:
     if host not in ("", "localhost") or not folder.startswith("/"):
         raise _refusal(store_url, "its path is not absolute", "write three slashes: file:///directory")
     if ".." in folder.split("/"):
-        raise _refusal(store_url, "it has a '..'")
+        raise _refusal(store_url, "it has a '..'", "write the path without it")
+    if "\0" in folder:
+        raise _refusal(store_url, "no file can have such a name")
     return folder.rstrip("/") or "/"
 
 

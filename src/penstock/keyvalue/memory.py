@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Fenced, OutcomeUnknown, PenstockError
-from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_block_bytes, checked, prefix_end
+from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.table import Operation, Table, blocks
 
 __all__ = ["MemoryFollower", "MemoryKeyValue", "MemorySnapshot", "MemoryVolume", "MemoryWriteHandle"]
@@ -85,8 +85,9 @@ class _TableReader:
     async def scan(
         self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
     ) -> AsyncIterator[list[Entry]]:
+        check_scan(start, end, block_bytes)
         entries = self._view().share().entries(start, end, reverse=reverse)
-        for block in blocks(entries, check_block_bytes(block_bytes)):
+        for block in blocks(entries, block_bytes):
             self._view()  # A reader that was closed or fenced between two blocks says so.
             yield block
 

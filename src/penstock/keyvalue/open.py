@@ -89,7 +89,11 @@ async def open_follower(
     if location.scheme == "memory":
         volume = _volume(location)
         if volume.newest_writer(location.path) is None:
-            raise NotFound(f"there is no key-value store at {location}", "nobody opened it for writing")
+            raise NotFound(
+                f"there is no key-value store at {location}",
+                "nobody opened it for writing",
+                "open it with open_keyvalue",
+            )
         return MemoryFollower(volume, location.path, poll_interval_ms=poll_interval_ms, clock=clock)
     from penstock.keyvalue.engine import Tuning, open_reader
 
@@ -104,4 +108,4 @@ def _volume(location: Location) -> MemoryVolume:
 def _check_bounds(**bounds: float) -> None:
     for name, value in bounds.items():
         if value <= 0:
-            raise InvalidInput(f"{name} is {value}", "it must be more than zero")
+            raise InvalidInput(f"{name} is {value}", "it must be more than zero", "leave it out for its default")

@@ -22,7 +22,7 @@ __all__ = [
     "Snapshot",
     "WriteBatch",
     "WriteHandle",
-    "check_block_bytes",
+    "check_scan",
     "checked",
     "prefix_end",
 ]
@@ -136,6 +136,7 @@ class KeyValue(Reader, Protocol):
 
 def prefix_end(prefix: bytes) -> bytes | None:
     """The first key after every key that starts with `prefix`; None when there is none."""
+    _check_bytes(prefix, "a prefix to scan")
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
@@ -148,26 +149,34 @@ def checked(keys: Iterable[bytes]) -> list[bytes]:
     return listed
 
 
-def check_block_bytes(block_bytes: int) -> int:
-    """Refuse a scan whose blocks could hold nothing."""
+def check_scan(start: bytes, end: bytes | None, block_bytes: int) -> None:
+    """Refuse a scan between things that are no keys, or whose blocks could hold nothing."""
+    _check_bytes(start, "the start of a scan")
+    if end is not None:
+        _check_bytes(end, "the end of a scan")
     if block_bytes < 1:
-        raise InvalidInput(f"a scan in blocks of {block_bytes} bytes", "a block needs at least one byte")
-    return block_bytes
+        why = "a block needs at least one byte"
+        raise InvalidInput(f"a scan in blocks of {block_bytes} bytes", why, f"leave it out for {BLOCK_BYTES}")
 
 
 def _check_key(key: bytes, name: str) -> None:
+    _check_bytes(key, name)
+    if not key:
+        raise InvalidInput(f"{name} is empty", "every key needs at least one byte", "give it a name")
+    if len(key) > KEY_BYTES_MAX:
+        what = f"{name} has {len(key)} bytes: {key[:40]!r}…"
+        raise InvalidInput(what, f"the limit is {KEY_BYTES_MAX}", "keep what is long in the value")
+
+
+def _check_bytes(key: bytes, name: str) -> None:
     # Types are checked here because a text key fails deep inside the binding, without naming itself.
     if not isinstance(key, bytes):
         raise InvalidInput(f"{name} is {type(key).__name__}: {key!r:.80}", "keys are bytes", "encode it")
-    if not key:
-        raise InvalidInput(f"{name} is empty", "every key needs at least one byte")
-    if len(key) > KEY_BYTES_MAX:
-        raise InvalidInput(f"{name} has {len(key)} bytes: {key[:40]!r}…", f"the limit is {KEY_BYTES_MAX}")
 
 
 def _check_value(key: bytes, value: bytes) -> None:
     if not isinstance(value, bytes):
-        raise InvalidInput(f"the value of {key!r:.80} is {type(value).__name__}", "values are bytes")
+        raise InvalidInput(f"the value of {key!r:.80} is {type(value).__name__}", "values are bytes", "encode it")
     if len(value) > VALUE_BYTES_MAX:
         raise InvalidInput(
             f"the value of {key!r:.80} has {len(value)} bytes",

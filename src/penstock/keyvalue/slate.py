@@ -18,7 +18,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Fenced, OutcomeUnknown
 from penstock.keyvalue.directory import DurableDirectory
 from penstock.keyvalue.faults import translating
-from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_block_bytes, checked, prefix_end
+from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.sync import SyncGroup
 from penstock.observability import SILENT, Observer, names
 
@@ -68,7 +68,7 @@ class _SlateReader:
     async def scan(
         self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
     ) -> AsyncIterator[list[Entry]]:
-        check_block_bytes(block_bytes)
+        check_scan(start, end, block_bytes)
         self.check_open()
         if end is not None and start >= end:
             return
