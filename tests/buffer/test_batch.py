@@ -109,6 +109,14 @@ def test_a_bomb_is_refused_at_the_bound_and_not_unpacked_to_its_end(sized: bool)
         decode_batch(packed + footer(1, 1), bytes_max=1_000_000)
 
 
+@pytest.mark.parametrize("claim", [10**6 * 128, 1 << 40, (1 << 64) - 3])
+def test_a_frame_that_claims_more_than_its_length_can_hold_is_damaged_and_not_merely_large(claim: int) -> None:
+    """Told apart, because what is damaged may be set aside, and what is large must wait for a higher bound."""
+    frame = bytes.fromhex("28b52ffd e0") + claim.to_bytes(8, "little") + bytes.fromhex("010000")
+    with pytest.raises(Corrupt, match=f"claims to hold {claim}"):
+        decode_batch(frame + footer(1, 1))
+
+
 @given(st.lists(records | st.just([bytes(5000), b"small"]) | st.just([bytes(9000)]), max_size=5), compressions)
 def test_a_block_grown_in_steps_is_the_block_made_at_once(steps: list[list[bytes]], compression: Compression) -> None:
     block = RecordBlock()
@@ -134,3 +142,6 @@ def test_every_kind_of_buffer_is_framed_by_its_bytes() -> None:
 def test_what_is_no_sequence_of_records_is_refused_with_its_place(bad: object, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         checked_records(bad)  # type: ignore[arg-type]
+    if bad != []:
+        with pytest.raises(InvalidInput, match=why):
+            encode_batch(bad)  # type: ignore[arg-type]

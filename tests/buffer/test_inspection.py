@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from penstock.buffer.batch import encode_batch
-from penstock.buffer.inspection import check_batches, gaps_of, read_batches, read_manifest
+from penstock.buffer.inspection import gaps_of, read_batches, read_manifest
 from penstock.buffer.manifest import Draft, Manifest
-from penstock.errors import Corrupt, NotFound
+from penstock.errors import Corrupt, NotFound, Unsupported
 from penstock.objects import MemoryStore
 
 
@@ -20,7 +20,10 @@ def test_a_queue_that_was_never_written_is_not_found_and_a_damaged_one_is_refuse
         with pytest.raises(NotFound, match="no queue at 'q'"):
             await read_manifest(store, "q")
         await store.put("q", struct.pack("<I", 99) + Manifest.empty().body)
-        with pytest.raises(Corrupt):
+        with pytest.raises(Corrupt, match="the queue at 'q' in memory:// cannot be read"):
+            await read_manifest(store, "q")
+        await store.put("q", b"some other object, not a manifest")
+        with pytest.raises(Unsupported, match=r"'q' in memory:// cannot be read.* of version"):
             await read_manifest(store, "q")
 
     asyncio.run(main())
@@ -33,18 +36,10 @@ def test_every_batch_is_checked_in_order_also_behind_a_damaged_one() -> None:
             await store.put(f"b{number}", encode_batch([b"abc"] * number))
         await store.put("b3", b"damaged")
         manifest = Manifest.empty().append([Draft(f"b{number}") for number in range(6)])
-        checks = [check async for check in check_batches(store, manifest)]
-        assert [check.descriptor.sequence for check in checks] == list(range(6))
-        assert [(check.records, check.record_bytes) for check in checks] == [
-            (0, 0),
-            (0, 0),
-            (2, 6),
-            (0, 0),
-            (4, 12),
-            (5, 15),
-        ]
-        assert [check.descriptor.sequence for check in checks if check.error is not None] == [1, 3]
-        assert [len(batch.records) async for batch in read_batches(store, manifest.after(3, 9))] == [4, 5]
+        readings = [reading async for reading in read_batches(store, list(manifest))]
+        assert [reading.descriptor.sequence for reading in readings] == list(range(6))
+        assert [len(reading.batch.records) for reading in readings if reading.batch is not None] == [0, 2, 4, 5]
+        assert [reading.descriptor.sequence for reading in readings if reading.error is not None] == [1, 3]
 
     asyncio.run(main())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.buffer import Consumer, ConsumerConfig, Manifest, Producer, ProducerConfig
+from penstock.buffer import Consumer, ConsumerConfig, Draft, Manifest, MetadataRange, Producer, ProducerConfig
 from penstock.cli.buffer import buffer
 from penstock.errors import NotFound
 from penstock.ids import ulid
@@ -78,6 +78,35 @@ def test_tail_begins_where_it_is_told_and_shows_so_many_records(queue: str) -> N
     assert "... and 1 more" in answer.output
 
 
+def test_tail_names_a_batch_that_cannot_be_read_and_prints_those_behind_it(queue: str) -> None:
+    batches_of(queue)[1].unlink()
+    answer = run("tail", queue)
+    assert answer.exit_code == 1
+    assert answer.output.index("batch 1 at") < answer.output.index("record 2")
+
+
+def test_a_hostile_entry_is_shown_and_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """Any 64 bits may stand for the time, and any text for the location."""
+    ranges = [(-(2**63), b"a"), (2**63 - 1, b"b"), (0, b"c")]
+    drafts = [Draft(f"\x1b[31m{time_ms}", [MetadataRange(0, time_ms, payload)]) for time_ms, payload in ranges]
+    (tmp_path / "ingest").mkdir()
+    (tmp_path / "ingest" / "manifest").write_bytes(Manifest.empty().append(drafts).body)
+    shown = run("inspect", f"file://{tmp_path}")
+    assert shown.exit_code == 0, shown.output
+    for text in ("-9223372036854775808 ms", "9223372036854775807 ms", "1970-01-01T00:00:00.000+00:00"):
+        assert text in shown.output
+    for command in ("inspect", "tail", "verify"):
+        assert "\x1b" not in run(command, f"file://{tmp_path}").output
+
+
+@pytest.mark.parametrize("option", [("inspect", "--limit"), ("tail", "--from"), ("tail", "--records")])
+def test_a_count_below_zero_is_refused(queue: str, option: tuple[str, str]) -> None:
+    command, name = option
+    answer = run(command, queue, name, "-1")
+    assert answer.exit_code == 2
+    assert name in answer.output
+
+
 def test_verify_is_content_with_a_sound_queue(queue: str) -> None:
     answer = run("verify", queue)
     assert answer.exit_code == 0, answer.output
@@ -89,8 +118,8 @@ def test_verify_names_every_object_that_is_missing_or_damaged(queue: str) -> Non
     batches_of(queue)[1].write_bytes(b"damaged")
     answer = run("verify", queue)
     assert answer.exit_code == 1
-    assert "batch 1:" in answer.output
-    assert "batch 2:" in answer.output
+    assert "batch 1 at" in answer.output
+    assert "batch 2 at" in answer.output
     assert "2 problems" in answer.output
 
 
@@ -125,7 +154,10 @@ def test_collect_leaves_what_is_within_the_grace(queue: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect", "tail", "verify", "collect"])
-def test_a_place_without_a_queue_is_named(command: str, tmp_path: Path) -> None:
+def test_a_place_without_a_queue_is_named_and_stays_as_it_is(command: str, tmp_path: Path) -> None:
     answer = run(command, f"file://{tmp_path}")
     assert isinstance(answer.exception, NotFound)
     assert "no queue at 'ingest/manifest'" in str(answer.exception)
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(run(command, f"file://{tmp_path}/mistyped").exception, NotFound)
+    assert not (tmp_path / "mistyped").exists()

@@ -22,6 +22,12 @@ def test_an_unknown_command_is_refused_by_name() -> None:
     assert "fly" in answer.output
 
 
+def test_a_command_that_is_nearly_right_is_told_the_right_one() -> None:
+    answer = CliRunner().invoke(penstock, ["bufer", "inspect"])
+    assert answer.exit_code == 2
+    assert "Did you mean 'buffer'?" in answer.output
+
+
 def test_a_failure_is_told_as_what_why_and_remedy() -> None:
     answer = CliRunner().invoke(penstock, ["buffer", "inspect", "ftp://nowhere/[x]"])
     assert answer.exit_code == 1

@@ -8,7 +8,7 @@ from penstock.buffer.dead_letter import DeadLetter, DeadLetters
 from penstock.buffer.fetch import ConsumedBatch, FetchHandle
 from penstock.buffer.handle import WriteHandle
 from penstock.buffer.lag import Lag
-from penstock.buffer.manifest import Descriptor, Manifest, MetadataRange
+from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
 from penstock.buffer.producer import Producer
 from penstock.buffer.sync import SyncConsumer, SyncProducer
 from penstock.buffer.watermark import Watermark
@@ -25,6 +25,7 @@ __all__ = [
     "DeadLetterPolicy",
     "DeadLetters",
     "Descriptor",
+    "Draft",
     "FetchHandle",
     "Lag",
     "Manifest",

@@ -1,8 +1,9 @@
 """Batch objects: records framed by their lengths, and a footer of seven bytes that says how to read them.
 
-Encoding copies a large record once and a small one twice. Decoding copies none: `Records` are views of the bytes that were
-fetched, or of those that zstd gave back. Another version or compression is `Unsupported`; a count,
-length or frame that does not add up is `Corrupt`. Format page: docs/format/buffer.md.
+Encoding copies a large record once and a small one twice. Decoding copies none: `Records` are views of
+the bytes that were fetched, or of those that zstd gave back. Another version or compression is
+`Unsupported`; a count, length or frame that does not add up is `Corrupt`; a batch that really unpacks to
+more than the bound is `AtCapacity`. Format page: docs/format/buffer.md.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ _FOOTER: Final = struct.Struct("<BIH")
 # A batch that unpacks to more than this is taken for a bomb: sixteen times the default flush size.
 DECODED_BYTES_MAX: Final = 1024 * 1024 * 1024
 
-# A zstd block of 4 bytes can unpack to 128 KiB, so a piece of this size overshoots the bound by 128 MiB at most.
+# The least a zstd block takes (a header of three bytes, and one to repeat), and the most it gives back.
+_PACKED_BLOCK_BYTES_MIN: Final = 4
+_UNPACKED_BLOCK_BYTES_MAX: Final = 128 * 1024
+
+# So a piece of this size overshoots the bound by 128 MiB at most.
 _PIECE_BYTES: Final = 4096
 
 # Records of this size and above are kept as they are until the block is sealed; smaller ones are framed into one
@@ -56,9 +61,9 @@ class Compression(IntEnum):
 
 
 def encode_batch(records: Sequence[Body], compression: Compression = Compression.NONE) -> bytes:
-    """The whole batch object."""
+    """The whole batch object; of no records, one that has none."""
     block = RecordBlock()
-    block.extend(tuple(map(bytes, records)))
+    block.extend(_all_bytes(records))
     return block.seal(compression)
 
 
@@ -156,26 +161,34 @@ class Records(Sequence[memoryview]):
 
 
 def checked_records(records: Iterable[Body]) -> tuple[bytes, ...]:
-    """The caller's records, out of reach of later changes; what cannot be framed is refused by its place."""
+    """The caller's records, at least one of them, out of reach of later changes."""
+    given = _all_bytes(records)
+    if not given:
+        raise InvalidInput("no records to produce", "the sequence is empty", "leave the call out")
+    return given
+
+
+def _all_bytes(records: Iterable[Body]) -> tuple[bytes, ...]:
+    """What cannot be framed is refused by its place."""
     if isinstance(records, bytes | bytearray | memoryview | str):
         raise InvalidInput(
             "records must be a sequence of records", f"got one {type(records).__name__}", "wrap it: [it]"
         )
     given = tuple(records)
-    if not given:
-        raise InvalidInput("no records to produce", "the sequence is empty")
     # The common case is told by one pass in C; only other kinds of buffers are copied one by one.
-    if set(map(type, given)) != {bytes}:
+    if not set(map(type, given)) <= {bytes}:
         given = tuple(_as_bytes(index, record) for index, record in enumerate(given))
-    if len(given) > LENGTH_MAX or max(map(len, given)) > LENGTH_MAX:
-        raise InvalidInput("the records do not fit a batch", f"the format counts records and bytes to {LENGTH_MAX}")
+    if len(given) > LENGTH_MAX or max(map(len, given), default=0) > LENGTH_MAX:
+        why = f"the format counts records and bytes to {LENGTH_MAX}"
+        raise InvalidInput("the records do not fit a batch", why, "split them")
     return given  # type: ignore[return-value]  # all of them bytes by now
 
 
 def _as_bytes(index: int, record: object) -> bytes:
     if isinstance(record, bytes | bytearray | memoryview):
         return bytes(record)
-    raise InvalidInput(f"record {index} is {type(record).__name__}", "a record is bytes, bytearray or memoryview")
+    why = "a record is bytes, bytearray or memoryview"
+    raise InvalidInput(f"record {index} is {type(record).__name__}", why, "encode it")
 
 
 def _decompress(block: memoryview, bytes_max: int) -> bytes:
@@ -185,6 +198,7 @@ def _decompress(block: memoryview, bytes_max: int) -> bytes:
         # The one-shot call takes an empty frame's word for it and looks no further, so that one is streamed too.
         if size in (0, zstandard.CONTENTSIZE_UNKNOWN):
             return _stream(unpacker, block, bytes_max)
+        _check_claim(size, len(block))
         _check_unpacked(size, bytes_max)
         return unpacker.decompress(block, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -203,6 +217,15 @@ def _stream(unpacker: zstandard.ZstdDecompressor, block: memoryview, bytes_max: 
     return b"".join(parts)
 
 
+def _check_claim(size: int, packed: int) -> None:
+    """A claim that no frame of this length can keep is damage, which no higher bound would cure."""
+    possible = packed // _PACKED_BLOCK_BYTES_MIN * _UNPACKED_BLOCK_BYTES_MAX
+    if size > possible:
+        why = f"its zstd frame of {packed} bytes claims to hold {size}, and can hold {possible} at most"
+        raise Corrupt("batch object is damaged", why)
+
+
 def _check_unpacked(size: int, bytes_max: int) -> None:
     if size > bytes_max:
-        raise AtCapacity("batch object unpacks to too much", f"{size} bytes and the bound is {bytes_max}")
+        why = f"{size} bytes and the bound is {bytes_max}"
+        raise AtCapacity("batch object unpacks to too much", why, "raise decoded_bytes_max, or remove the object")

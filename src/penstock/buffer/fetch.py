@@ -122,7 +122,7 @@ class FetchHandle:
             check_key(location)
         except InvalidInput as error:
             # The fault is the entry's and not the caller's.
-            raise Corrupt("its location cannot be a key", str(error)) from error
+            raise Corrupt("its location cannot be a key", error.why) from error
         return (await (await self._opened()).get(location)).data
 
     async def _decode(self, body: bytes) -> Records:
@@ -132,9 +132,9 @@ class FetchHandle:
 
 
 def _named(error: PenstockError, descriptor: Descriptor, remedy: str) -> PenstockError:
-    """The same kind of error, which names the batch it is about."""
+    """The same kind of error, which names the batch it is about; one remedy is enough."""
     what = f"batch {descriptor.sequence} at {descriptor.location!r} cannot be read"
-    return type(error)(what, str(error), remedy)
+    return type(error)(what, f"{error.what}: {error.why}" if error.why else error.what, remedy)
 
 
 def _reopened(spec: StoreSpec, decoded_bytes_max: int) -> FetchHandle:

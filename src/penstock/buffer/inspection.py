@@ -10,22 +10,21 @@ from typing import Final
 
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
 from penstock.buffer.manifest import Descriptor, Manifest
-from penstock.errors import AtCapacity, NotFound, PenstockError
+from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 
-__all__ = ["BatchCheck", "check_batches", "gaps_of", "read_batches", "read_manifest"]
+__all__ = ["Reading", "gaps_of", "read_batches", "read_manifest"]
 
 # Objects read at once: enough to hide latency, few enough to hold in memory.
 _READS_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCheck:
-    """One queued batch: what it holds, or why it cannot be read."""
+class Reading:
+    """One queued batch, or why it cannot be read."""
 
     descriptor: Descriptor
-    records: int = 0
-    record_bytes: int = 0
+    batch: ConsumedBatch | None = None
     error: PenstockError | None = None
 
 
@@ -37,24 +36,18 @@ async def read_manifest(store: ObjectStore, path: str) -> Manifest:
         raise NotFound(
             f"no queue at {path!r} in {store.url}", "it has no manifest", "check the URL and the path"
         ) from error
+    except (Corrupt, Unsupported) as error:
+        what = f"the queue at {path!r} in {store.url} cannot be read"
+        raise type(error)(what, str(error), "check that the path is a manifest's; it was left as it is") from error
 
 
-async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> AsyncIterator[ConsumedBatch]:
-    """The batches of these descriptors, in order, a few read ahead."""
+async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> AsyncIterator[Reading]:
+    """Fetch and decode the batches of these descriptors, in order, a few ahead. One that fails stops no other."""
     handle = FetchHandle(store, StoreSpec(store.url))
     for first in range(0, len(descriptors), _READS_AT_ONCE):
         several = descriptors[first : first + _READS_AT_ONCE]
-        for batch in await asyncio.gather(*(handle.fetch(descriptor) for descriptor in several)):
-            yield batch
-
-
-async def check_batches(store: ObjectStore, manifest: Manifest) -> AsyncIterator[BatchCheck]:
-    """Fetch and decode every queued batch, in order."""
-    handle, descriptors = FetchHandle(store, StoreSpec(store.url)), list(manifest)
-    for first in range(0, len(descriptors), _READS_AT_ONCE):
-        several = descriptors[first : first + _READS_AT_ONCE]
-        for check in await asyncio.gather(*(_check(handle, descriptor) for descriptor in several)):
-            yield check
+        for reading in await asyncio.gather(*(_read(handle, descriptor) for descriptor in several)):
+            yield reading
 
 
 def gaps_of(manifest: Manifest) -> list[tuple[int, int]]:
@@ -63,9 +56,8 @@ def gaps_of(manifest: Manifest) -> list[tuple[int, int]]:
     return [(before, after) for before, after in pairwise(sequences) if after != before + 1]
 
 
-async def _check(handle: FetchHandle, descriptor: Descriptor) -> BatchCheck:
+async def _read(handle: FetchHandle, descriptor: Descriptor) -> Reading:
     try:
-        batch = await handle.fetch(descriptor)
+        return Reading(descriptor, await handle.fetch(descriptor))
     except (*UNREADABLE, AtCapacity) as error:
-        return BatchCheck(descriptor, error=error)
-    return BatchCheck(descriptor, len(batch.records), batch.records.nbytes)
+        return Reading(descriptor, error=error)

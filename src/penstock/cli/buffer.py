@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import click
 
 from penstock.buffer import Collector, CollectorConfig, ConsumedBatch, DeadLetters, Descriptor, Manifest
 from penstock.buffer.config import DATA_PATH_PREFIX, GRACE_SECONDS, MANIFEST_PATH
-from penstock.buffer.inspection import check_batches, gaps_of, read_batches, read_manifest
+from penstock.buffer.inspection import gaps_of, read_batches, read_manifest
 from penstock.buffer.lag import lag_of
 from penstock.clock import SYSTEM_CLOCK
 from penstock.objects import ObjectStore, open_store
@@ -24,6 +24,8 @@ __all__ = ["buffer"]
 # What a terminal shows of one record or payload.
 _PREVIEW_BYTES: Final = 60
 _POLL_SECONDS: Final = 1.0
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COUNT: Final = click.IntRange(min=0)
 
 _manifest_option = click.option("--manifest", default=MANIFEST_PATH, show_default=True, help="The manifest's key.")
 _prefix_option = click.option("--prefix", default=DATA_PATH_PREFIX, show_default=True, help="Where batch objects lie.")
@@ -31,16 +33,21 @@ _prefix_option = click.option("--prefix", default=DATA_PATH_PREFIX, show_default
 
 @click.group()
 def buffer() -> None:
-    """Look at a queue on object storage, check it, collect its garbage."""
+    """Look at a queue on object storage, check it, collect its garbage.
+
+    URL is file:///directory, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix;
+    credentials and endpoints come from the service's usual environment variables. All but collect
+    only read, and none disturbs a running consumer.
+    """
 
 
 @buffer.command()
 @click.argument("url")
 @_manifest_option
 @_prefix_option
-@click.option("--limit", default=20, show_default=True, help="Entries to list from the head of the queue.")
+@click.option("--limit", type=_COUNT, default=20, show_default=True, help="Entries to list from the head.")
 def inspect(url: str, manifest: str, prefix: str, limit: int) -> None:
-    """Show the manifest, the lag, and the batches at the head of the queue."""
+    """Show the manifest, the lag and the first batches."""
 
     async def look(store: ObjectStore) -> None:
         found = await read_manifest(store, manifest)
@@ -56,41 +63,54 @@ def inspect(url: str, manifest: str, prefix: str, limit: int) -> None:
 @buffer.command()
 @click.argument("url")
 @_manifest_option
-@click.option("--from", "first", type=int, default=None, help="Begin at this sequence instead of the head.")
-@click.option("--records", default=5, show_default=True, help="Records to show of each batch.")
+@click.option("--from", "first", type=_COUNT, default=None, help="Begin at this sequence instead of the head.")
+@click.option("--records", type=_COUNT, default=5, show_default=True, help="Records to show of each batch.")
 @click.option("--follow", is_flag=True, help="Go on with what is produced next, until interrupted.")
 def tail(url: str, manifest: str, first: int | None, records: int, follow: bool) -> None:
-    """Print what is queued, batch by batch, without consuming it."""
+    """Print what is queued, without consuming it.
 
-    async def show(store: ObjectStore) -> None:
-        last = None if first is None else first - 1
+    A batch that cannot be read is named, and those behind it are printed; the exit code is then 1.
+    """
+
+    async def show(store: ObjectStore) -> bool:
+        last, sound = None if first is None else first - 1, True
         while True:
             found = await read_manifest(store, manifest)
-            async for batch in read_batches(store, found.after(last, len(found))):
-                _show(batch, records)
-                last = batch.sequence
+            async for reading in read_batches(store, found.after(last, len(found))):
+                last = reading.descriptor.sequence
+                if reading.batch is not None:
+                    _show(reading.batch, records)
+                else:
+                    click.echo(f"{last}  {reading.error}")
+                    sound = False
             if not follow:
-                return
+                return sound
             await SYSTEM_CLOCK.sleep(_POLL_SECONDS)
 
-    _on(url, show)
+    if not _on(url, show):
+        raise SystemExit(1)
 
 
 @buffer.command()
 @click.argument("url")
 @_manifest_option
 def verify(url: str, manifest: str) -> None:
-    """Check that every queued object exists and decodes, and that no sequence is missing."""
+    """Check that every queued object exists and decodes.
+
+    Sequences that are missing between two batches are found as well. The exit code is 1 if there is any problem.
+    """
 
     async def check(store: ObjectStore) -> int:
         found = await read_manifest(store, manifest)
         problems = [f"sequences jump from {before} to {after}" for before, after in gaps_of(found)]
         batches = records = record_bytes = 0
-        async for batch in check_batches(store, found):
-            batches, records = batches + 1, records + batch.records
-            record_bytes += batch.record_bytes
-            if batch.error is not None:
-                problems.append(f"batch {batch.descriptor.sequence}: {batch.error}")
+        async for reading in read_batches(store, list(found)):
+            batches += 1
+            if reading.batch is not None:
+                records += len(reading.batch.records)
+                record_bytes += reading.batch.records.nbytes
+            else:
+                problems.append(str(reading.error))
         for problem in problems:
             click.echo(problem)
         click.echo(f"{batches} batches, {records:,} records, {record_bytes:,} bytes, {len(problems)} problems")
@@ -107,14 +127,15 @@ def verify(url: str, manifest: str) -> None:
 @click.option("--grace", default=GRACE_SECONDS, show_default=True, help="Seconds an object is left alone for.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 def collect(url: str, manifest: str, prefix: str, grace: float, dry_run: bool) -> None:
-    """Delete batch objects that were consumed or never enqueued.
+    """Delete batch objects that nobody needs.
+
+    Those are the ones that were consumed, and those that never came into the queue.
 
     The grace must be the one that every producer of this queue is configured with.
     """
     config = CollectorConfig(data_path_prefix=prefix, manifest_path=manifest, grace_seconds=grace)
 
     async def run(store: ObjectStore) -> None:
-        await read_manifest(store, manifest)
         collector = Collector(store, config)
         if dry_run:
             async for page in collector.find():
@@ -124,6 +145,8 @@ def collect(url: str, manifest: str, prefix: str, grace: float, dry_run: bool) -
         verb = "would be deleted" if dry_run else "deleted"
         click.echo(f"{done.deleted} objects, {done.deleted_bytes:,} bytes {verb}")
 
+    # Looked for by reading alone: a mistyped URL must not become a new, empty store.
+    _on(url, lambda store: read_manifest(store, manifest))
     _on(url, run, read_only=dry_run)
 
 
@@ -152,7 +175,7 @@ def _summary(manifest: Manifest, path: str, dead_letters: int) -> list[str]:
 
 
 def _entry(descriptor: Descriptor) -> str:
-    line = f"{descriptor.sequence:>8}  {descriptor.location}"
+    line = f"{descriptor.sequence:>8}  {_plain(descriptor.location)}"
     if not descriptor.metadata:
         return line
     first = descriptor.metadata[0]
@@ -161,11 +184,18 @@ def _entry(descriptor: Descriptor) -> str:
 
 
 def _show(batch: ConsumedBatch, records: int) -> None:
-    click.echo(f"{batch.sequence}  {batch.location}  {len(batch.records):,} records, {batch.records.nbytes:,} bytes")
+    click.echo(
+        f"{batch.sequence}  {_plain(batch.location)}  {len(batch.records):,} records, {batch.records.nbytes:,} bytes"
+    )
     for record in batch.records[:records]:
         click.echo(f"    {_preview(record)}")
     if len(batch.records) > records:
         click.echo(f"    ... and {len(batch.records) - records} more")
+
+
+def _plain(location: str) -> str:
+    """As it is, unless it could steer the terminal it is printed on."""
+    return location if location.isprintable() else ascii(location)
 
 
 def _preview(data: bytes | memoryview) -> str:
@@ -176,4 +206,8 @@ def _preview(data: bytes | memoryview) -> str:
 
 
 def _moment(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return (_UNIX_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        # Any 64 bits can stand there; the calendar ends with the year 9999.
+        return f"{time_ms} ms"

@@ -49,6 +49,14 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            # click looks for near names among the commands it holds, and here they are not loaded yet.
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=_COMMANDS, ctx=context)
+        return super().resolve_command(context, args)
+
     def invoke(self, context: click.Context) -> object:
         try:
             return super().invoke(context)
