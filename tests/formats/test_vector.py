@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -156,6 +157,8 @@ def test_a_block_of_an_unknown_version_is_refused_by_its_number(name: str) -> No
     value = bytearray((GOLDEN / name).read_bytes())
     for version in (0, FORMAT_VERSION + 1):
         value[4] = version
+        checksum = google_crc32c.extend(google_crc32c.value(bytes(value[:12])), bytes(value[16:]))
+        value[12:16] = checksum.to_bytes(4, "little")
         with pytest.raises(Unsupported, match=f"format {version}"):
             unseal(value[5], bytes(value))
 

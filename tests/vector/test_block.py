@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Corrupt, Unsupported
-from penstock.vector.block import FORMAT_VERSION, seal, unseal
+from penstock.vector.block import FORMAT_VERSION, Kind, seal, unseal
 
 
 @given(st.lists(st.binary(max_size=200), max_size=4), st.booleans())
@@ -26,7 +27,7 @@ def test_no_changed_bit_goes_unnoticed(body: bytes, compress: bool, data: st.Dat
     value = bytearray(seal(3, body, compress=compress))
     place = data.draw(st.integers(0, len(value) - 1))
     value[place] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises((Corrupt, Unsupported)):
+    with pytest.raises(Corrupt):
         unseal(3, bytes(value))
 
 
@@ -42,8 +43,16 @@ def test_a_block_of_another_kind_is_refused() -> None:
         unseal(4, seal(3, b"body"))
 
 
-def test_a_newer_format_is_refused_before_its_checksum_is_judged() -> None:
-    value = bytearray(seal(3, b"body"))
+def test_a_store_of_a_newer_format_is_refused_before_its_checksum_is_judged() -> None:
+    value = bytearray(seal(Kind.STORE, b"body"))
     value[4] = FORMAT_VERSION + 1
     with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
-        unseal(3, bytes(value))
+        unseal(Kind.STORE, bytes(value))
+
+
+def test_a_whole_block_of_a_newer_format_is_refused_by_its_number() -> None:
+    header = bytearray(seal(3, b"body")[:12])
+    header[4] = FORMAT_VERSION + 1
+    checksum = google_crc32c.extend(google_crc32c.value(bytes(header)), b"body")
+    with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
+        unseal(3, bytes(header) + checksum.to_bytes(4, "little") + b"body")

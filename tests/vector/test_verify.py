@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
-from penstock.vector import VectorConfig, VectorStore, VerifyReport
+from penstock.vector import CollectionName, VectorConfig, VectorStore, VerifyReport
 from penstock.vector.block import Kind
 from penstock.vector.blocks import CONTENT
 from penstock.vector.keys import Address, Family, Shelf, fragment_key, fragments_prefix, head_key, parse_fragment_key
-from penstock.vector.snapshot import read_head
+from penstock.vector.reading import read_head
 from penstock.vector.state import LENGTHS, encode_record
 
 Make = Callable[..., pa.Table]
@@ -104,7 +104,7 @@ def test_a_head_that_counts_wrong_is_reported(rows: Make) -> None:
         volume = MemoryVolume()
         await filled(volume, rows)
         keyvalue = MemoryKeyValue(volume)
-        head = await read_head(keyvalue, 0)
+        head = await read_head(keyvalue, CollectionName("t", "i", "m"), 0)
         assert head is not None
         volume.land("keyvalue", [(head_key(0), encode_record(Kind.HEAD, msgspec.structs.replace(head, rows=7)))])
         assert (await verified(volume)).problems == ["there are 20 visible rows, and the head says 7"]

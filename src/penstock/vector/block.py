@@ -6,7 +6,8 @@
 ```
 
 The checksum covers everything but itself. A value of a newer format is refused, never guessed at; one
-whose checksum, length or kind does not hold raises `Corrupt` and is left where it is.
+whose checksum, length or kind does not hold raises `Corrupt` and is left where it is. The store's record, which is
+read first, is judged by its version alone: a newer format may sum up otherwise.
 """
 
 from __future__ import annotations
@@ -62,11 +63,13 @@ def unseal(kind: int, value: bytes) -> memoryview:
     if len(value) < HEADER_BYTES or value[:4] != MAGIC:
         raise Corrupt("a block has no header", f"it holds {len(value)} bytes that do not begin with {MAGIC!r}")
     _, version, found, flags, _, size = _HEADER.unpack_from(value)
-    if not 1 <= version <= FORMAT_VERSION:
-        raise newer_format(version)
     (checksum,) = _CHECKSUM.unpack_from(value, _HEADER.size)
     body = memoryview(value)[HEADER_BYTES:]
-    if _checksum(value[: _HEADER.size], [np.frombuffer(value, np.uint8, offset=HEADER_BYTES)]) != checksum:
+    whole = _checksum(value[: _HEADER.size], [np.frombuffer(value, np.uint8, offset=HEADER_BYTES)]) == checksum
+    # Whoever has read the store's record knows its format: another number in a broken block is part of the damage.
+    if not 1 <= version <= FORMAT_VERSION and (whole or kind == Kind.STORE):
+        raise newer_format(version)
+    if not whole:
         raise Corrupt("a block's checksum does not hold", f"its {len(body)} bytes are not those that were written")
     if found != kind:
         raise Corrupt("a block is of another kind", f"expected {kind}, found {found}")

@@ -156,12 +156,15 @@ class BlockReader:
                 raise StateMoved(f"{address} of {state.name} is gone", "the writer replaced it meanwhile", "read again")
             raise Corrupt("a block is missing", "the directory lists it and the store does not have it")
         except Corrupt as error:
-            named = f"{address} of {state.name}"
-            self._observer.event(names.VECTOR_BLOCK_CORRUPT, block=named, why=str(error))
-            if damage is None:
-                raise Corrupt(f"{named} cannot be read", str(error), "restore it, or write its rows again") from error
-            damage.blocks.append(named)
+            self.lose(f"{address} of {state.name}", error, damage)
             return None
+
+    def lose(self, named: str, error: Corrupt, damage: Damage | None) -> None:
+        """Tell of a block that cannot be read; without `damage` nobody can do without it."""
+        self._observer.event(names.VECTOR_BLOCK_CORRUPT, block=named, why=str(error))
+        if damage is None:
+            raise Corrupt(f"{named} cannot be read", str(error), "restore it, or write its rows again") from error
+        damage.blocks.append(named)
 
 
 def _groups(missing: list[tuple[int, Array]]) -> Iterator[list[tuple[int, Array]]]:

@@ -22,7 +22,7 @@ from penstock.vector.documents import Mark
 from penstock.vector.filter import Filter
 from penstock.vector.fusion import Fusion
 from penstock.vector.identity import ABSENT, identities_of
-from penstock.vector.keys import CollectionName
+from penstock.vector.keys import ROW_FAMILIES, CollectionName, Family
 from penstock.vector.listing import PAGE_ROWS, ListRequest, list_rows
 from penstock.vector.lookup import document_blocks, find_rows
 from penstock.vector.operations import (
@@ -125,6 +125,7 @@ class CollectionReader:
         names = check_ids(text_array("ids", ids))
 
         async def read(blocks: BlockReader, state: CollectionState) -> pa.Table:
+            state.require(ROW_FAMILIES)
             rows = await find_rows(blocks, state, identities_of(names))
             return pa.table(await read_columns(blocks, state, rows[rows != ABSENT], columns))
 
@@ -156,6 +157,7 @@ class CollectionReader:
         """The version of a document that is current, or None."""
 
         async def read(blocks: BlockReader, state: CollectionState) -> str | None:
+            state.require((Family.DOCUMENTS,))
             current = None
             for block in await document_blocks(blocks, state, [document]):
                 entries = block.of_documents([document])

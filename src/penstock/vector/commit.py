@@ -25,7 +25,7 @@ from penstock.vector.content import ColumnBlock, IdBlock, PostingBlock, VectorBl
 from penstock.vector.documents import DocumentBlock, Mark
 from penstock.vector.draft import Draft, Operations
 from penstock.vector.identity import identity_of_text
-from penstock.vector.idset import IdSet
+from penstock.vector.idset import BITMAP_IDS, IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import file, stack
 from penstock.vector.ledger import Ledger
@@ -39,8 +39,7 @@ from penstock.vector.terms import TermBlock, count_words
 
 __all__ = ["commit"]
 
-# Ids whose dead or hidden bits share a block, and lists whose centroids do.
-_BITMAP_IDS: Final = 1 << 20
+# Lists whose centroids share a block.
 _CENTROIDS_PER_BLOCK: Final = 64
 # Rows that are assigned to lists at a time: memory that is used again is not cleared again.
 _ASSIGN_ROWS: Final = 4096
@@ -225,5 +224,5 @@ def put_centroids(draft: Draft, centroids: Centroids, changed: Ids) -> None:
 
 def put_ids(draft: Draft, family: Family, members: IdSet, changed: Ids) -> None:
     """Write the blocks of a set whose members changed."""
-    for low in np.unique(changed // _BITMAP_IDS * _BITMAP_IDS).tolist():
-        draft.replace(Shelf(family), low, IdBlock(members.ids(low, low + _BITMAP_IDS)))
+    for low in np.unique(changed // BITMAP_IDS * BITMAP_IDS).tolist():
+        draft.replace(Shelf(family), low, IdBlock(members.ids(low, low + BITMAP_IDS)))

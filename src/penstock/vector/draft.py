@@ -20,7 +20,7 @@ from penstock.vector.clusters import Centroids
 from penstock.vector.content import Content
 from penstock.vector.directory import Directory, encode_page
 from penstock.vector.idset import IdSet
-from penstock.vector.keys import Address, Shelf, fragment_key, head_key, page_key
+from penstock.vector.keys import Address, Family, Shelf, fragment_key, head_key, page_key
 from penstock.vector.state import CollectionState, Head, encode_record
 from penstock.vector.tiers import FRAGMENT_BYTES_MAX, foldable
 
@@ -42,6 +42,7 @@ class Draft:
     """Changes to one collection, on top of `base`."""
 
     def __init__(self, base: CollectionState) -> None:
+        base.require(tuple(Family))
         self.base = base
         self._buckets: dict[Shelf, dict[int, _Bucket]] = defaultdict(dict)
         self._folds: dict[tuple[Shelf, int], Array] = {}

@@ -22,8 +22,9 @@ from penstock.vector.collection import CollectionReader, Moment, Work
 from penstock.vector.config import VectorConfig
 from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
+from penstock.vector.reading import read_head, read_state
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import list_collections, read_head, read_positions, read_state, read_store
+from penstock.vector.snapshot import list_collections, read_positions, read_store
 from penstock.vector.state import CollectionState
 
 __all__ = ["VectorReader"]
@@ -114,7 +115,8 @@ class VectorReader:
         seen = self._seen.get(name)
         if seen is not None and now - seen.at < self._config.staleness_seconds / 2:
             return seen.state
-        if seen is not None and await read_head(self._blocks.reader, seen.state.number) == seen.state.head:
+        # A damaged one is always read again: what it lacks may have been restored.
+        if seen is not None and not seen.state.lost and await self._is_newest(seen.state):
             seen.at = now
             return seen.state
         await read_store(self._blocks.reader)
@@ -124,6 +126,9 @@ class VectorReader:
         self._seen[name] = _Seen(state, now)
         self._forget()
         return state
+
+    async def _is_newest(self, state: CollectionState) -> bool:
+        return await read_head(self._blocks.reader, state.name, state.number) == state.head
 
     def _forget(self) -> None:
         while len(self._seen) > self._config.collections_open:

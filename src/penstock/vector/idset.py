@@ -12,7 +12,10 @@ import numpy as np
 
 from penstock.vector.arrays import Bools, Bytes, Ids
 
-__all__ = ["IdSet"]
+__all__ = ["BITMAP_IDS", "IdSet"]
+
+# Ids whose bits share a block in the store.
+BITMAP_IDS: Final = 1 << 20
 
 _GROWTH_BYTES: Final = 1 << 10
 

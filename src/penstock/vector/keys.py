@@ -17,6 +17,7 @@ __all__ = [
     "COLLECTIONS",
     "NAME_BYTES_MAX",
     "POSITIONS",
+    "ROW_FAMILIES",
     "STORE",
     "Address",
     "CollectionName",
@@ -34,6 +35,7 @@ __all__ = [
     "parse_fragment_key",
     "parse_page_key",
     "position_key",
+    "shelf_prefix",
 ]
 
 STORE: Final = b"\x00"
@@ -70,6 +72,18 @@ class Family(IntEnum):
     CENTROIDS = 9  # centres of lists, by list number
     DELETED = 10  # ids of dead rows
     HIDDEN = 11  # ids of rows whose version is not current yet
+
+
+# What makes up a row that is asked for by its id, and tells whether it may be shown.
+ROW_FAMILIES: Final = (
+    Family.VECTORS,
+    Family.NAMES,
+    Family.TEXTS,
+    Family.COLUMN,
+    Family.DICTIONARY,
+    Family.DELETED,
+    Family.HIDDEN,
+)
 
 
 class Shelf(NamedTuple):
@@ -155,6 +169,11 @@ def parse_page_key(key: bytes) -> tuple[Shelf, int]:
 
 def fragments_prefix(number: int) -> bytes:
     return _HEAD_KEY.pack(_DATA, number, _FRAGMENT)
+
+
+def shelf_prefix(number: int, shelf: Shelf) -> bytes:
+    """What the keys of all fragments of a shelf begin with."""
+    return _SHELF_KEY.pack(_DATA, number, _FRAGMENT, shelf.family, shelf.column)
 
 
 def fragment_key(number: int, address: Address) -> bytes:

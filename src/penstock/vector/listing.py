@@ -17,6 +17,7 @@ from penstock.vector.arrays import Ids
 from penstock.vector.blocks import BlockReader
 from penstock.vector.filter import Filter
 from penstock.vector.idset import IdSet
+from penstock.vector.keys import ROW_FAMILIES
 from penstock.vector.rows_of import check_columns, read_columns
 from penstock.vector.select import select_rows
 from penstock.vector.state import CollectionState
@@ -45,6 +46,7 @@ class ListRequest:
 
 async def list_rows(blocks: BlockReader, state: CollectionState, request: ListRequest) -> AsyncIterator[pa.Table]:
     """The visible rows of one state that the request selects. No rows make no page."""
+    state.require(ROW_FAMILIES)
     if not state.head.next_id:
         return
     chosen = state.visible

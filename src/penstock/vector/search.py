@@ -33,6 +33,7 @@ from penstock.vector.config import VectorConfig
 from penstock.vector.filter import Filter
 from penstock.vector.fusion import Fusion, Ranking, fuse
 from penstock.vector.idset import IdSet
+from penstock.vector.keys import Family
 from penstock.vector.nearest import NearestRows
 from penstock.vector.offload import offload
 from penstock.vector.rows_of import read_columns
@@ -53,6 +54,7 @@ _ANSWER_ROWS_MAX: Final = 4_000_000
 _HYBRID_DEPTH: Final = 5
 _HYBRID_DEPTH_MIN: Final = 100
 _PARTIAL: Final = b"penstock.partial"
+_FAMILY_OF: Final = {"vector": Family.VECTORS, "text": Family.TEXTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Searcher:
     async def search(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         """The answer of one state."""
         began = self._clock.monotonic()
-        damage = Damage()
+        damage = Damage(state.lost_of(_needed(request)) if state.lost else [])
         selected = None
         if request.where is not None and state.head.next_id:
             selected = await select_rows(blocks, state, request.where, damage)
@@ -194,6 +196,18 @@ def partial_blocks(table: pa.Table) -> list[str]:
     """The blocks that an answer had to do without; an empty list means that it is complete."""
     metadata = table.schema.metadata or {}
     return msgspec.json.decode(metadata.get(_PARTIAL, b"[]"), type=list[str])
+
+
+def _needed(request: SearchRequest) -> set[Family]:
+    """Families without which an answer may not be complete."""
+    needed = {Family.DELETED, Family.HIDDEN, Family.NAMES}
+    if request.vectors is not None:
+        needed |= {Family.CENTROIDS, Family.POSTINGS, Family.VECTORS}
+    if request.texts is not None:
+        needed |= {Family.TERMS, Family.COLUMN}
+    if request.where is not None or "attributes" in request.columns:
+        needed.add(Family.COLUMN)
+    return needed | {_FAMILY_OF[column] for column in request.columns if column in _FAMILY_OF}
 
 
 def _of_vectors(state: CollectionState, ids: Ids, scores: Floats) -> _Answer:

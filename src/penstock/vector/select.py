@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from penstock.vector.arrays import Bools
+from penstock.vector.arrays import Bools, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import ColumnBlock
+from penstock.vector.directory import Directory
 from penstock.vector.filter import And, Filter, In, Not, Or, Range, check_filter, match_values
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
@@ -14,38 +17,68 @@ from penstock.vector.state import CollectionState
 
 __all__ = ["select_rows"]
 
+# Buckets of a column that are looked through at a time: a few megabytes.
+_BUCKETS_AT_ONCE: Final = 64
+
 
 async def select_rows(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage | None) -> IdSet:
-    """The visible rows that a filter matches."""
+    """The visible rows that a filter matches; a row whose value cannot be read matches neither it nor its negation."""
     check_filter(where, state.types)
-    mask = await _mask(blocks, state, where, damage)
-    return IdSet.of_mask(mask).intersection(state.visible)
+    return IdSet.of_mask(await _Selection(blocks, state, damage).of(where)).intersection(state.visible)
 
 
-async def _mask(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage | None) -> Bools:
-    match where:
-        case And(parts):
-            mask = np.ones(state.head.next_id, np.bool_)
-            for part in parts:
-                mask &= await _mask(blocks, state, part, damage)
-            return mask
-        case Or(parts):
-            mask = np.zeros(state.head.next_id, np.bool_)
-            for part in parts:
-                mask |= await _mask(blocks, state, part, damage)
-            return mask
-        case Not(part):
-            return ~(await _mask(blocks, state, part, damage))
-        case In() | Range():
-            return await _compare(blocks, state, where, damage)
-    raise AssertionError(where)
+class _Selection:
+    """One filter over one state."""
 
+    def __init__(self, blocks: BlockReader, state: CollectionState, damage: Damage | None) -> None:
+        self._blocks = blocks
+        self._state = state
+        self._damage = damage
+        # Rows of buckets that could not be read whole.
+        self._unknown = np.zeros(state.head.next_id, np.bool_)
 
-async def _compare(blocks: BlockReader, state: CollectionState, where: In | Range, damage: Damage | None) -> Bools:
-    record = state.attributes[where.name]
-    shelf = Shelf(Family.COLUMN, record.number)
-    mask = np.zeros(state.head.next_id, np.bool_)
-    stored = await blocks.contents(state, shelf, state.directory(shelf).lows.tolist(), ColumnBlock, damage)
-    for content in stored.values():
-        mask[content.ids[match_values(where, record.type, content.values)]] = True
-    return mask
+    async def of(self, where: Filter) -> Bools:
+        mask = await self._mask(where)
+        return mask & ~self._unknown
+
+    async def _mask(self, where: Filter) -> Bools:
+        match where:
+            case And(parts):
+                mask = np.ones(self._state.head.next_id, np.bool_)
+                for part in parts:
+                    mask &= await self._mask(part)
+                return mask
+            case Or(parts):
+                mask = np.zeros(self._state.head.next_id, np.bool_)
+                for part in parts:
+                    mask |= await self._mask(part)
+                return mask
+            case Not(part):
+                return ~(await self._mask(part))
+            case In() | Range():
+                return await self._compare(where)
+        raise AssertionError(where)
+
+    async def _compare(self, where: In | Range) -> Bools:
+        record = self._state.attributes[where.name]
+        shelf = Shelf(Family.COLUMN, record.number)
+        directory = self._state.directory(shelf)
+        mask = np.zeros(self._state.head.next_id, np.bool_)
+        read = np.zeros(len(directory), np.int64)
+        lows = directory.lows.tolist()
+        # A few at a time: a column of any length is looked through, and not all of it is held.
+        for first in range(0, len(lows), _BUCKETS_AT_ONCE):
+            part = lows[first : first + _BUCKETS_AT_ONCE]
+            stored = await self._blocks.contents(self._state, shelf, part, ColumnBlock, self._damage)
+            for place, low in enumerate(part, first):
+                if low in stored:
+                    content = stored[low]
+                    mask[content.ids[match_values(where, record.type, content.values)]] = True
+                    read[place] = len(content)
+        self._note_unread(directory, read)
+        return mask
+
+    def _note_unread(self, directory: Directory, read: Indices) -> None:
+        for place in np.flatnonzero((read < directory.rows) | (read == 0)).tolist():
+            end = int(directory.lows[place + 1]) if place + 1 < len(directory) else len(self._unknown)
+            self._unknown[int(directory.lows[place]) : end] = True

@@ -6,7 +6,7 @@ a centroid for every hundred rows, a few dozen bytes for every block, and two bi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -129,6 +129,8 @@ class CollectionState:
     centroids: Centroids
     deleted: IdSet = field(default_factory=IdSet)
     hidden: IdSet = field(default_factory=IdSet)
+    # Blocks that could not be read when the state was, by shelf: it does as well as it can without them.
+    lost: Mapping[Shelf, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def new(cls, name: CollectionName, record: CollectionRecord) -> CollectionState:
@@ -178,6 +180,15 @@ class CollectionState:
         rows[there] = directory.rows[places[there]]
         return rows
 
+    def lost_of(self, families: Container[Family]) -> list[str]:
+        """The lost blocks of some families."""
+        return [block for shelf, blocks in self.lost.items() if shelf.family in families for block in blocks]
+
+    def require(self, families: Container[Family]) -> None:
+        """Raise `Corrupt` if something that these families held is lost."""
+        if lost := self.lost_of(families):
+            raise Corrupt(f"{lost[0]} cannot be read", f"{self.name} lacks {len(lost)} blocks", "restore them")
+
     @property
     def size_bytes(self) -> int:
         directories = sum(directory.fragments.nbytes for directory in self.directories.values())
@@ -189,8 +200,8 @@ def encode_record(kind: int, record: msgspec.Struct) -> bytes:
     return seal(kind, msgspec.json.encode(record))
 
 
-def decode_record(kind: int, value: bytes, shape: type[R]) -> R:
+def decode_record(kind: int, value: bytes, shape: type[R], named: str = "a record") -> R:
     try:
         return msgspec.json.decode(unseal(kind, value), type=shape)
-    except msgspec.DecodeError as error:
-        raise Corrupt(f"a {shape.__name__} cannot be read", str(error)) from error
+    except (Corrupt, msgspec.DecodeError) as error:
+        raise Corrupt(f"{named} cannot be read", str(error), "restore it") from error

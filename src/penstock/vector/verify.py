@@ -72,7 +72,7 @@ class _Check:
 
     async def blocks_are_whole(self) -> None:
         """Every fragment that is listed can be read and has the rows it should."""
-        damage = Damage()
+        damage = Damage(self._state.lost_of(tuple(Family)))
         for shelf, directory in self._state.directories.items():
             for fragment in directory.fragments:
                 address = Address(shelf, int(fragment["low"]), int(fragment["serial"]))
@@ -80,7 +80,7 @@ class _Check:
                 self._report.blocks += 1
                 if content is not None and len(content) != fragment["rows"]:
                     self._report.note(f"{address} has {len(content)} rows, and {fragment['rows']} are listed")
-        for block in damage.blocks:
+        for block in dict.fromkeys(damage.blocks):
             self._report.note(f"{block} cannot be read")
 
     async def rows_are_complete(self) -> None:

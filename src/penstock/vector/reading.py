@@ -1,0 +1,176 @@
+"""A collection's state as the store holds it, all of one moment, and as whole as damage leaves it.
+
+A directory page that cannot be read is made again from the keys of the fragments it listed, and a centre from the rows
+of its list. Dead or hidden rows that cannot be told from others are taken for dead: an answer may lack rows, and
+never shows one that should not be there. Whatever was damaged is named in the state, to which nothing is then written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from penstock.errors import Corrupt, Unavailable
+from penstock.keyvalue import Reader
+from penstock.vector.arrays import Array, Floats
+from penstock.vector.block import Kind
+from penstock.vector.blocks import CONTENT, BlockReader, Damage, StateMoved
+from penstock.vector.clusters import Centroids
+from penstock.vector.codes import decode
+from penstock.vector.content import IdBlock, PostingBlock, VectorBlock
+from penstock.vector.directory import FRAGMENT, Directory, decode_page, directory_of
+from penstock.vector.idset import BITMAP_IDS, IdSet
+from penstock.vector.keys import (
+    CollectionName,
+    Family,
+    Shelf,
+    collection_key,
+    head_key,
+    pages_prefix,
+    parse_fragment_key,
+    parse_page_key,
+    shelf_prefix,
+)
+from penstock.vector.state import CollectionRecord, CollectionState, Head, decode_record
+
+__all__ = ["read_head", "read_state"]
+
+_CENTROIDS: Final = Shelf(Family.CENTROIDS)
+_POSTINGS: Final = Shelf(Family.POSTINGS)
+# A follower polls about once a second and reads a state in milliseconds: losing this race so often is no chance.
+_READ_ATTEMPTS: Final = 10
+# Lists whose centres are made again at a time.
+_RECENTRED_LISTS: Final = 256
+
+
+async def read_head(reader: Reader, name: CollectionName, number: int) -> Head | None:
+    value = await reader.get(head_key(number))
+    return None if value is None else decode_record(Kind.HEAD, value, Head, f"the head of {name}")
+
+
+async def read_state(blocks: BlockReader, name: CollectionName) -> CollectionState | None:
+    """The state of a collection, or None if there is none of that name."""
+    value = await blocks.reader.get(collection_key(name))
+    if value is None:
+        return None
+    record = decode_record(Kind.COLLECTION, value, CollectionRecord, f"the record of {name}")
+    # A follower's view may advance between two reads: a head that is still the same proves that it did not.
+    for _ in range(_READ_ATTEMPTS):
+        head = await read_head(blocks.reader, name, record.number)
+        if head is None:
+            raise Corrupt(f"{name} has no head", "the collection is listed and its head is missing")
+        try:
+            state = await _read_under(blocks, name, record, head)
+        except StateMoved:
+            continue
+        if not blocks.moving or await read_head(blocks.reader, name, record.number) == head:
+            return state
+    raise Unavailable(f"{name} changes faster than it can be read", "", "read again, or poll less often")
+
+
+async def _read_under(
+    blocks: BlockReader, name: CollectionName, record: CollectionRecord, head: Head
+) -> CollectionState:
+    bare = CollectionState(name, record, head, {}, Centroids.none(record.dimensions))
+    damages: dict[Shelf, Damage] = {}
+    bare = replace(bare, directories=await _read_directories(blocks, bare, damages))
+    centroids = await _read_centroids(blocks, bare, damages.setdefault(_CENTROIDS, Damage()))
+    deleted, hidden = [
+        await _read_ids(blocks, bare, shelf, damages.setdefault(shelf, Damage()))
+        for shelf in (Shelf(Family.DELETED), Shelf(Family.HIDDEN))
+    ]
+    lost = {shelf: tuple(damage.blocks) for shelf, damage in damages.items() if damage}
+    return replace(bare, centroids=centroids, deleted=deleted, hidden=hidden, lost=lost)
+
+
+# directories ----------------------------------------------------------------------------------
+
+
+async def _read_directories(
+    blocks: BlockReader, state: CollectionState, damages: dict[Shelf, Damage]
+) -> dict[Shelf, Directory]:
+    pages: dict[Shelf, list[tuple[int, Array]]] = {}
+    broken: dict[Shelf, list[int]] = {}
+    async for entries in blocks.reader.scan_prefix(pages_prefix(state.number)):
+        for key, value in entries:
+            shelf, low = parse_page_key(key)
+            fragments = np.empty(0, FRAGMENT)
+            try:
+                fragments = decode_page(value)
+            except Corrupt as error:
+                named = f"the directory of {shelf} of {state.name}, page {low}"
+                blocks.lose(named, error, damages.setdefault(shelf, Damage()))
+                broken.setdefault(shelf, []).append(low)
+            pages.setdefault(shelf, []).append((low, fragments))
+    for shelf, lows in broken.items():
+        pages[shelf] = await _remade(blocks.reader, state.number, shelf, pages[shelf], lows)
+    return {shelf: directory_of(found) for shelf, found in pages.items()}
+
+
+async def _remade(
+    reader: Reader, number: int, shelf: Shelf, pages: Sequence[tuple[int, Array]], broken: Sequence[int]
+) -> list[tuple[int, Array]]:
+    """Pages with the broken ones made of what lies in the store: a fragment that is not listed does not lie there."""
+    starts = [low for low, _ in pages]
+    found: dict[int, list[tuple[int, int, int, int]]] = {low: [] for low in broken}
+    async for entries in reader.scan_prefix(shelf_prefix(number, shelf)):
+        for key, value in entries:
+            _, low, serial = parse_fragment_key(key)
+            page = starts[int(np.searchsorted(np.array(starts, np.uint64), np.uint64(low), side="right")) - 1]
+            if page in found:
+                found[page].append((low, serial, _rows_in(shelf, value), len(value)))
+    return [(low, np.array(found[low], FRAGMENT) if low in found else fragments) for low, fragments in pages]
+
+
+def _rows_in(shelf: Shelf, value: bytes) -> int:
+    try:
+        return len(CONTENT[shelf.family].decode(shelf.family, value))
+    except Corrupt:
+        # Whoever needs it will find that out, and name it.
+        return 0
+
+
+# centroids ------------------------------------------------------------------------------------
+
+
+async def _read_centroids(blocks: BlockReader, state: CollectionState, damage: Damage) -> Centroids:
+    lows = state.directory(_CENTROIDS).lows.tolist()
+    stored = list((await blocks.contents(state, _CENTROIDS, lows, VectorBlock, damage)).values())
+    merged = VectorBlock.merge(stored) if stored else None
+    centroids = Centroids.none(state.dimensions) if merged is None else Centroids(merged.ids, merged.vectors)
+    if not damage:
+        return centroids
+    lists = np.setdiff1d(state.directory(_POSTINGS).lows.astype(np.int64), centroids.lists)
+    centres = await _recentred(blocks, state, lists.tolist(), damage)
+    if not centres:
+        return centroids
+    known = np.array(list(centres), np.int64)
+    return centroids.changed(known[:0], known, np.stack(list(centres.values())))
+
+
+async def _recentred(
+    blocks: BlockReader, state: CollectionState, lists: Sequence[int], damage: Damage
+) -> dict[int, Floats]:
+    """Lists with the middle of their rows for a centre."""
+    centres: dict[int, Floats] = {}
+    for first in range(0, len(lists), _RECENTRED_LISTS):
+        part = lists[first : first + _RECENTRED_LISTS]
+        stored = await blocks.contents(state, _POSTINGS, part, PostingBlock, damage)
+        for number, content in stored.items():
+            mean = decode(content.codes).mean(axis=0, keepdims=True, dtype=np.float32)
+            centres[number] = state.metric.prepare(mean)[0]
+    return centres
+
+
+# dead and hidden rows -------------------------------------------------------------------------
+
+
+async def _read_ids(blocks: BlockReader, state: CollectionState, shelf: Shelf, damage: Damage) -> IdSet:
+    lows = state.directory(shelf).lows.tolist()
+    found = await blocks.contents(state, shelf, lows, IdBlock, damage)
+    limit = state.head.next_id
+    parts = [found[low].ids if low in found else np.arange(low, min(low + BITMAP_IDS, limit)) for low in lows]
+    return IdSet.of(np.concatenate([np.empty(0, np.int64), *parts]), limit)
