@@ -137,7 +137,15 @@ def test_every_kind_of_buffer_is_framed_by_its_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("bad", "why"),
-    [(b"abc", "got one bytes"), ("abc", "got one str"), ([], "empty"), ([b"a", "b"], "record 1 is str"), ([7], "int")],
+    [
+        (b"abc", "got one bytes"),
+        ("abc", "got one str"),
+        ([], "empty"),
+        ([b"a", "b"], "record 1 is str"),
+        ([7], "int"),
+        (None, "NoneType"),
+        (7, "got one int"),
+    ],
 )
 def test_what_is_no_sequence_of_records_is_refused_with_its_place(bad: object, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.buffer import CollectorConfig, Compression, ConsumerConfig, DeadLetterPolicy, ProducerConfig
 from penstock.errors import InvalidInput
+from penstock.ids import ulid
 
 MIB = 1024 * 1024
 
@@ -58,3 +59,35 @@ def test_a_deadline_that_could_outlast_the_collectors_grace_is_refused() -> None
     with pytest.raises(InvalidInput, match="quarter"):
         ProducerConfig(collector_grace_seconds=60.0, manifest_deadline_seconds=16.0)
     ProducerConfig(collector_grace_seconds=60.0, manifest_deadline_seconds=15.0)
+
+
+@pytest.mark.parametrize("config", [ProducerConfig(), ConsumerConfig(), CollectorConfig()])
+def test_what_is_counted_is_a_whole_number_and_a_duration_any_number(config: Any) -> None:
+    numbers = [one.name for one in fields(config) if type(getattr(config, one.name)) in (int, float)]
+    for name in numbers:
+        for wrong in ("1", None, True, *(() if "_seconds" in name else (1.5, float("inf")))):
+            with pytest.raises(InvalidInput, match=name):
+                replace(config, **{name: wrong})
+        if "_seconds" in name:
+            with pytest.raises(InvalidInput, match=name):
+                replace(config, **{name: float("nan")})
+
+
+def test_a_policy_written_as_text_is_that_policy_and_an_unknown_one_is_refused() -> None:
+    """Else "halt" would not be HALT, and the consumer would set batches aside."""
+    wordy: Any = {"halt": DeadLetterPolicy.HALT, "set-aside": DeadLetterPolicy.SET_ASIDE}
+    for text, policy in wordy.items():
+        assert ConsumerConfig(dead_letter=text).dead_letter is policy
+    number: Any = 1
+    assert ProducerConfig(compression=number).compression is Compression.ZSTD
+    unknown: Any = "skip"
+    with pytest.raises(InvalidInput, match=r"DeadLetterPolicy\.HALT, DeadLetterPolicy\.SET_ASIDE"):
+        ConsumerConfig(dead_letter=unknown)
+    with pytest.raises(InvalidInput, match=r"Compression\.NONE, Compression\.ZSTD"):
+        ProducerConfig(compression=unknown)
+
+
+def test_a_manifest_that_a_collector_would_take_for_a_batch_is_refused() -> None:
+    for kind in (ProducerConfig, ConsumerConfig, CollectorConfig):
+        with pytest.raises(InvalidInput, match="a collector would delete it"):
+            kind(manifest_path=f"ingest/{ulid(0)}.batch")

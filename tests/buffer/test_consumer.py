@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 from tests.buffer.consumers import MANIFEST, consumer, fill, filled, queued, the_next
@@ -317,6 +318,13 @@ async def test_without_a_position_a_consumer_begins_with_what_the_queue_holds(si
     await first.ack_through(1)
     second = consumer(simulation, store)
     assert (await the_next(second)).sequence == 2
+
+
+@pytest.mark.parametrize("wrong", [True, 1.5, "1", b"1"])
+def test_a_position_is_a_whole_number(wrong: Any) -> None:
+    """A true would count as 1, and take two batches off that nobody has stored."""
+    with pytest.raises(InvalidInput, match="a sequence is a whole number"):
+        Consumer(MemoryStore(), last_acked=wrong)
 
 
 @simulated

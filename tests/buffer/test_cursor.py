@@ -47,6 +47,16 @@ def test_what_a_consumer_started_behind_is_acknowledged_already() -> None:
         handed(10, last_acked=9).plan_ack_through(9)
 
 
+def test_a_run_before_the_first_that_was_handed_out_is_refused() -> None:
+    """Taken, it would leave a last acknowledged sequence behind which the next consumer finds batches gone."""
+    cursor = handed(7, 8)
+    for wrong in (-1, 0, 6):
+        with pytest.raises(InvalidInput, match="the first one handed out is 7"):
+            cursor.plan_ack_through(wrong)
+    cursor.set_aside(7)
+    assert cursor.plan_ack_through(7) == 7
+
+
 def test_planning_moves_nothing() -> None:
     cursor = handed(0, 1, 2)
     cursor.plan_ack(0)

@@ -32,7 +32,7 @@ class Input:
     def of(cls, records: Iterable[Body], metadata: Body, config: ProducerConfig) -> Input:
         checked = checked_records(records)
         if not isinstance(metadata, bytes | bytearray | memoryview):
-            raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes")
+            raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes", "encode it")
         payload = bytes(metadata)
         size = sum(map(len, checked)) + _LENGTH_BYTES * len(checked) + len(payload) + _RANGE_BYTES
         accepted = cls(checked, payload, size)

@@ -174,7 +174,11 @@ def _all_bytes(records: Iterable[Body]) -> tuple[bytes, ...]:
         raise InvalidInput(
             "records must be a sequence of records", f"got one {type(records).__name__}", "wrap it: [it]"
         )
-    given = tuple(records)
+    try:
+        given = tuple(records)
+    except TypeError as error:
+        why = f"got one {type(records).__name__}"
+        raise InvalidInput("records must be a sequence of records", why, "put them into a list") from error
     # The common case is told by one pass in C; only other kinds of buffers are copied one by one.
     if not set(map(type, given)) <= {bytes}:
         given = tuple(_as_bytes(index, record) for index, record in enumerate(given))

@@ -6,10 +6,11 @@ A producer's `collector_grace_seconds` must be the grace of every collector on t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Final
 
 from penstock.buffer.batch import DECODED_BYTES_MAX, Compression
+from penstock.buffer.location import batch_time_ms
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
@@ -60,6 +61,7 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         _check_paths(self.data_path_prefix, self.manifest_path)
+        _check_choice(self, "compression", Compression)
         _check_positive(
             self,
             "flush_size_bytes",
@@ -76,8 +78,8 @@ class ProducerConfig:
             "manifest_bytes_max",
             "collector_grace_seconds",
         )
-        if not self.flush_interval_seconds >= 0:
-            raise InvalidInput(f"flush_interval_seconds = {self.flush_interval_seconds}", "it must not be negative")
+        if self.flush_interval_seconds != 0:
+            _check_positive(self, "flush_interval_seconds")
         # A batch enters the manifest younger than half the grace; this keeps the last, late attempt inside the rest.
         if self.manifest_deadline_seconds > self.collector_grace_seconds / 4:
             raise InvalidInput(
@@ -128,6 +130,7 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         _check_paths(self.data_path_prefix, self.manifest_path)
+        _check_choice(self, "dead_letter", DeadLetterPolicy)
         _check_positive(
             self,
             "dequeue_every_acks",
@@ -151,10 +154,26 @@ class ConsumerConfig:
 def _check_paths(data_path_prefix: str, manifest_path: str) -> None:
     check_key(data_path_prefix)
     check_key(manifest_path)
+    if batch_time_ms(manifest_path, data_path_prefix) is not None:
+        why = "it is named like a batch object, and a collector would delete it"
+        raise InvalidInput(f"manifest_path = {manifest_path!r}", why, f"use {data_path_prefix}/manifest")
 
 
 def _check_positive(config: Any, *names: str) -> None:
+    """Durations may have fractions; what is counted may not."""
     for name in names:
         value = getattr(config, name)
-        if not value > 0:
-            raise InvalidInput(f"{name} = {value!r}", "it must be above zero")
+        is_number = isinstance(value, int if "_seconds" not in name else int | float) and not isinstance(value, bool)
+        if not is_number or not value > 0:
+            kind = "number" if "_seconds" in name else "whole number"
+            raise InvalidInput(f"{name} = {value!r}", f"it must be a {kind} above zero", "leave it out for its default")
+
+
+def _check_choice(config: Any, name: str, kind: type[Enum]) -> None:
+    """A member, or what stands for one, which becomes it: code asks which member it is, and never what it equals."""
+    value = getattr(config, name)
+    try:
+        object.__setattr__(config, name, kind(value))
+    except ValueError as error:
+        known = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
+        raise InvalidInput(f"{name} = {value!r}", "there is no such choice", f"use one of {known}") from error

@@ -10,6 +10,7 @@ One consumer belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
+from operator import index
 from types import TracebackType
 
 from penstock.buffer.collector import Collector
@@ -43,7 +44,7 @@ class Consumer:
         observer: Observer = SILENT,
     ) -> None:
         self._config = config or ConsumerConfig()
-        self._last_acked = last_acked
+        self._last_acked = _checked_position(last_acked)
         self._clock = clock
         self._observer = observer
         self._register = manifest_register(
@@ -60,7 +61,7 @@ class Consumer:
         self._dead_letters = DeadLetters(store, self._config.data_path_prefix)
         self._collector = Collector(store, self._config.collector, clock=clock, observer=observer)
         self._collecting: asyncio.Task[None] | None = None
-        self._cursor = Cursor(last_acked)
+        self._cursor = Cursor(self._last_acked)
         self._started = False
         self._fenced = False
         self._closed = False
@@ -130,7 +131,7 @@ class Consumer:
         consumer starts from the last acknowledged sequence.
         """
         if max < 1:
-            raise InvalidInput(f"next_descriptors({max})", "it must be above zero")
+            raise InvalidInput(f"next_descriptors({max})", "it must be above zero", "ask for at least one")
         await self.start()
         async with self._reading:
             descriptors = await self._ahead(max)
@@ -322,3 +323,13 @@ class Consumer:
         if not self._fenced:
             self._fenced = True
             self._observer.event(names.BUFFER_FENCED, fence=self._register.fence)
+
+
+def _checked_position(last_acked: int | None) -> int | None:
+    """Refuse what is no sequence before anybody is fenced; a true or a fraction would take off the wrong batches."""
+    if last_acked is None:
+        return None
+    if isinstance(last_acked, bool) or not hasattr(last_acked, "__index__"):
+        why = f"it is of type {type(last_acked).__name__}, and a sequence is a whole number"
+        raise InvalidInput(f"last_acked = {last_acked!r}", why, "give the sequence that the sink stored, or None")
+    return index(last_acked)

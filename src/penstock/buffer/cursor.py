@@ -30,6 +30,8 @@ class Cursor:
         # Handed out and neither acknowledged nor set aside, in order.
         self._pending: deque[int] = deque()
         self._dequeued = last_acked
+        # The last sequence that was never this consumer's to acknowledge.
+        self._before = last_acked
         # Acknowledgements since the last dequeue.
         self.unwritten_acks = 0
 
@@ -61,7 +63,8 @@ class Cursor:
     def plan_ack(self, sequence: int) -> int:
         """Check that this acknowledgement is the next one; through where all is done once it counts."""
         if not self._pending:
-            raise InvalidInput(f"cannot acknowledge {sequence}", "nothing handed out is unacknowledged")
+            why = "nothing handed out is unacknowledged"
+            raise InvalidInput(f"cannot acknowledge {sequence}", why, "ask for the next batch first")
         if sequence != self._pending[0]:
             raise InvalidInput(
                 f"cannot acknowledge {sequence}",
@@ -72,11 +75,15 @@ class Cursor:
 
     def plan_ack_through(self, sequence: int) -> int:
         """Check that this run is new and was handed out; through where all is done once it counts."""
+        what, remedy = f"cannot acknowledge through {sequence}", "give the watermark of what was handed out"
+        if self._handed_out is None:
+            raise InvalidInput(what, "nothing was handed out", remedy)
         if self._last_acked is not None and sequence <= self._last_acked:
-            raise InvalidInput(f"cannot acknowledge through {sequence}", f"{self._last_acked} is acknowledged already")
-        if self._handed_out is None or sequence > self._handed_out:
-            why = f"the last one handed out is {self._handed_out}"
-            raise InvalidInput(f"cannot acknowledge through {sequence}", why)
+            raise InvalidInput(what, f"{self._last_acked} is acknowledged already", remedy)
+        if self._before is not None and sequence <= self._before:
+            raise InvalidInput(what, f"the first one handed out is {self._before + 1}", remedy)
+        if sequence > self._handed_out:
+            raise InvalidInput(what, f"the last one handed out is {self._handed_out}", remedy)
         return self._through(sequence)
 
     def plan_set_aside(self, sequence: int) -> int | None:
@@ -108,7 +115,7 @@ class Cursor:
     def _pass(self, sequence: int) -> None:
         if self._dequeued is None:
             # The first one seen: whatever was before it had left the queue already.
-            self._dequeued = sequence - 1
+            self._dequeued = self._before = sequence - 1
         self._handed_out = sequence
 
     def _through(self, sequence: int) -> int:
