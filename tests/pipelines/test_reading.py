@@ -106,6 +106,33 @@ def test_many_small_documents_are_handed_over_together_each_whole_and_in_its_tur
     assert found == [row for pair in zip(chunks, ended, strict=True) for row in pair]
 
 
+def test_an_object_fetched_ahead_reads_like_any_other_and_a_notified_size_that_is_wrong_costs_no_text(
+    tmp_path: Path,
+) -> None:
+    bodies = {"a.txt": b"The note a tells of rivers.", "b.md": b"# The note b\n\ntells of mills."}
+    for name, body in bodies.items():
+        (tmp_path / name).write_bytes(body)
+    sizes = [len(body) + wrong for body in bodies.values() for wrong in (0, -3, 3)]
+    uploads = [upload(tmp_path, name) for name in bodies for _ in range(3)]
+    rows = [
+        {
+            "document": place,
+            "upload": encode(msgspec.structs.replace(decode(told, UploadNotification), size_bytes=size)),
+            "first_cell": 0,
+            "cells": 8,
+            "next_byte_start": 0,
+        }
+        for place, (told, size) in enumerate(zip(uploads, sizes, strict=True))
+    ]
+    batches = read_documents(Reading(CHUNKING), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)]))
+    found = [row for batch in batches for row in batch.to_pylist()]
+    texts = [row["text"] for row in found if row["outcome"] == Outcome.CHUNK]
+    assert texts == ["The note a tells of rivers."] * 3 + ["The note b\n\ntells of mills."] * 3
+    endings = [row for row in found if row["outcome"] != Outcome.CHUNK]
+    assert {row["outcome"] for row in endings} == {Outcome.END}
+    assert [row["version"] for row in endings] == [decode(told, UploadNotification).etag for told in uploads]
+
+
 def test_a_task_with_much_text_hands_it_over_in_parts(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_bytes(b"Rivers and mills, and what they tell. " * 300_000)
     row = {"document": 0, "upload": upload(tmp_path, "large.txt"), "first_cell": 0, "cells": 20, "next_byte_start": 0}

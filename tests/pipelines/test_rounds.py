@@ -22,6 +22,7 @@ from penstock.pipelines.answers import NO_ANSWERS, Answers
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
+from penstock.pipelines.reuse import text_digest
 from penstock.pipelines.rounds import (
     WAIT_MS_FIRST,
     WAIT_MS_MAX,
@@ -34,6 +35,7 @@ from penstock.pipelines.rounds import (
     postponed,
     readings_of,
 )
+from penstock.pipelines.vector_rows import vector_rows
 from penstock.vector import CollectionName
 
 NAME = CollectionName("acme", "handbook", "m")
@@ -116,11 +118,33 @@ def test_chunks_that_are_known_are_counted_and_not_sent_and_batches_keep_their_p
     assert (batched.count, [sent.batch_id for sent in batched.requests]) == (whole.count, [whole.requests[1].batch_id])
     assert [(item.chunk_id, batched.requests[0].tokens_total) for item in batched.requests[0].inputs] == [(names[3], 3)]
     known = pa.table({"chunk_id": names[:3], "vector": pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float64()))})
-    result = conclude(document, read, batched, answers(batched).joined(known), "rule", turn=9)
+    found = answers(batched).joined(known)
+    result = conclude(document, read, batched, found, "rule", turn=9)
     assert result.entry.report is not None
     assert (result.entry.report.chunks, result.entry.report.reused, result.entry.report.cost_usd) == (4, 3, 0.5)
-    assert result.rows is not None
-    assert result.rows["vector"].to_pylist() == [[0.0, 1.0]] * 3 + [[1.0, 0.0]]
+    assert vector_rows([result], found)["vector"].to_pylist() == [[0.0, 1.0]] * 3 + [[1.0, 0.0]]
+
+
+def test_the_rows_of_a_round_lie_document_after_document_as_each_was_read() -> None:
+    read = [(entry("a.txt"), reading(Outcome.END, 0, 1)), (entry("b.txt"), reading(Outcome.MORE, 0))]
+    batched = batch_round(NAME, read, BatcherCount(), LIMITS)
+    found = answers(batched)
+    results = [conclude(document, one, batched, found, "rule", turn=9) for document, one in read]
+    rows = vector_rows(results, found).to_pylist()
+    assert [row["id"] for row in rows] == [name for result in results for name in result.embedded]
+    assert [row["attributes"] for row in rows] == [
+        {
+            "bucket": "b",
+            "key": key,
+            "seq": seq,
+            "start": seq * 10,
+            "end": seq * 10 + 10,
+            "digest": text_digest(f"words {seq}"),
+        }
+        for key, seq in (("a.txt", 0), ("a.txt", 1), ("b.txt", 0))
+    ]
+    assert [row["text"] for row in rows] == ["words 0", "words 1", "words 0"]
+    assert vector_rows([], NO_ANSWERS).num_rows == 0
 
 
 def test_chunks_are_numbered_in_the_order_of_the_text_whichever_task_read_them() -> None:
@@ -144,8 +168,7 @@ def test_a_document_that_ended_becomes_current_with_its_report() -> None:
     assert (result.flips, result.entry.pending, result.entry.current) == (True, None, document.pending.doc_id)
     assert result.entry.report is not None
     assert (result.entry.report.chunks, result.entry.report.cost_usd) == (3, 1.0)
-    assert result.rows is not None
-    assert result.rows["id"].to_pylist() == [
+    assert list(result.embedded) == [
         chunk_id(document.pending.doc_id, 10, 20),
         chunk_id(document.pending.doc_id, 20, 30),
     ]
@@ -203,8 +226,7 @@ def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:
     result = concluded(entry("a.txt"), reading(Outcome.END, 0, 1), 0)
     assert result.entry.report is not None
     assert result.entry.report.warnings == ("chunk 0: too strange",)
-    assert result.rows is not None
-    assert result.rows.num_rows == 1
+    assert len(result.embedded) == 1
 
 
 def test_warnings_are_bounded_and_those_left_out_are_counted_from_round_to_round() -> None:

@@ -144,15 +144,18 @@ class IndexWriter:
         self._counts[name] = count
 
     def write_round(
-        self, results: Sequence[tuple[CollectionName, Result]], counts: Mapping[CollectionName, BatcherCount]
+        self,
+        results: Sequence[tuple[CollectionName, Result]],
+        rows: Mapping[CollectionName, pa.Table],
+        counts: Mapping[CollectionName, BatcherCount],
     ) -> None:
         """Vectors, progress, the batcher's count and the versions that became current.
 
-        Vectors that are too much for one write go before it: hidden, and written again as they are by a repeated
+        The rows of a collection lie in the order of its results. Vectors that are too much for one write go before it: hidden, and written again as they are by a repeated
         round, they count from the moment that the last write says how far their documents have come.
         """
         vectors = {name: self._vectors(name) for name in counts}
-        changes = self._write_vectors(vectors, results)
+        changes = self._write_vectors(vectors, results, rows)
         for name, result in results:
             self._end(changes, vectors[name], result)
         for name, count in counts.items():
@@ -163,12 +166,18 @@ class IndexWriter:
         self._counts.update(counts)
 
     def _write_vectors(
-        self, vectors: Mapping[CollectionName, Collection], results: Sequence[tuple[CollectionName, Result]]
+        self,
+        vectors: Mapping[CollectionName, Collection],
+        results: Sequence[tuple[CollectionName, Result]],
+        rows: Mapping[CollectionName, pa.Table],
     ) -> Changes:
         """The last vectors of a round, gathered for its last write; those before them are written."""
         changes, held = Changes(), 0
+        begun = dict.fromkeys(rows, 0)
         for name, result in results:
-            for part in _parts(result.rows):
+            mine = rows[name].slice(begun[name], len(result.embedded))
+            begun[name] += len(result.embedded)
+            for part in _parts(mine):
                 if held and held + part.nbytes > WRITE_BYTES_MAX:
                     self._door.run(self._door.store.write(changes))
                     changes, held = Changes(), 0
@@ -235,10 +244,8 @@ class IndexWriter:
         )
 
 
-def _parts(rows: pa.Table | None) -> Iterator[pa.Table]:
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
     """Rows in tables that one write can take; a document in small chunks may have more than fits."""
-    if rows is None:
-        return
     at_once = max(1, WRITE_BYTES_MAX * rows.num_rows // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, at_once):
         yield rows.slice(start, at_once)

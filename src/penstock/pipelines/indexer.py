@@ -33,6 +33,7 @@ from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
 from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude, postponed
 from penstock.pipelines.stages import Stages
 from penstock.pipelines.summary import IndexingSummary, Telling
+from penstock.pipelines.vector_rows import vector_rows
 from penstock.vector import CollectionName
 
 __all__ = ["Indexer", "IndexingSummary"]
@@ -183,7 +184,8 @@ class Indexer:
             for s, reading, turn in zip(shares, readings, turns, strict=False)
         ]
         with self._telling.stage("write"):
-            self._writer.write_round(results, {name: one.count for name, one in batched.items()})
+            rows = {name: vector_rows((r for found, r in results if found == name), answers[name]) for name in batched}
+            self._writer.write_round(results, rows, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()
         self._telling.worked(readings, [result for _, result in results])
         self._put((name, result.entry) for name, result in results)

@@ -12,7 +12,7 @@ its other documents there are told as `unasked`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from penstock.documents import (
     doc_id_of,
 )
 from penstock.documents.anchors import cell_count
-from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, sniff
+from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, lasting_sandbox, sniff
 from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import (
     AtCapacity,
@@ -39,12 +39,14 @@ from penstock.errors import (
     Corrupt,
     InvalidInput,
     NotFound,
+    PenstockError,
     PermissionDenied,
     Unavailable,
     Unsupported,
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.fetching import Fetched, fetch, is_small, windows
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
 
 __all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
@@ -131,8 +133,8 @@ class Reading:
 
 def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: rows of `INPUT_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
-    with _Reader(reading) as reader:
-        yield from _packed(row for batch in batches for asked in batch.to_pylist() for row in reader.read(asked))
+    with lasting_sandbox(reading.limits) as sandbox, _Reader(reading, sandbox) as reader:
+        yield from _packed(row for batch in batches for row in reader.read_all(batch.to_pylist()))
 
 
 def _packed(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
@@ -152,11 +154,13 @@ def _packed(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
 class _Reader:
     """One task's loop, stores, parser and chunker."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, sandbox: Sandbox) -> None:
         self._reading = reading
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
-        self._sandbox = Sandbox(reading.limits)
+        self._sandbox = sandbox
+        # Small objects that were fetched ahead, by the document they are of.
+        self._fetched: dict[int, Fetched] = {}
         self._chunkers: dict[str | bytes, Chunker] = {}
         # Buckets that did not answer this task.
         self._away: set[str] = set()
@@ -165,13 +169,39 @@ class _Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sandbox.close()
         for store in self._stores.values():
             self._loop.run_until_complete(store.close())
         self._loop.close()
 
-    def read(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        upload = decode(row["upload"], UploadNotification)
+    def read_all(self, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """What is read of all of them, in their order."""
+        asked = [(row, decode(row["upload"], UploadNotification)) for row in rows]
+        for some in windows(((row, upload), upload.size_bytes) for row, upload in asked):
+            self._fetch(some)
+            for row, upload in some:
+                yield from self.read(row, upload)
+
+    def _fetch(self, asked: Sequence[tuple[dict[str, Any], UploadNotification]]) -> None:
+        """Those that are small, all at once."""
+        small: dict[str, dict[int, UploadNotification]] = {}
+        for row, upload in asked:
+            if row["parsed"] is None and is_small(upload) and upload.bucket not in self._away:
+                small.setdefault(upload.bucket, {})[row["document"]] = upload
+        self._fetched = {}
+        wanted: dict[int, tuple[ObjectStore, UploadNotification]] = {}
+        for bucket, uploads in small.items():
+            try:
+                store = self._bucket(bucket)
+            except Unavailable as error:
+                self._fetched |= dict.fromkeys(uploads, error)
+            except PenstockError:
+                # Whoever reads from it finds out, and tells it of its document.
+                continue
+            else:
+                wanted |= {place: (store, upload) for place, upload in uploads.items()}
+        self._fetched |= self._loop.run_until_complete(fetch(wanted))
+
+    def read(self, row: dict[str, Any], upload: UploadNotification) -> Iterator[dict[str, Any]]:
         if upload.bucket in self._away:
             yield _ending(row["document"], Outcome.UNASKED, [])
             return
@@ -210,7 +240,7 @@ class _Reader:
 
     def _text(self, upload: UploadNotification, row: dict[str, Any]) -> _Text | None:
         """The text of a document, by ranges or parsed; None when the one it was begun with cannot be had again."""
-        source = self._object(upload)
+        source = self._object(upload, self._fetched.get(row["document"]))
         if row["parsed"]:
             kept = self._kept(row["parsed"])
             if kept is not None:
@@ -223,13 +253,17 @@ class _Reader:
             return None
         return self._kept_for_later(parsed, source.version, key, row)
 
-    def _object(self, upload: UploadNotification) -> _Object:
-        spec = self._reading.spec_of(upload.bucket)
-        store = self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
+    def _object(self, upload: UploadNotification, fetched: Fetched | None) -> _Object:
+        if isinstance(fetched, Unavailable):
+            raise fetched
+        if fetched is not None:
+            assert upload.etag is not None
+            return _Object(MemorySource(fetched), upload.etag)
+        store = self._bucket(upload.bucket)
         meta = self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
-        return _Object(self._loop, store, meta)
+        return _Object(_StoreSource(self._loop, store, meta), meta.version)
 
     def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
         head = source.read(0, min(source.size, _SNIFFED_BYTES))
@@ -260,7 +294,8 @@ class _Reader:
             return None
         store = self._store(PARSED_PREFIX, spec)
         try:
-            return _Object(self._loop, store, self._loop.run_until_complete(store.head(key)))
+            meta = self._loop.run_until_complete(store.head(key))
+            return _Object(_StoreSource(self._loop, store, meta), meta.version)
         except NotFound:
             return None
 
@@ -271,6 +306,10 @@ class _Reader:
             chunking = msgspec.json.decode(own, type=ChunkingConfig) if own else reading.chunking
             self._chunkers[known] = Chunker(reading.embedding.chunking_of(model, chunking))
         return self._chunkers[known]
+
+    def _bucket(self, name: str) -> ObjectStore:
+        spec = self._reading.spec_of(name)
+        return self._store(name, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
         if name not in self._stores:
@@ -293,10 +332,10 @@ class _Text:
 class _Object(BlockSource):
     """One version of one object. Whoever sniffs at it and whoever reads it share the blocks: a small one is one read."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: ObjectStore, meta: ObjectMeta) -> None:
-        self._ranges = _StoreSource(loop, store, meta)
-        self.version = meta.version
-        super().__init__(self._ranges)
+    def __init__(self, ranges: ByteSource, version: str) -> None:
+        self._ranges = ranges
+        self.version = version
+        super().__init__(ranges)
 
     def whole(self) -> bytes:
         return self.read(0, self.size) if self.size <= BLOCK_BYTES else self._ranges.read(0, self.size)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 
 from penstock.documents import (
     Batcher,
@@ -34,7 +33,6 @@ from penstock.pipelines.answers import Answers, chunk_name
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
-from penstock.pipelines.reuse import DIGEST, text_digest
 from penstock.vector import CollectionName
 
 __all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of"]
@@ -116,11 +114,12 @@ class Batched:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a round did to one document: its entry, its new rows, and the version that became current."""
+    """What a round did to one document: its entry, its new chunks, and the version that became current."""
 
     entry: DocumentEntry
     pending: Pending
-    rows: pa.Table | None = None
+    # Chunks that have a vector, by their ids and in the order of the text.
+    embedded: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     flips: bool = False
     drops: bool = False
 
@@ -235,7 +234,7 @@ def conclude(
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
     reused = pending.reused + sum(name in answers.reused for name in sent)
     refused = [f"chunk {row['seq']}: {reason}" for name, row in sent.items() if (reason := answers.reason(name))]
-    rows = _vector_rows(entry, {name: row for name, row in sent.items() if answers.reason(name) is None}, answers)
+    embedded = {name: row for name, row in sent.items() if answers.reason(name) is None}
     report = batched.reports.get(pending.doc_id)
     if report is None:
         state = batched.open[pending.doc_id]
@@ -253,11 +252,11 @@ def conclude(
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
             wait=None,
         )
-        return Result(msgspec.structs.replace(entry, pending=further), pending, rows)
+        return Result(msgspec.structs.replace(entry, pending=further), pending, embedded)
     warnings = bounded((*report.warnings, *refused))
     report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
-    return Result(done, pending, rows, flips=True)
+    return Result(done, pending, embedded, flips=True)
 
 
 def _pinned(upload: UploadNotification, version: str | None) -> UploadNotification:
@@ -310,28 +309,4 @@ def _envelope(name: CollectionName, document: str, row: dict[str, Any]) -> Chunk
         byte_range=(row["start"], row["end"]),
         token_count=row["tokens"],
         metadata=ChunkMetadata(tenant_id=name.tenant, index_id=name.index, model=name.model),
-    )
-
-
-def _vector_rows(entry: DocumentEntry, embedded: Mapping[str, dict[str, Any]], answers: Answers) -> pa.Table | None:
-    if not embedded:
-        return None
-    places = [
-        {
-            "bucket": entry.bucket,
-            "key": entry.key,
-            "seq": row["seq"],
-            "start": row["start"],
-            "end": row["end"],
-            DIGEST: text_digest(row["text"]),
-        }
-        for row in embedded.values()
-    ]
-    return pa.table(
-        {
-            "id": pa.array(embedded, pa.string()),
-            "vector": answers.vectors(list(embedded)),
-            "text": pa.array([row["text"] for row in embedded.values()], pa.string()),
-            "attributes": pa.array(places),
-        }
     )
