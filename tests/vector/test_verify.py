@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +16,7 @@ from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import CollectionName, VectorConfig, VectorStore, VerifyReport
 from penstock.vector.block import Kind
 from penstock.vector.blocks import CONTENT
+from penstock.vector.content import ColumnBlock, IdBlock, PostingBlock, VectorBlock
 from penstock.vector.keys import Address, Family, Shelf, fragment_key, fragments_prefix, head_key, parse_fragment_key
 from penstock.vector.reading import read_head
 from penstock.vector.state import LENGTHS, encode_record
@@ -83,7 +86,8 @@ def test_words_that_do_not_fit_their_texts_are_reported(rows: Make, shelf: Shelf
                 content = CONTENT[shelf.family].decode(shelf.family, value)
                 doubled = content.take(np.concatenate([[0], np.arange(len(content) - 1)]))
                 volume.land("keyvalue", [(key, doubled.encode(shelf.family))])
-        assert any("words in its text" in problem for problem in (await verified(volume)).problems)
+        problems = (await verified(volume)).problems
+        assert any("words in its text" in problem or "under other words" in problem for problem in problems)
 
     asyncio.run(work())
 
@@ -108,5 +112,88 @@ def test_a_head_that_counts_wrong_is_reported(rows: Make) -> None:
         assert head is not None
         volume.land("keyvalue", [(head_key(0), encode_record(Kind.HEAD, msgspec.structs.replace(head, rows=7)))])
         assert (await verified(volume)).problems == ["there are 20 visible rows, and the head says 7"]
+
+    asyncio.run(work())
+
+
+def rewrite(volume: MemoryVolume, shelf: Shelf, change: Callable[[Any], Any]) -> None:
+    """Write the first block of a shelf again with other content and a valid checksum, as a bug might."""
+    for key, value in volume.table("keyvalue").entries(fragments_prefix(0), None, reverse=False):
+        if parse_fragment_key(key).shelf == shelf:
+            content = change(CONTENT[shelf.family].decode(shelf.family, value))
+            volume.land("keyvalue", [(key, content.encode(shelf.family))])
+            return
+    raise AssertionError(f"no block of {shelf}")
+
+
+def _another_code(block: PostingBlock) -> PostingBlock:
+    return replace(block, codes=np.full_like(block.codes, 0x40))
+
+
+def _another_list(block: VectorBlock) -> VectorBlock:
+    return replace(block, ids=block.ids + 1000)
+
+
+def _other_words(block: ColumnBlock) -> ColumnBlock:
+    return replace(block, values=pa.array(["more words"] * len(block)))
+
+
+def _another_type(block: ColumnBlock) -> ColumnBlock:
+    return replace(block, values=block.values.cast(pa.float64()))
+
+
+def _another_row(block: IdBlock) -> IdBlock:
+    return IdBlock(block.ids - 1)
+
+
+@pytest.mark.parametrize(
+    ("shelf", "change", "problem"),
+    [
+        (Shelf(Family.POSTINGS), _another_code, "with the code of another vector"),
+        (Shelf(Family.CENTROIDS), _another_list, "has rows and no centre"),
+        (Shelf(Family.TEXTS), _other_words, "under other words than its text has"),
+        (Shelf(Family.COLUMN, 1), _another_type, "attribute 'n' is integer"),
+        (Shelf(Family.HIDDEN), _another_row, "against its document's current version"),
+        (Shelf(Family.HIDDEN), _another_row, "belongs to no document"),
+    ],
+    ids=["code", "centre", "words", "type", "shown", "hidden"],
+)
+def test_an_index_that_says_something_else_than_the_data_is_reported(
+    rows: Make, shelf: Shelf, change: Callable[[Any], Any], problem: str
+) -> None:
+    async def work() -> None:
+        volume = MemoryVolume()
+        async with await VectorStore.over(MemoryKeyValue(volume), VectorConfig(list_rows=8)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=2, metric="cosine")
+            vectors = np.random.default_rng(1).standard_normal((20, 2))
+            await collection.upsert(rows([f"r{n}" for n in range(20)], vectors, ["two words"] * 20, n=list(range(20))))
+            await collection.upsert(rows(["new"], [[1, 1]], ["two words"]), document="d", version="v")
+        assert (await verified(volume)).problems == []
+        rewrite(volume, shelf, change)
+        assert any(problem in found for found in (await verified(volume)).problems)
+
+    asyncio.run(work())
+
+
+def test_a_word_repeated_beyond_counting_and_a_text_without_words_are_no_problem(rows: Make) -> None:
+    async def work() -> None:
+        volume = MemoryVolume()
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=2)
+            await collection.upsert(rows(["a", "b", "c"], [[1, 1]] * 3, ["again " * 70_000, "?!", None]))
+        assert (await verified(volume)).problems == []
+
+    asyncio.run(work())
+
+
+def test_the_first_problems_are_told_and_the_others_counted(rows: Make) -> None:
+    async def work() -> None:
+        volume = MemoryVolume()
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=2)
+            await collection.upsert(rows([f"r{n}" for n in range(30)], np.ones((30, 2)), ["two words"] * 30))
+        rewrite(volume, Shelf(Family.TEXTS), _other_words)
+        report = await verified(volume)
+        assert (len(report.problems), report.more_problems) == (20, 10)
 
     asyncio.run(work())

@@ -1,8 +1,9 @@
 """Do the indexes and the data agree? Everything is read, and whatever does not fit is reported in words.
 
 Checked: every listed block is there and whole, with as many rows as the directory says; every living row has
-exactly one vector, one name and one place in a list; the dictionary leads from each visible name to its row and
-to no other; words, lengths and texts belong together; the head's counts are right; nothing lies unlisted.
+exactly one vector, one name and one place in a list that has a centre, with a code of that vector; the dictionary
+leads from each visible name to its row and to no other; words and lengths are those of the texts, attributes of their
+types, and documents show their current version; the head's counts are right; nothing lies unlisted.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyroaring
 
-from penstock.errors import Corrupt
-from penstock.vector.arrays import Array, Ids
+from penstock.errors import PenstockError
+from penstock.vector.agreement import Shadows, WordSums, shown_by_documents
 from penstock.vector.blocks import CONTENT, BlockReader, Damage
-from penstock.vector.content import ColumnBlock, Content
+from penstock.vector.content import ColumnBlock, Content, PostingBlock, VectorBlock
+from penstock.vector.documents import DocumentBlock
 from penstock.vector.identity import ABSENT, DictionaryBlock, identities_of
-from penstock.vector.keys import Address, Family, Shelf, fragments_prefix, parse_fragment_key
+from penstock.vector.keys import Address, CollectionName, Family, Shelf, fragments_prefix, parse_fragment_key
 from penstock.vector.lookup import find_rows
 from penstock.vector.state import LENGTHS, CollectionState
-from penstock.vector.terms import TermBlock
+from penstock.vector.terms import TermBlock, count_words
 
-__all__ = ["VerifyReport", "verify_collection"]
+__all__ = ["VerifyReport", "unreadable", "verify_collection"]
+
+_POSTINGS: Final = Shelf(Family.POSTINGS)
 
 # Problems reported of one kind: the first few tell what is wrong.
 _EXAMPLES_MAX: Final = 20
@@ -33,12 +37,13 @@ _EXAMPLES_MAX: Final = 20
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at, and what is wrong."""
+    """What was looked at, and what is wrong: the first problems in words, and how many more there are."""
 
     collection: str
     rows: int = 0
     blocks: int = 0
     problems: list[str] = field(default_factory=list)
+    more_problems: int = 0
 
     @property
     def sound(self) -> bool:
@@ -47,6 +52,8 @@ class VerifyReport:
     def note(self, problem: str) -> None:
         if len(self.problems) < _EXAMPLES_MAX:
             self.problems.append(problem)
+        else:
+            self.more_problems += 1
 
 
 async def verify_collection(blocks: BlockReader, state: CollectionState) -> VerifyReport:
@@ -56,11 +63,19 @@ async def verify_collection(blocks: BlockReader, state: CollectionState) -> Veri
     await check.blocks_are_whole()
     if report.sound:
         await check.rows_are_complete()
+        await check.codes_are_of_their_vectors()
         await check.names_lead_to_rows()
-        await check.words_belong_to_texts()
+        await check.words_are_those_of_the_texts()
+        await check.attributes_are_of_their_type()
+        await check.documents_show_their_current_version()
         check.counts_are_right()
     await check.nothing_lies_unlisted()
     return report
+
+
+def unreadable(name: CollectionName, error: PenstockError) -> VerifyReport:
+    """The report of a collection that cannot even be opened."""
+    return VerifyReport(str(name), problems=[str(error)])
 
 
 class _Check:
@@ -87,14 +102,27 @@ class _Check:
         """Each living row lies once in the vectors, once in the names and once in a list."""
         wanted = pyroaring.BitMap64(self._living.ids())
         for family in (Family.VECTORS, Family.NAMES, Family.POSTINGS):
-            found = pyroaring.BitMap64()
-            async for content in self._contents(Shelf(family)):
-                ids = content.ids[self._living.contains(content.ids)]
-                fresh = pyroaring.BitMap64(ids)
-                if len(fresh) != len(ids) or found & fresh:
-                    self._report.note(f"a row lies twice in the {family.name.lower()}")
-                found |= fresh
-            self._compare(family.name.lower(), found, wanted)
+            found = await self._rows_once(Shelf(family))
+            missing = list((wanted - found)[:_EXAMPLES_MAX])
+            if missing:
+                self._report.note(f"rows missing from the {family.name.lower()}: {missing}")
+
+    async def codes_are_of_their_vectors(self) -> None:
+        """Lists have centres, by which they are found, and hold codes of the vectors of their rows."""
+        state = self._state
+        numbers = state.directory(_POSTINGS).lows.astype(np.int64)
+        for number in np.setdiff1d(numbers, state.centroids.lists).tolist():
+            self._report.note(f"list {number} has rows and no centre")
+        shadows = Shadows(state.metric, state.dimensions, state.head.next_id)
+        async for content in self._contents(Shelf(Family.VECTORS)):
+            assert isinstance(content, VectorBlock)
+            shadows.cast(content.ids, content.vectors)
+        async for content in self._contents(_POSTINGS):
+            assert isinstance(content, PostingBlock)
+            wrong = self._living.contains(content.ids)
+            wrong[wrong] = shadows.disagree(content.ids[wrong], content.codes[wrong])
+            for row in content.ids[wrong].tolist():
+                self._report.note(f"row {row} is in a list with the code of another vector")
 
     async def names_lead_to_rows(self) -> None:
         """The dictionary finds every visible row by its name, and has no more living entries than rows."""
@@ -103,7 +131,7 @@ class _Check:
             shown = self._state.visible.contains(content.ids)
             names = content.values.filter(pa.array(shown))
             found = await find_rows(self._blocks, self._state, identities_of(names))
-            for place in np.flatnonzero(found != content.ids[shown])[:_EXAMPLES_MAX].tolist():
+            for place in np.flatnonzero(found != content.ids[shown]).tolist():
                 row = content.ids[shown][place]
                 self._report.note(f"{names[place].as_py()!r} is row {row}, and the dictionary says {found[place]}")
         entries = 0
@@ -114,27 +142,66 @@ class _Check:
         if entries != living:
             self._report.note(f"the dictionary has {entries} living entries, and there are {living} living rows")
 
-    async def words_belong_to_texts(self) -> None:
-        """Words counted row by row are the lengths of the texts."""
-        lengths = await self._totals(LENGTHS)
-        words = await self._totals(Shelf(Family.TERMS))
-        texts = pyroaring.BitMap64()
-        async for content in self._contents(Shelf(Family.TEXTS)):
-            texts |= pyroaring.BitMap64(content.ids[self._living.contains(content.ids)])
-        for row in np.flatnonzero(lengths != words)[:_EXAMPLES_MAX].tolist():
-            self._report.note(f"row {row} has {lengths[row]} words in its text and {words[row]} in the index")
-        extra = np.flatnonzero(lengths)
-        if len(pyroaring.BitMap64(extra) - texts):
-            self._report.note("a row has a length and no text")
+    async def words_are_those_of_the_texts(self) -> None:
+        """Texts counted anew give the lengths and the words that searches go by."""
+        state, rows = self._state, self._state.head.next_id
+        told, indexed = WordSums(rows), WordSums(rows)
+        counted, kept = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
+        async for texts in self._living_values(Shelf(Family.TEXTS)):
+            words = count_words(texts.values)
+            told.add_texts(texts.ids, words)
+            counted[texts.ids] = words.lengths
+        async for lengths in self._living_values(LENGTHS):
+            kept[lengths.ids] = lengths.values.to_numpy()
+        async for content in self._contents(Shelf(Family.TERMS)):
+            assert isinstance(content, TermBlock)
+            indexed.add_index(content, self._living.contains(content.ids))
+        for row in np.flatnonzero(counted != kept).tolist():
+            self._report.note(f"row {row} has {_told(counted[row])} in its text and {_told(kept[row])} kept")
+        for row in told.disagree(indexed).tolist():
+            self._report.note(f"row {row} is indexed under other words than its text has")
+        shown = (counted >= 0) & state.visible.mask()
+        self._compare("texts to be found", int(shown.sum()), state.head.texts)
+        self._compare("words to be found", int(counted[shown].sum()), state.head.words)
+
+    async def attributes_are_of_their_type(self) -> None:
+        """Each attribute that has a block is known, has values of its type, and at most one a row."""
+        types = {record.number: record for record in self._state.head.attributes}
+        for shelf in self._state.directories:
+            if shelf.family is not Family.COLUMN or shelf == LENGTHS:
+                continue
+            record = types.get(shelf.column)
+            if record is None:
+                self._report.note(f"{shelf} has values and no name")
+                continue
+            await self._rows_once(shelf)
+            async for content in self._contents(shelf):
+                assert isinstance(content, ColumnBlock)
+                if content.values.type != record.type.arrow:
+                    self._report.note(f"attribute {record.name!r} is {record.type}, and {shelf} {content.values.type}")
+
+    async def documents_show_their_current_version(self) -> None:
+        """Rows of a current version are visible, those of others hidden, and no row is hidden for no document."""
+        hidden = self._state.hidden
+        for_documents = pyroaring.BitMap64()
+        async for block in self._contents(Shelf(Family.DOCUMENTS)):
+            assert isinstance(block, DocumentBlock)
+            ids, shown = shown_by_documents(block)
+            living = self._living.contains(ids)
+            ids, shown = ids[living], shown[living]
+            for_documents |= pyroaring.BitMap64(ids)
+            for row in ids[hidden.contains(ids) == shown].tolist():
+                self._report.note(f"row {row} is hidden or shown against its document's current version")
+        for row in list(pyroaring.BitMap64(hidden.ids()) - for_documents):
+            self._report.note(f"row {row} is hidden and belongs to no document")
 
     def counts_are_right(self) -> None:
         head, state = self._state.head, self._state
-        for name, counted, kept in (
-            ("visible rows", len(state.visible), head.rows),
-            ("hidden rows", len(state.hidden), head.hidden),
-        ):
-            if counted != kept:
-                self._report.note(f"there are {counted} {name}, and the head says {kept}")
+        self._compare("visible rows", len(state.visible), head.rows)
+        self._compare("hidden rows", len(state.hidden), head.hidden)
+        serials = [int(directory.fragments["serial"].max(initial=0)) for directory in state.directories.values()]
+        if max(serials, default=0) >= head.next_serial or state.centroids.lists.max(initial=-1) >= head.next_list:
+            self._report.note("the head would give out numbers that are in use")
 
     async def nothing_lies_unlisted(self) -> None:
         """Every fragment in the store is listed."""
@@ -149,16 +216,25 @@ class _Check:
                 if tuple(address) not in listed:
                     self._report.note(f"{address} lies in the store and is not listed")
 
-    async def _totals(self, shelf: Shelf) -> Array:
-        """Words of each living row, as one shelf counts them."""
-        totals = np.zeros(self._state.head.next_id, np.int64)
+    async def _rows_once(self, shelf: Shelf) -> pyroaring.BitMap64:
+        """The living rows of a shelf, each of which lies there once."""
+        found = pyroaring.BitMap64()
         async for content in self._contents(shelf):
-            counts: Array = content.counts if isinstance(content, TermBlock) else np.empty(0)
-            if isinstance(content, ColumnBlock):
-                counts = content.values.to_numpy()
-            living: Array = self._living.contains(content.ids)
-            np.add.at(totals, content.ids[living], counts[living].astype(np.int64))
-        return totals
+            ids = content.ids[self._living.contains(content.ids)]
+            fresh = pyroaring.BitMap64(ids)
+            if len(fresh) != len(ids) or found & fresh:
+                self._report.note(f"a row lies twice in the {shelf}")
+            found |= fresh
+        return found
+
+    async def _living_values(self, shelf: Shelf) -> AsyncIterator[ColumnBlock]:
+        async for content in self._contents(shelf):
+            assert isinstance(content, ColumnBlock)
+            yield content.take(self._living.contains(content.ids))
+
+    def _compare(self, what: str, counted: int, kept: int) -> None:
+        if counted != kept:
+            self._report.note(f"there are {counted} {what}, and the head says {kept}")
 
     async def _contents(self, shelf: Shelf) -> AsyncIterator[Content]:
         """Buckets one by one, so that a check needs no more memory than a search."""
@@ -167,12 +243,6 @@ class _Check:
             for content in (await self._blocks.contents(self._state, shelf, [low], kind)).values():
                 yield content
 
-    def _compare(self, place: str, found: pyroaring.BitMap64, wanted: pyroaring.BitMap64) -> None:
-        missing: Ids = np.array(list((wanted - found)[:_EXAMPLES_MAX]), np.int64)
-        if len(missing):
-            self._report.note(f"rows missing from the {place}: {missing.tolist()}")
 
-
-def corrupt(report: VerifyReport) -> Corrupt:
-    """The error of a collection that is not sound."""
-    return Corrupt(f"{report.collection} is not sound", "; ".join(report.problems), "write the rows named again")
+def _told(words: int) -> str:
+    return f"{words} words" if words >= 0 else "no text"
