@@ -109,6 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         config = VectorConfig(
             list_rows=3,
             upkeep_bytes=2000,
+            upkeep_pause_seconds=math.inf,
             cache_bytes=20_000,
             coordinator=CoordinatorConfig(flush_interval_seconds=900),
         )
@@ -164,6 +165,13 @@ class StoreMachine(RuleBasedStateMachine):
     def compact(self) -> None:
         self.run(self.store.flush())
         self.run(self.store.compact())
+        self.durable = len(self.history)
+        self.check()
+
+    @rule()
+    def tend(self) -> None:
+        self.run(self.store.flush())
+        self.run(self.store.tend())
         self.durable = len(self.history)
         self.check()
 

@@ -25,11 +25,15 @@ class VectorConfig:
     # Centroids stay in memory: this bounds them. Beyond it lists grow instead of splitting.
     lists_max: int = 65_536
 
-    # Of all rows in lists, the share that may be dead before a flush begins to rewrite lists without them.
+    # Of all rows in lists, the share that may be dead before lists are rewritten without them.
     dead_share_max: float = 0.2
 
-    # What one flush may read and write again to keep lists and blocks in shape, so that no flush takes for ever.
+    # What one step of upkeep may read and write again to keep lists and blocks in shape: a write waits for one at most.
     upkeep_bytes: int = 32 * _MIB
+
+    # Upkeep begins when nothing was written for so long. Infinity leaves it to `tend`, `compact`, and to flushes
+    # when it can wait no longer.
+    upkeep_pause_seconds: float = 0.25
 
     # Asked for when a search names neither probes nor a recall.
     recall_target: float = 0.95
@@ -56,6 +60,7 @@ class VectorConfig:
         self._check(self.list_rows >= 2, "list_rows", "a list that is split in two needs at least two rows")
         self._check(self.threads >= 0, "threads", "it is a number of threads, or zero")
         self._check(self.staleness_seconds >= 0, "staleness_seconds", "it is a duration")
+        self._check(self.upkeep_pause_seconds > 0, "upkeep_pause_seconds", "it is a duration, or infinity")
         for name in ("cache_bytes", "lists_max", "upkeep_bytes", "collections_open"):
             self._check(getattr(self, name) > 0, name, "it must be more than zero")
 

@@ -1,8 +1,8 @@
 """The coordinator's flush handler: a delta becomes one write batch, data and source positions together.
 
-A change whose position its source has already passed is left out. A second batch may follow, for upkeep, which
-holds no data of its own; if it cannot be made, it is left for later. A flush that is asked for
-again after it landed writes no data twice: its epochs are in the snapshot that it is asked on.
+A change whose position its source has already passed is left out. A second batch follows if upkeep is asked
+for or can wait no longer; it holds no data of its own, and if it cannot be made, it is left for later. A flush that
+is asked for again after it landed writes no data twice: its epochs are in the snapshot that it is asked on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from penstock.vector.commit import commit
 from penstock.vector.config import VectorConfig
 from penstock.vector.draft import Operations
 from penstock.vector.keys import STORE, CollectionName, collection_key, position_key
-from penstock.vector.operations import CollectionSpec, Compact, Delete, Operation, Upsert, VectorDelta
+from penstock.vector.operations import CollectionSpec, Delete, Operation, Tend, Upsert, VectorDelta
 from penstock.vector.snapshot import VectorSnapshot
 from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord, encode_record
-from penstock.vector.upkeep import maintain
+from penstock.vector.upkeep import PATIENCE, maintain
 
 __all__ = ["VectorFlushHandler"]
 
@@ -50,7 +50,8 @@ class _Prepared:
     store: StoreRecord
     positions: Mapping[str, int]
     states: Mapping[CollectionName, CollectionState]
-    compact: Mapping[CollectionName, Compact]
+    # Where upkeep is asked for, and whether of the whole collection.
+    tend: Mapping[CollectionName, bool]
     upkeep: _Upkeep | None = None
 
 
@@ -74,6 +75,8 @@ class VectorFlushHandler:
         # Snapshots that were handed out, oldest first; the ones nobody reads any more are closed.
         self._handed_out: deque[VectorSnapshot] = deque([snapshot])
         self.published: Callable[[], VectorSnapshot] | None = None
+        # Told of the state that each collection in a flush was left in.
+        self.landed: Callable[[CollectionState], None] | None = None
 
     def empty(self) -> VectorDelta:
         return VectorDelta()
@@ -95,6 +98,9 @@ class VectorFlushHandler:
                 flushed, prepared.store, prepared.positions, epochs.last, prepared.upkeep.states
             )
         self._prepared = None
+        if self.landed is not None:
+            for name in prepared.states:
+                self.landed(flushed.states[name])
         return Flushed(flushed, handle.durable)
 
     async def close(self) -> None:
@@ -110,7 +116,7 @@ class VectorFlushHandler:
         work = self._accepted(delta, positions, batch)
         next_collection = snapshot.store.next_collection
         states: dict[CollectionName, CollectionState] = {}
-        compact: dict[CollectionName, Compact] = {}
+        tend: dict[CollectionName, bool] = {}
         for spec, operations in work.items():
             state = await snapshot.state(spec.name)
             if state is None:
@@ -118,10 +124,10 @@ class VectorFlushHandler:
                 next_collection += 1
                 state = CollectionState.new(spec.name, record)
                 batch.put(collection_key(spec.name), encode_record(Kind.COLLECTION, record))
-            asked = [operation for operation in operations if isinstance(operation, Compact)]
+            asked = [operation for operation in operations if isinstance(operation, Tend)]
             if asked:
-                compact[spec.name] = asked[0]
-            rest = [operation for operation in operations if not isinstance(operation, Compact)]
+                tend[spec.name] = any(operation.whole for operation in asked)
+            rest = [operation for operation in operations if not isinstance(operation, Tend)]
             states[spec.name], writes = await commit(snapshot.blocks, state, rest, self._config)
             _fill(batch, writes)
             self._count(rest)
@@ -129,7 +135,7 @@ class VectorFlushHandler:
             snapshot.store, next_collection=next_collection, commit=snapshot.store.commit + 1
         )
         batch.put(STORE, encode_record(Kind.STORE, store))
-        return _Prepared((epochs.first, epochs.last), snapshot, batch, store, positions, states, compact)
+        return _Prepared((epochs.first, epochs.last), snapshot, batch, store, positions, states, tend)
 
     def _accepted(
         self, delta: VectorDelta, positions: dict[str, int], batch: WriteBatch
@@ -159,9 +165,12 @@ class VectorFlushHandler:
     async def _plan_upkeep(self, snapshot: VectorSnapshot, prepared: _Prepared) -> _Upkeep:
         upkeep = _Upkeep()
         for name, state in prepared.states.items():
-            asked = prepared.compact.get(name)
+            patience = 1.0 if name in prepared.tend else PATIENCE
+            whole = prepared.tend.get(name, False)
             try:
-                done = await maintain(snapshot.blocks, state, self._config, compact=asked, observer=self._observer)
+                done = await maintain(
+                    snapshot.blocks, state, self._config, whole=whole, patience=patience, observer=self._observer
+                )
             except PenstockError as error:
                 self._observer.event(names.VECTOR_UPKEEP_FAILED, collection=str(name), why=str(error))
                 continue

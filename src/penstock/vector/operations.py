@@ -19,12 +19,12 @@ from penstock.vector.rows import Rows
 __all__ = [
     "Change",
     "CollectionSpec",
-    "Compact",
     "Delete",
     "Discard",
     "Flip",
     "Operation",
     "Remove",
+    "Tend",
     "Upsert",
     "VectorDelta",
     "Version",
@@ -108,15 +108,15 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
-    """Do one step of a whole sweep."""
+class Tend:
+    """Do one step of upkeep, if any is due."""
 
-    # Begin one; otherwise only go on with one that has begun.
-    begin: bool = True
+    # Begin a sweep over the whole collection, due or not.
+    whole: bool = False
     size_bytes: int = _OVERHEAD_BYTES
 
 
-Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Compact
+Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Tend
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ from penstock.vector.collection import Changes, Collection, Moment, Work
 from penstock.vector.config import VectorConfig
 from penstock.vector.flush import VectorFlushHandler
 from penstock.vector.follower import VectorReader
+from penstock.vector.keeper import Keeper
 from penstock.vector.keys import CollectionName
 from penstock.vector.metric import Metric
-from penstock.vector.operations import Change, CollectionSpec, Compact, VectorDelta
+from penstock.vector.operations import Change, CollectionSpec, Tend, VectorDelta
 from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
 from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
@@ -53,12 +54,14 @@ class VectorStore:
         keyvalue: KeyValue,
         handler: VectorFlushHandler,
         coordinator: Coordinator[VectorDelta, VectorSnapshot],
+        keeper: Keeper,
         searcher: Searcher,
         clock: Clock,
     ) -> None:
         self._keyvalue = keyvalue
         self._handler = handler
         self._coordinator = coordinator
+        self._keeper = keeper
         self.searcher = searcher
         self._clock = clock
         self._announced: dict[CollectionName, tuple[CollectionSpec, dict[str, AttributeType]]] = {}
@@ -105,8 +108,10 @@ class VectorStore:
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
-        handler.published = lambda: coordinator.current.snapshot
-        return cls(keyvalue, handler, coordinator, Searcher(config, clock=clock, observer=observer), clock)
+        keeper = Keeper(coordinator, config, clock=clock)
+        handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
+        searcher = Searcher(config, clock=clock, observer=observer)
+        return cls(keyvalue, handler, coordinator, keeper, searcher, clock)
 
     @staticmethod
     async def open_reader(
@@ -151,6 +156,8 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
+            # An earlier writer may have stopped before its upkeep was done.
+            self._keeper.notice(state)
             return CollectionSpec(name, state.dimensions, state.metric), dict(state.types)
         if dimensions is None:
             raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
@@ -199,11 +206,16 @@ class VectorStore:
         """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all."""
         for found in [name] if name is not None else await self.collections():
             collection = await self.collection(found.tenant, found.index, found.model)
-            begin = True
-            while begin or await self._sweeping(collection.spec):
-                change = Change(((collection.spec, Compact(begin)),))
+            whole = True
+            while whole or await self._sweeping(collection.spec):
+                change = Change(((collection.spec, Tend(whole)),))
                 await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
-                begin = False
+                whole = False
+
+    async def tend(self) -> None:
+        """Do the upkeep that is due in the collections in use now, instead of in the next pauses between writes."""
+        self._check_open()
+        await self._keeper.tend()
 
     async def verify(self) -> list[VerifyReport]:
         """Check every collection."""
@@ -256,6 +268,7 @@ class VectorStore:
             return
         self._closed = True
         try:
+            await self._keeper.close()
             await self._coordinator.shutdown()
         except BaseException:
             self._coordinator.abort()

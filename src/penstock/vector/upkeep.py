@@ -1,9 +1,10 @@
 """Keeping a collection in shape: splitting lists that are overfull, and sweeping dead rows out of blocks.
 
-Upkeep is a commit of its own after a flush, of a bounded size, and changes no answer but its speed. A sweep
-walks over all buckets in several such commits; its place is in the head, so that it goes on after a restart. When
-a collection has doubled, a sweep over its lists alone moves centres to the middle of their rows and rows to their
-nearest centre; `compact` asks for a whole sweep, which does both and merges small neighbouring buckets.
+Upkeep is a commit of its own, of a bounded size, and changes no answer but its speed. A sweep walks over all
+buckets in several such commits; its place is in the head, so that it goes on after a restart. When a collection
+has doubled, a sweep over its lists alone moves centres to the middle of their rows and rows to their nearest centre;
+`compact` asks for a whole sweep, which does both and merges small neighbouring buckets. What is due waits for a pause
+in writing (`keeper`); what has waited too long is done by the next flush.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 
 from penstock.observability import SILENT, Observer, names
-from penstock.vector.arrays import Array, Ids
+from penstock.vector.arrays import Array, Bools, Ids
 from penstock.vector.blocks import CONTENT, BlockReader
 from penstock.vector.clusters import Centroids, is_overfull
 from penstock.vector.commit import append_postings, put_centroids
@@ -26,11 +27,10 @@ from penstock.vector.draft import Draft, Operations
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import neighbours
 from penstock.vector.offload import offload
-from penstock.vector.operations import Compact
 from penstock.vector.reshape import reshape
 from penstock.vector.state import CollectionState, Head, Sweep, SweepKind
 
-__all__ = ["maintain"]
+__all__ = ["PATIENCE", "is_due", "maintain"]
 
 _POSTINGS: Final = Shelf(Family.POSTINGS)
 # Rows by internal id: whether a bucket holds dead ones can be told without reading it.
@@ -38,9 +38,13 @@ _BY_ID: Final = (Family.VECTORS, Family.NAMES, Family.TEXTS, Family.COLUMN)
 # The order of a sweep.
 _SWEPT: Final = (*_BY_ID, Family.DICTIONARY, Family.TERMS, Family.DOCUMENTS, Family.POSTINGS)
 
-
 # A collection that has grown by this factor gets its lists shaped anew: each row is moved about once a doubling.
 _GROWTH: Final = 2
+
+# How many times over a bound a writer that never pauses may go before its flushes do upkeep. With four, lists hold
+# up to eight times what they should and half of all rows may be dead: a search then still costs a fraction of one
+# over all rows, and a load of eight times what was there goes through without waiting.
+PATIENCE: Final = 4.0
 
 
 @dataclass(slots=True)
@@ -61,13 +65,14 @@ async def maintain(
     state: CollectionState,
     config: VectorConfig,
     *,
-    compact: Compact | None = None,
+    whole: bool = False,
+    patience: float = 1.0,
     observer: Observer = SILENT,
 ) -> tuple[CollectionState, Operations] | None:
-    """One step of upkeep, or None if nothing is due."""
+    """One step of upkeep, or None if nothing is due; with `whole`, of a sweep over everything."""
     budget = _Budget(config.upkeep_bytes)
-    overfull = _overfull(state, config, budget)
-    sweep = _sweep(state, config, compact)
+    overfull = _overfull(state, config, patience, budget)
+    sweep = _sweep(state, config, whole, patience)
     if not len(overfull) and sweep is None:
         return None
     draft = Draft(state)
@@ -85,36 +90,49 @@ async def maintain(
         shaping = sweep is not None and sweep.shaping
         head, centroids = await _reshape(blocks, draft, head, in_hand, config, shaping, observer)
     await draft.fold(blocks)
-    return await offload(1 << 20, config.threads, draft.finish, head, centroids, state.deleted, state.hidden)
+    rows = head.rows + head.hidden + head.dead
+    return await offload(rows, config.threads, draft.finish, head, centroids, state.deleted, state.hidden)
 
 
-def _overfull(state: CollectionState, config: VectorConfig, budget: _Budget) -> Ids:
+def is_due(state: CollectionState, config: VectorConfig, patience: float = 1.0) -> bool:
+    """Whether there is upkeep to do, or, with more patience, upkeep that can wait no longer."""
+    if _sweep(state, config, False, patience) is not None:
+        return True
+    return len(state.centroids) < config.lists_max and bool(_are_overfull(state, config, patience).any())
+
+
+def _are_overfull(state: CollectionState, config: VectorConfig, patience: float) -> Bools:
+    return is_overfull(state.list_rows / patience, config.list_rows)
+
+
+def _overfull(state: CollectionState, config: VectorConfig, patience: float, budget: _Budget) -> Ids:
     """The fullest lists that are due to be split, as many as the budget allows."""
     if len(state.centroids) >= config.lists_max:
         return np.empty(0, np.int64)
-    rows = state.list_rows
+    rows, overfull = state.list_rows, _are_overfull(state, config, patience)
     row_bytes = 2 * state.dimensions + 8
     found = []
     for place in np.argsort(-rows, kind="stable"):
-        if not is_overfull(rows[place], config.list_rows) or not budget.take(int(rows[place]) * row_bytes):
+        if not overfull[place] or not budget.take(int(rows[place]) * row_bytes):
             break
         found.append(int(state.centroids.lists[place]))
     return np.array(found, np.int64)
 
 
-def _sweep(state: CollectionState, config: VectorConfig, compact: Compact | None) -> Sweep | None:
+def _sweep(state: CollectionState, config: VectorConfig, whole: bool, patience: float) -> Sweep | None:
     """The sweep to go on with, or one to begin: because somebody asks, too many rows are dead, or lists are outgrown."""
     head = state.head
-    if compact is not None and compact.begin and not (head.sweep and head.sweep.kind is SweepKind.WHOLE):
+    if whole and not (head.sweep and head.sweep.kind is SweepKind.WHOLE):
         return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.WHOLE)
-    if head.sweep is not None:
-        return head.sweep
     living = head.rows + head.hidden
-    if head.dead > config.dead_share_max * (living + head.dead):
+    # The share of dead rows as one of living ones: patience with it has no end at one half.
+    dying = head.dead > patience * config.dead_share_max / (1 - config.dead_share_max) * living
+    outgrown = living > patience * _GROWTH * max(head.shaped, config.list_rows)
+    if head.sweep is not None:
+        return head.sweep if patience <= 1 or dying or outgrown else None
+    if dying:
         return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.DEAD)
-    if living > _GROWTH * max(head.shaped, config.list_rows):
-        return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS)
-    return None
+    return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS) if outgrown else None
 
 
 def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:

@@ -1,0 +1,211 @@
+"""Upkeep waits for pauses in writing, is bounded for those who never pause, and is never in the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.vector.stores import QUIET, collection_of, found
+
+from penstock.errors import Corrupt
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.observability import SILENT, Observer, names
+from penstock.testing import RecordingObserver, Simulation, simulate
+from penstock.vector import Collection, VectorConfig, VectorStore
+from penstock.vector.blocks import BlockReader
+from penstock.vector.keys import Family, fragments_prefix, parse_fragment_key
+from penstock.vector.state import CollectionState
+from penstock.vector.upkeep import PATIENCE, is_due
+
+Make = Callable[..., pa.Table]
+
+_PAUSE = 0.25
+_CONFIG = VectorConfig(list_rows=8, upkeep_bytes=2000, upkeep_pause_seconds=_PAUSE, coordinator=QUIET)
+_NEVER = VectorConfig(list_rows=8, upkeep_pause_seconds=math.inf, coordinator=QUIET)
+
+
+async def opened(
+    simulation: Simulation, volume: MemoryVolume, config: VectorConfig = _CONFIG, observer: Observer = SILENT
+) -> tuple[VectorStore, Collection]:
+    options: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy, "observer": observer}
+    store = await VectorStore.over(MemoryKeyValue(volume), config, **options)
+    return store, await collection_of(store)
+
+
+async def state_of(store: VectorStore, collection: Collection) -> CollectionState:
+    async def look(_: BlockReader, state: CollectionState) -> CollectionState:
+        return state
+
+    return await store.read(collection.spec, look)
+
+
+async def fill(collection: Collection, rows: Make, first: int, last: int) -> None:
+    """Rows in writes of twenty."""
+    random = np.random.default_rng(first)
+    for start in range(first, last, 20):
+        ids = [f"r{n}" for n in range(start, start + 20)]
+        await collection.upsert(rows(ids, random.standard_normal((20, 2))), durable=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_upkeep_waits_for_a_pause_and_then_does_all_that_is_due(rows: Make, seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        store, collection = await opened(simulation, MemoryVolume())
+        random = np.random.default_rng(seed)
+        for start in range(0, 100, 20):
+            ids = [f"r{n}" for n in range(start, start + 20)]
+            await collection.upsert(rows(ids, random.standard_normal((20, 2))), durable=True)
+            before = await state_of(store, collection)
+            await simulation.clock.sleep(_PAUSE / 2)
+            assert (await state_of(store, collection)).head == before.head
+        assert is_due(await state_of(store, collection), _CONFIG)
+        await simulation.clock.sleep(60)
+        state = await state_of(store, collection)
+        assert not is_due(state, _CONFIG)
+        assert state.head.sweep is None
+        assert len(await found(collection)) == 100
+        await store.close()
+
+    simulate(main, seed)
+
+
+def test_a_writer_that_never_pauses_finds_lists_dead_rows_and_growth_bounded(rows: Make) -> None:
+    """A flush returns with nothing that is more than `PATIENCE` times over its bound."""
+
+    async def main(simulation: Simulation) -> None:
+        store, collection = await opened(simulation, MemoryVolume(), _NEVER)
+        random = np.random.default_rng(1)
+        waited = False
+        for number in range(40):
+            # Half of the rows are new and half replace earlier ones, all around one place: one list gets them.
+            ids = [f"r{n}" for n in {*range(10 * number, 10 * number + 10), *random.choice(400, 10).tolist()}]
+            await collection.upsert(rows(ids, 0.01 * random.standard_normal((len(ids), 2))), durable=True)
+            state = await state_of(store, collection)
+            assert not is_due(state, _NEVER, PATIENCE)
+            assert state.list_rows.max() <= 2 * PATIENCE * _NEVER.list_rows
+            waited = waited or is_due(state, _NEVER)
+        assert waited
+        assert len(state.centroids) > 1
+        assert (await collection.verify()).problems == []
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_a_step_that_leads_nowhere_is_not_repeated_until_the_collection_is_written_to(rows: Make) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume, observer = MemoryVolume(), RecordingObserver()
+        store, collection = await opened(simulation, volume, _NEVER)
+        await fill(collection, rows, 0, 100)
+        await store.close()
+        damage(volume)
+        store, collection = await opened(simulation, volume, observer=observer)
+        await simulation.clock.sleep(60)
+        assert len(observer.events(names.VECTOR_UPKEEP_FAILED)) == 1
+        await store.tend()
+        assert len(observer.events(names.VECTOR_UPKEEP_FAILED)) == 1
+        await collection.upsert(rows(["another"], [[1, 1]]), durable=True)
+        await simulation.clock.sleep(60)
+        assert len(observer.events(names.VECTOR_UPKEEP_FAILED)) == 2
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_upkeep_that_a_writer_left_is_done_by_the_next_that_opens_the_collection(rows: Make) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume = MemoryVolume()
+        store, collection = await opened(simulation, volume)
+        await fill(collection, rows, 0, 100)
+        await store.close()
+        store, collection = await opened(simulation, volume)
+        assert is_due(await state_of(store, collection), _CONFIG)
+        await simulation.clock.sleep(60)
+        assert not is_due(await state_of(store, collection), _CONFIG)
+        assert len(await found(collection)) == 100
+        await store.close()
+
+    simulate(main, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_store_closed_at_any_moment_of_its_upkeep_is_whole(rows: Make, seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume = MemoryVolume()
+        store, collection = await opened(simulation, volume)
+        await fill(collection, rows, 0, 100)
+        await simulation.clock.sleep(simulation.entropy.uniform(0, 6 * _PAUSE))
+        await store.close()
+        await check_whole(simulation, volume)
+
+    simulate(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_writer_killed_at_any_moment_of_its_upkeep_loses_nothing(rows: Make, seed: int) -> None:
+    async def live(simulation: Simulation, volume: MemoryVolume) -> None:
+        _, collection = await opened(simulation, volume)
+        await fill(collection, rows, 0, 100)
+        await simulation.clock.sleep(math.inf)
+
+    async def main(simulation: Simulation) -> None:
+        volume = MemoryVolume()
+        writer = simulation.start("writer", live(simulation, volume))
+        await simulation.clock.sleep(0.5 + simulation.entropy.uniform(0, 6 * _PAUSE))
+        simulation.crash(writer)
+        await check_whole(simulation, volume)
+
+    simulate(main, seed)
+
+
+def test_writes_go_on_between_the_steps_of_upkeep(rows: Make) -> None:
+    async def main(simulation: Simulation) -> None:
+        store, collection = await opened(simulation, MemoryVolume())
+        await fill(collection, rows, 0, 200)
+        for start in range(200, 400, 20):
+            await simulation.clock.sleep(1.5 * _PAUSE)
+            await fill(collection, rows, start, start + 20)
+        await simulation.clock.sleep(60)
+        assert not is_due(await state_of(store, collection), _CONFIG)
+        assert len(await found(collection, k=1000)) == 400
+        await store.close()
+
+    simulate(main, 3)
+
+
+def test_a_store_that_takes_no_more_writes_is_left_alone(rows: Make) -> None:
+    async def main(simulation: Simulation) -> None:
+        volume = MemoryVolume()
+        store, collection = await opened(simulation, volume, _NEVER)
+        await fill(collection, rows, 0, 100)
+        await store.close()
+        damage(volume, Family.DICTIONARY)
+        store, collection = await opened(simulation, volume)
+        with pytest.raises(Corrupt):
+            await collection.upsert(rows(["r1"], [[1, 1]]), durable=True)
+        before = (await state_of(store, collection)).head
+        await simulation.clock.sleep(60)
+        assert (await state_of(store, collection)).head == before
+        with pytest.raises(Corrupt):
+            await store.close()
+
+    simulate(main, 1)
+
+
+async def check_whole(simulation: Simulation, volume: MemoryVolume) -> None:
+    store, collection = await opened(simulation, volume)
+    assert sorted(await found(collection)) == sorted(f"r{n}" for n in range(100))
+    assert (await collection.verify()).problems == []
+    await store.close()
+
+
+def damage(volume: MemoryVolume, family: Family = Family.POSTINGS) -> None:
+    """Break every block of one kind."""
+    blocks = list(volume.table("keyvalue").entries(fragments_prefix(0), None, reverse=False))
+    for key, value in blocks:
+        if key.startswith(fragments_prefix(0)) and parse_fragment_key(key).shelf.family is family:
+            volume.land("keyvalue", [(key, value[:-1])])
