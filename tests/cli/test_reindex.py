@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,17 @@ class Library:
         answer = self.say("documents", "list", "--json")
         return [json.loads(line) for line in answer.output.splitlines()]
 
+    def indexed(self, follower: subprocess.Popen[str], count: int) -> dict[str, int]:
+        """Wait until so many documents are searchable; the chunks of each."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while time.monotonic() < deadline:
+            assert follower.poll() is None, follower.communicate()
+            found = {row["key"]: row["chunks"] for row in self.documents() if row["status"] == "indexed"}
+            if len(found) == count:
+                return found
+            time.sleep(0.5)
+        raise AssertionError(f"{count} documents are not indexed after {SECONDS_MAX} s")
+
     def say(self, *arguments: str) -> Result:
         """A command that starts no Spark."""
         return CliRunner().invoke(penstock, [*arguments, "--store", str(self.folder / "penstock-data")])
@@ -107,6 +119,7 @@ def test_a_new_model_takes_over_after_a_kill_while_searches_always_answer(tmp_pa
 
         # Without options it goes on; what has come meanwhile is in both.
         library.write("voles")
+        assert library.say("index", str(tmp_path / "shelf"), "--queue-only").exit_code == 0
         out = library.run("reindex", "--json")
         assert json.loads(out)["model"] == OTHER_MODEL
         assert len(answers) > 1
@@ -114,37 +127,41 @@ def test_a_new_model_takes_over_after_a_kill_while_searches_always_answer(tmp_pa
 
         # The same text has the same vector with the new model, and the index remembers where to ask it.
         assert library.passages(text_of("herons"))[0]["key"] == "herons.txt"
+        assert library.passages(text_of("voles"))[0]["key"] == "voles.txt"
         assert [ask for ask in server.asks if ask.key.startswith("search:")]
         assert {row["status"] for row in library.documents()} == {"indexed"}
-        assert len(library.documents()) == len(ANIMALS)
+        assert len(library.documents()) == len(ANIMALS) + 1
         assert library.rows(EMBEDDED_MODEL) == 0
 
-        # What is indexed from now on is for the new model, and the other one is refused by name.
-        asked = len(server.asks)
-        library.run("index", "shelf")
-        assert len(library.documents()) == len(ANIMALS) + 1
-        assert len(server.asks) > asked
-        assert library.rows(EMBEDDED_MODEL) == 0
-        refused = CliRunner().invoke(
-            penstock, ["index", "--model", EMBEDDED_MODEL, "--store", str(tmp_path / "penstock-data")]
-        )
+        # From now on the other model is refused by name, and a plain run finds nothing to do.
+        assert library.say("index", str(tmp_path / "shelf")).output.startswith("0 to index, 0 to remove, 7 unchanged")
+        refused = library.say("index", "--model", EMBEDDED_MODEL)
         assert refused.exit_code == 1
         assert "reindex" in refused.output
 
 
 @pytest.mark.integration
-def test_other_chunks_replace_the_old_ones_document_by_document_and_are_remembered(tmp_path: Path) -> None:
+def test_other_chunks_replace_the_old_ones_while_a_job_that_follows_makes_way_and_comes_back(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    library.run("index", "shelf")
-    before = {row["key"]: row["chunks"] for row in library.documents()}
-    library.run("reindex", "--chunk-tokens", "60", "--overlap-tokens", "10")
-    after = {row["key"]: row["chunks"] for row in library.documents()}
-    assert set(after) == set(before)
-    assert all(after[key] > before[key] for key in before)
-    assert library.rows(EMBEDDED_MODEL) == sum(after.values())
+    follower = library.start("index", "shelf", "--follow", "--interval", "0.5")
+    try:
+        before = library.indexed(follower, len(ANIMALS))
+        library.run("reindex", "--chunk-tokens", "60", "--overlap-tokens", "10")
+        after = library.indexed(follower, len(ANIMALS))
+        assert set(after) == set(before)
+        assert all(after[key] > before[key] for key in before)
+        assert library.rows(EMBEDDED_MODEL) == sum(after.values())
+        # What comes now is taken by the same process as before, and cut like the others.
+        library.write("voles")
+        assert library.indexed(follower, len(ANIMALS) + 1)["voles.txt"] == after["herons.txt"]
+    finally:
+        follower.send_signal(signal.SIGTERM)
+        out, err = follower.communicate(timeout=SECONDS_MAX)
+    assert (follower.returncode, err) == (0, "")
+    assert "waiting for its end" in out
     # A plain run cuts as the index is cut, and finds nothing to do.
-    assert library.run("index", "shelf").startswith("0 to index, 0 to remove, 6 unchanged")
-    assert "already" in library.run("reindex")
+    again = library.say("index", str(tmp_path / "shelf"))
+    assert again.output.startswith("0 to index, 0 to remove, 7 unchanged")
 
 
 def test_an_index_that_is_not_there_cannot_be_made_anew(tmp_path: Path) -> None:

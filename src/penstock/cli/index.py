@@ -18,6 +18,7 @@ from rich.console import Console
 
 from penstock.cli.entries import read_entries
 from penstock.cli.following import Follower
+from penstock.cli.handover import await_rebuild
 from penstock.cli.listing import Listing, compare, list_place
 from penstock.cli.places import (
     Place,
@@ -34,8 +35,9 @@ from penstock.cli.running import JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
-from penstock.errors import InvalidInput, PenstockError
+from penstock.errors import Fenced, InvalidInput, PenstockError
 from penstock.pipelines.reading import Reading
+from penstock.pipelines.rebuild_notice import read_notice
 from penstock.pipelines.reindexing import Wish, cut_wished
 
 __all__ = ["index"]
@@ -82,18 +84,11 @@ def index(
     """Make documents searchable: files, folders and buckets, and whatever waits in the queue."""
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
-    url = url_of(store)
-    target = asyncio.run(find_target(url, tenant, index_name, model))
-    target.check_model()
-    wish = Wish(target_tokens=chunk_tokens, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
-    chunking = _chunking(target, wish)
-    embedding = embedding_for(target, embedding_url, embedding_key)
-    fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
-    shelf = _Shelf([place_of(place, buckets) for place in places], url, target, fingerprint, Reading(buckets=buckets))
-    plan = JobPlan(url, master, embedding, shelf.reading, chunking)
+    wish = Wish(model, embedding_url, chunk_tokens, max_tokens, overlap_tokens)
+    order = _Order(places, url_of(store), tenant, index_name, buckets, master, embedding_key)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
-        told = _index(shelf, None if queue_only else plan, console, stop, interval if follow else None)
+        told = _index(order.laid_out(wish), order, console, stop, interval if follow else None, queue_only=queue_only)
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested and not follow:
@@ -101,17 +96,43 @@ def index(
 
 
 @dataclass(frozen=True)
+class _Order:
+    """What a person has asked for that holds whatever the index is made with."""
+
+    places: Sequence[str]
+    url: str
+    tenant: str
+    index: str
+    buckets: Mapping[str, str]
+    master: str
+    embedding_key: str | None
+
+    def laid_out(self, wish: Wish) -> _Shelf:
+        """With the index as it is now."""
+        target = asyncio.run(find_target(self.url, self.tenant, self.index, wish.model))
+        target.check_model()
+        chunking = _chunking(target, wish)
+        embedding = embedding_for(target, wish.endpoint, self.embedding_key)
+        fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
+        plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), chunking)
+        return _Shelf([place_of(place, self.buckets) for place in self.places], target, fingerprint, plan)
+
+
+@dataclass(frozen=True)
 class _Shelf:
-    """Places, and the index that is made of them."""
+    """Places, the index that is made of them, and the job that makes it."""
 
     places: Sequence[Place]
-    url: str
     target: Target
     fingerprint: str
-    reading: Reading
+    plan: JobPlan
+
+    @property
+    def url(self) -> str:
+        return self.plan.url
 
     async def look(self) -> Listing:
-        found = {place: await list_place(place, self.reading, self.url) for place in self.places}
+        found = {place: await list_place(place, self.plan.reading, self.url) for place in self.places}
         known = await read_entries(self.url, self.target.name) if self.places else []
         return compare(self.target.name, found, known, self.fingerprint)
 
@@ -119,8 +140,10 @@ class _Shelf:
         return (await self.look()).events
 
 
-def _index(shelf: _Shelf, plan: JobPlan | None, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
-    """Look, send, and with a plan run; what was seen and done, as fields."""
+def _index(
+    shelf: _Shelf, order: _Order, console: Console, stop: Stop, interval: float | None, *, queue_only: bool
+) -> dict[str, Any]:
+    """Look, send, and run; what was seen and done, as fields."""
     listing = asyncio.run(shelf.look())
     send(shelf.url, listing.events)
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
@@ -131,7 +154,7 @@ def _index(shelf: _Shelf, plan: JobPlan | None, console: Console, stop: Stop, in
         "under_way": listing.under_way,
         "set_aside_before": listing.set_aside,
     }
-    if plan is None or stop.requested:
+    if queue_only or stop.requested:
         console.print(_told(listing, uploads))
         return {"listed": fields, "done": None}
     waiting = bool(listing.events) or bool(listing.under_way) or asyncio.run(is_waiting(shelf.url))
@@ -142,13 +165,30 @@ def _index(shelf: _Shelf, plan: JobPlan | None, console: Console, stop: Stop, in
         if not shelf.places:
             console.print("nothing waits in the queue")
         return {"listed": fields, "done": None}
-    return {"listed": fields, "done": _run(shelf, plan, uploads, console, stop, interval)}
+    return {"listed": fields, "done": _run(shelf, order, uploads, console, stop, interval)}
 
 
 def _run(
-    shelf: _Shelf, plan: JobPlan, uploads: int, console: Console, stop: Stop, interval: float | None
-) -> dict[str, Any]:
-    with ProgressView(console, uploads) as view, opened_job(plan, view, stop) as job:
+    shelf: _Shelf, order: _Order, uploads: int, console: Console, stop: Stop, interval: float | None
+) -> dict[str, Any] | None:
+    """Work, and while following again after every rebuild that this job had to make way for."""
+    notice = await_rebuild(order.url, stop, console)
+    while not stop.requested:
+        try:
+            return _worked(shelf, uploads, console, stop, interval)
+        except Fenced:
+            # Another job that has taken over is no rebuild: it goes on instead of this one.
+            if interval is None or asyncio.run(read_notice(order.url)).number == notice.number:
+                raise
+            notice = await_rebuild(order.url, stop, console)
+        # With the model and the chunks that it has now, whatever this command was started with.
+        shelf, uploads = order.laid_out(Wish()), 0
+        console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
+    return None
+
+
+def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
+    with ProgressView(console, uploads) as view, opened_job(shelf.plan, view, stop) as job:
         try:
             if interval is None:
                 job.run_available()

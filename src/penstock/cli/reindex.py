@@ -18,6 +18,7 @@ import msgspec
 from rich.console import Console
 
 from penstock.cli.documents import heads_of
+from penstock.cli.handover import announced, await_rebuild
 from penstock.cli.listing import deletion, upload_of
 from penstock.cli.places import (
     bucket_option,
@@ -100,13 +101,23 @@ def reindex(
     plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     rebuild = Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind)
-    with Stop() as stop, ProgressView(console, 0) as view, opened_job(plan, view, stop) as job:
-        told = rebuild.run(job, view, stop)
-    if as_json:
+    with Stop() as stop:
+        told = _rebuilt(rebuild, stop)
+    if as_json and told is not None:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested:
         console.print("ended as asked: nothing is lost, and `penstock reindex` goes on from here")
         raise SystemExit(stop.exit_code)
+
+
+def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any] | None:
+    """As the store's writer: a job that follows makes way, and comes back at the end."""
+    url, console = rebuild.plan.url, rebuild.console
+    await_rebuild(url, stop, console)
+    if stop.requested:
+        return None
+    with announced(url), ProgressView(console, 0) as view, opened_job(rebuild.plan, view, stop) as job:
+        return rebuild.run(job, view, stop)
 
 
 @dataclass(frozen=True)
