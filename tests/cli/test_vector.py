@@ -15,7 +15,7 @@ from penstock.cli.vector import vector
 from penstock.errors import NotFound
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.vector import VectorStore
-from penstock.vector.keys import Family, fragments_prefix, parse_fragment_key
+from penstock.vector.keys import Family, fragments_prefix, head_key, parse_fragment_key
 
 
 @pytest.fixture
@@ -131,3 +131,21 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: list[str
 
 def test_a_collection_is_named_by_three_parts(store: str) -> None:
     assert run("get", store, "acme/manual", "r40").exit_code == 2
+
+
+def test_a_collection_that_cannot_be_read_is_named_and_the_others_are_shown(store: str) -> None:
+    async def damage() -> None:
+        async with await VectorStore.open(f"file://{store}", "vectors") as opened:
+            other = await opened.collection("acme", "manual", "other", dimensions=1)
+            await other.upsert(pa.table({"id": ["a"], "vector": [[1.0]]}), durable=True)
+        keyvalue = await open_keyvalue(f"file://{store}", "vectors")
+        await (await keyvalue.write(WriteBatch().put(head_key(0), b"damaged"))).durable()
+        await keyvalue.close()
+
+    asyncio.run(damage())
+    stats, verify = run("stats", store, "--json"), run("verify", store)
+    assert (stats.exit_code, verify.exit_code) == (1, 1)
+    assert '"name": "acme/manual/other"' in stats.output
+    assert "acme/manual/other: sound (1 rows" in verify.output
+    for answer in (stats, verify):
+        assert "the head of acme/manual/org/model cannot be read" in answer.output

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from rich.console import Console
@@ -17,10 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.cli.places import VECTOR_PATH, url_of
-from penstock.errors import NotFound
-from penstock.vector import CollectionName, CollectionReader, CollectionStats, VectorReader, VectorStore, VerifyReport
+from penstock.errors import Corrupt, NotFound, PenstockError
+from penstock.vector import CollectionName, CollectionReader, CollectionStats, VectorReader, VectorStore
+from penstock.vector.verify import unreadable
 
 __all__ = ["vector"]
+
+T = TypeVar("T")
 
 # What a terminal shows of a row's text and of its vector.
 _TEXT_CHARACTERS: Final = 200
@@ -44,17 +47,23 @@ def vector() -> None:
 @_path_option
 @_json_option
 def stats(store: str, path: str, as_json: bool) -> None:
-    """Show every collection: its rows, its size, and in what shape it is."""
-    found = _follow(store, path, lambda reader: _each(reader, CollectionReader.stats))
-    if as_json:
-        for each in found:
-            click.echo(json.dumps(_plain(each)))
-        return
-    if not found:
-        click.echo("There is no collection yet.")
+    """Show every collection: its rows, its size, and in what shape it is; exit code 1 if one cannot be read."""
+    answers = _follow(store, path, lambda reader: _each(reader, CollectionReader.stats))
     console = Console(highlight=False)
-    for each in found:
-        console.print(_stats_table(each))
+    for each in answers.values():
+        if isinstance(each, PenstockError):
+            continue
+        if as_json:
+            click.echo(json.dumps(_plain(each)))
+        else:
+            console.print(_stats_table(each))
+    if not answers and not as_json:
+        click.echo("There is no collection yet.")
+    unread = {name: each for name, each in answers.items() if isinstance(each, PenstockError)}
+    for name, error in unread.items():
+        click.echo(f"{name}: cannot be read: {error}", err=True)
+    if unread:
+        raise SystemExit(1)
 
 
 @vector.command()
@@ -62,12 +71,16 @@ def stats(store: str, path: str, as_json: bool) -> None:
 @_path_option
 def verify(store: str, path: str) -> None:
     """Read everything and report whatever does not agree; exit code 1 if anything is wrong."""
-    reports: list[VerifyReport] = _follow(store, path, lambda reader: _each(reader, CollectionReader.verify))
+    answers = _follow(store, path, lambda reader: _each(reader, CollectionReader.verify))
+    reports = [unreadable(name, each) if isinstance(each, PenstockError) else each for name, each in answers.items()]
     for report in reports:
-        verdict = "sound" if report.sound else f"{len(report.problems)} problems"
+        problems = len(report.problems) + report.more_problems
+        verdict = "sound" if report.sound else "1 problem" if problems == 1 else f"{problems:,} problems"
         click.echo(f"{report.collection}: {verdict} ({report.rows:,} rows, {report.blocks:,} blocks read)")
         for problem in report.problems:
             click.echo(f"  - {problem}")
+        if report.more_problems:
+            click.echo(f"  - and {report.more_problems:,} more")
     if not reports:
         click.echo("There is no collection yet.")
     if not all(report.sound for report in reports):
@@ -125,13 +138,21 @@ def get(store: str, collection: str, ids: tuple[str, ...], path: str, as_json: b
         raise NotFound(f"{name} has no row {', '.join(missing)}", "it was never written, was removed, or is hidden")
 
 
-async def _each(reader: VectorReader, ask: Callable[[CollectionReader], Awaitable[Any]]) -> list[Any]:
-    names = await reader.collections()
-    return [await ask(await reader.collection(name.tenant, name.index, name.model)) for name in names]
+async def _each(
+    reader: VectorReader, ask: Callable[[CollectionReader], Awaitable[T]]
+) -> dict[CollectionName, T | PenstockError]:
+    """What every collection answers; one that cannot be read keeps no other from answering."""
+    answers: dict[CollectionName, T | PenstockError] = {}
+    for name in await reader.collections():
+        try:
+            answers[name] = await ask(await reader.collection(name.tenant, name.index, name.model))
+        except Corrupt as error:
+            answers[name] = error
+    return answers
 
 
-def _follow(store: str, path: str, work: Callable[[VectorReader], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
+def _follow(store: str, path: str, work: Callable[[VectorReader], Awaitable[T]]) -> T:
+    async def run() -> T:
         async with await VectorStore.open_reader(url_of(store), path) as reader:
             return await work(reader)
 
