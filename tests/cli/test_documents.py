@@ -97,7 +97,8 @@ class Archive:
         async def read() -> list[Notification]:
             store = await open_store(url_of(str(self.store)), read_only=True)
             manifest = await read_manifest(store, "ingest/manifest")
-            batches = [batch async for batch in read_batches(store, manifest.after(None, len(manifest)))]
+            found = [reading.batch async for reading in read_batches(store, manifest.after(None, len(manifest)))]
+            batches = [batch for batch in found if batch is not None]
             await store.close()
             return [decode_notification(bytes(record)) for batch in batches for record in batch.records]
 

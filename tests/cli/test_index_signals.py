@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.documents.embedding import profile_of
 from penstock.testing.embedding_server import Ask, EmbeddingServer
 
-MODEL = "BAAI/bge-small-en-v1.5"
+# Nobody here knows it: the command says what it takes, and the index remembers it.
+MODEL = "model-of-somebody"
+DIMENSIONS = 48
 SECONDS_MAX = 300
 
 
@@ -30,8 +31,9 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_and_nothing_is_lost(tmp_path
             running.pop().send_signal(signal.SIGINT)
 
     penstock = [sys.executable, "-m", "penstock.cli"]
-    with EmbeddingServer(dimensions=profile_of(MODEL).dimensions, on_ask=on_ask) as server:
+    with EmbeddingServer(dimensions=DIMENSIONS, on_ask=on_ask) as server:
         command = [*penstock, "index", "shelf", "--model", MODEL, "--embedding-url", server.url]
+        command += ["--dimensions", str(DIMENSIONS), "--input-tokens", "512", "--price", "2.5"]
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -46,6 +48,10 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_and_nothing_is_lost(tmp_path
             [*penstock, "index"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
         assert again.returncode == 0, again.stderr
+        found = subprocess.run(
+            [*penstock, "search", "rivers", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+        assert len(found.splitlines()) == 4
     listed = subprocess.run(
         [*penstock, "documents", "list", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout

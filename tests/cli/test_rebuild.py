@@ -89,7 +89,8 @@ class PlanningJob:
     async def _queued(self) -> list[Notification]:
         store = await open_store(self.url, read_only=True)
         manifest = await read_manifest(store, "ingest/manifest")
-        batches = [batch async for batch in read_batches(store, manifest.after(self._done, len(manifest)))]
+        found = [reading.batch async for reading in read_batches(store, manifest.after(self._done, len(manifest)))]
+        batches = [batch for batch in found if batch is not None]
         await store.close()
         self._done = max([self._done, *(batch.sequence for batch in batches)])
         return [decode_notification(bytes(record)) for batch in batches for record in batch.records]

@@ -25,12 +25,12 @@ from penstock.cli.places import (
     bucket_option,
     chunking_options,
     collection_options,
-    embedding_options,
     json_option,
     place_of,
     url_of,
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
+from penstock.cli.providers import Provider, provider_options, rate_options
 from penstock.cli.running import JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
@@ -60,7 +60,8 @@ _INTERVAL_SECONDS: Final = 10.0
 )
 @bucket_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@embedding_options
+@rate_options
+@provider_options
 @chunking_options
 @json_option
 def index(
@@ -74,8 +75,7 @@ def index(
     interval: float,
     buckets: Mapping[str, str],
     master: str,
-    embedding_url: str | None,
-    embedding_key: str | None,
+    provider: Provider,
     chunk_tokens: int | None,
     max_tokens: int | None,
     overlap_tokens: int | None,
@@ -84,11 +84,13 @@ def index(
     """Make documents searchable: files, folders and buckets, and whatever waits in the queue."""
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
-    wish = Wish(model, embedding_url, chunk_tokens, max_tokens, overlap_tokens)
-    order = _Order(places, url_of(store), tenant, index_name, buckets, master, embedding_key)
+    wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
+    order = _Order(places, url_of(store), tenant, index_name, buckets, master)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
-        told = _index(order.laid_out(wish), order, console, stop, interval if follow else None, queue_only=queue_only)
+        told = _index(
+            order.laid_out(wish, provider), order, console, stop, interval if follow else None, queue_only=queue_only
+        )
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested and not follow:
@@ -105,14 +107,20 @@ class _Order:
     index: str
     buckets: Mapping[str, str]
     master: str
-    embedding_key: str | None
 
-    def laid_out(self, wish: Wish) -> _Shelf:
+    def again(self, before: _Shelf) -> _Shelf:
+        """As a rebuild has left it. A key goes nowhere but to the address it was given for."""
+        target = asyncio.run(find_target(self.url, self.tenant, self.index, None))
+        asked = before.plan.embedding.endpoint_of(before.target.name.model)
+        key = asked.api_key if asked and asked.url == target.endpoint else None
+        return self.laid_out(Wish(), Provider(key=key, rate=before.plan.embedding.rate))
+
+    def laid_out(self, wish: Wish, provider: Provider) -> _Shelf:
         """With the index as it is now."""
         target = asyncio.run(find_target(self.url, self.tenant, self.index, wish.model))
         target.check_model()
         chunking = _chunking(target, wish)
-        embedding = embedding_for(target, wish.endpoint, self.embedding_key)
+        embedding = embedding_for(target, provider)
         fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
         plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), chunking)
         return _Shelf([place_of(place, self.buckets) for place in self.places], target, fingerprint, plan)
@@ -182,7 +190,7 @@ def _run(
                 raise
             notice = await_rebuild(order.url, stop, console)
         # With the model and the chunks that it has now, whatever this command was started with.
-        shelf, uploads = order.laid_out(Wish()), 0
+        shelf, uploads = order.again(shelf), 0
         console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
     return None
 

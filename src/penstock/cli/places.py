@@ -25,7 +25,6 @@ __all__ = [
     "bucket_option",
     "chunking_options",
     "collection_options",
-    "embedding_options",
     "json_option",
     "place_of",
     "url_of",
@@ -61,18 +60,6 @@ def collection_options(command: Command) -> Command:
         click.option("--tenant", default="default", show_default=True, help="Whose documents."),
         click.option("--index", "index_name", default="default", show_default=True, help="The index's name."),
         click.option("--store", default=STORE_DEFAULT, show_default=True, help="A directory, or a store's URL."),
-    ):
-        command = option(command)
-    return command
-
-
-def embedding_options(command: Command) -> Command:
-    """`--embedding-url` and `--embedding-key`."""
-    for option in (
-        click.option("--embedding-key", default=None, envvar="PENSTOCK_EMBEDDING_KEY", help="Its key."),
-        click.option(
-            "--embedding-url", default=None, metavar="URL", help="An OpenAI-compatible endpoint for the model."
-        ),
     ):
         command = option(command)
     return command

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,19 +24,20 @@ from penstock.cli.places import (
     bucket_option,
     chunking_options,
     collection_options,
-    embedding_options,
     json_option,
     url_of,
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
+from penstock.cli.providers import Provider, provider_options, rate_options
 from penstock.cli.running import JobPlan, Stop, opened_job
 from penstock.cli.sending import send
-from penstock.cli.targets import find_target
+from penstock.cli.targets import check_endpoint, find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import ChunkingConfig, Notification
-from penstock.errors import InvalidInput, NotFound, PenstockError
+from penstock.documents.embedding import ModelProfile
+from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.pipelines.embedding import Embedding, Endpoint
-from penstock.pipelines.indexes import Build, IndexSettings, remembered
+from penstock.pipelines.indexes import Build, IndexSettings
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
 from penstock.pipelines.reindexing import Remainder, Wish, changed, rebuilding, recutting
@@ -54,7 +55,8 @@ _NAMED_MAX: Final = 5
 
 @click.command()
 @collection_options
-@embedding_options
+@rate_options
+@provider_options
 @click.option(
     "--old-embedding-key",
     default=None,
@@ -73,8 +75,7 @@ def reindex(
     index_name: str,
     tenant: str,
     model: str | None,
-    embedding_url: str | None,
-    embedding_key: str | None,
+    provider: Provider,
     old_embedding_key: str | None,
     chunk_tokens: int | None,
     max_tokens: int | None,
@@ -88,21 +89,22 @@ def reindex(
 ) -> None:
     """Make an index anew with another model or other chunks, while it answers; without options, go on with it."""
     url = url_of(store)
-    settings = asyncio.run(find_target(url, tenant, index_name, None)).settings
-    if settings is None:
-        raise NotFound(f"there is no index {index_name}", f"tenant {tenant} has none", "`penstock index` makes it")
-    if embedding_url and remembered(embedding_url) is None:
-        raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
-    wish = Wish(model, embedding_url, chunk_tokens, max_tokens, overlap_tokens)
-    aim = settings.given_up() if cancel else changed(settings, wish)
-    embedding = _embedding(aim, embedding_key, old_embedding_key)
-    for build in aim.builds:
-        embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
-    plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
-    rebuild = Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind)
+    told: dict[str, Any] | None = None
     with Stop() as stop:
-        told = _rebuilt(rebuild, stop)
+        await_rebuild(url, stop, console)
+        settings = asyncio.run(find_target(url, tenant, index_name, None)).settings
+        if settings is None:
+            raise NotFound(f"there is no index {index_name}", f"tenant {tenant} has none", "`penstock index` makes it")
+        profile = _profile(settings, model, provider)
+        wish = Wish(model, provider.url, chunk_tokens, max_tokens, overlap_tokens, profile)
+        aim = settings.given_up() if cancel else changed(settings, wish)
+        embedding = _embedding(aim, provider, old_embedding_key)
+        for build in aim.builds:
+            embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
+        plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
+        if not stop.requested:
+            told = _rebuilt(Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind), stop)
     if as_json and told is not None:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested:
@@ -110,13 +112,10 @@ def reindex(
         raise SystemExit(stop.exit_code)
 
 
-def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any] | None:
+def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any]:
     """As the store's writer: a job that follows makes way, and comes back at the end."""
-    url, console = rebuild.plan.url, rebuild.console
-    await_rebuild(url, stop, console)
-    if stop.requested:
-        return None
-    with announced(url), ProgressView(console, 0) as view, opened_job(rebuild.plan, view, stop) as job:
+    plan, shown = rebuild.plan, ProgressView(rebuild.console, 0)
+    with announced(plan.url), shown as view, opened_job(plan, view, stop) as job:
         return rebuild.run(job, view, stop)
 
 
@@ -132,6 +131,10 @@ class Rebuild:
     leave_behind: bool
 
     def run(self, job: IndexingJob, view: ProgressView, stop: Stop) -> dict[str, Any]:
+        if job.writer.settings[self.aim.tenant, self.aim.index] != self.before:
+            raise Conflict(
+                f"index {self.aim.index} has changed", "another command has changed it meanwhile", "run it again"
+            )
         if self.aim != self.before:
             job.writer.write_settings(self.aim)
         try:
@@ -249,15 +252,29 @@ class Rebuild:
         return self.plan.embedding.chunking_of(build.model, chunking).fingerprint
 
 
-def _embedding(aim: IndexSettings, key: str | None, old_key: str | None) -> Embedding:
+def _profile(settings: IndexSettings, model: str | None, provider: Provider) -> ModelProfile | None:
+    """What is said of the model that is wanted; None when nothing is."""
+    if provider.url:
+        check_endpoint(provider.url)
+    if not provider.description:
+        return None
+    wanted = settings.builds[-1]
+    if model in (None, wanted.model):
+        return provider.description.profile(wanted.model, wanted.profile)
+    assert model is not None
+    return provider.description.profile(model)
+
+
+def _embedding(aim: IndexSettings, provider: Provider, old_key: str | None) -> Embedding:
     """For both models while both are needed; each key goes to its own endpoint."""
     last = aim.builds[-1]
     endpoints = {
-        build.model: Endpoint(build.endpoint, key if build == last else old_key)
+        build.model: Endpoint(build.endpoint, provider.key if build == last else old_key)
         for build in aim.builds
         if build.endpoint
     }
-    return replace(Embedding(), endpoints=endpoints)
+    profiles = {build.model: build.profile for build in aim.builds if build.profile}
+    return Embedding(endpoints=endpoints, profiles=profiles, rate=provider.rate)
 
 
 def _incomplete(index: str, lost: Sequence[DocumentEntry]) -> InvalidInput:

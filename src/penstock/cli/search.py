@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from penstock.cli.filter_expression import parse_filter
-from penstock.cli.places import collection_options, embedding_options, json_option, url_of
+from penstock.cli.places import collection_options, json_option, url_of
+from penstock.cli.providers import Provider, provider_options
 from penstock.cli.targets import Target, embedding_for, target_in
 from penstock.documents import content_key
 from penstock.documents.embedding.provider import Vectors
@@ -40,7 +41,7 @@ _ATTRIBUTES: Final = ("bucket", "key", "seq", "start", "end")
     "--filter", "where", default=None, metavar="EXPR", help="Only passages with these attributes: \"key = 'a.md'\"."
 )
 @json_option
-@embedding_options
+@provider_options
 def search(
     words: tuple[str, ...],
     store: str,
@@ -50,12 +51,11 @@ def search(
     count: int,
     where: str | None,
     as_json: bool,
-    embedding_url: str | None,
-    embedding_key: str | None,
+    provider: Provider,
 ) -> None:
     """Find the passages that answer WORDS best, by meaning and by the words themselves."""
     question = Question(" ".join(words), count, parse_filter(where) if where is not None else None)
-    whom = Asked(tenant, index_name, model, embedding_url, embedding_key)
+    whom = Asked(tenant, index_name, model, provider)
     hits = asyncio.run(find_passages(url_of(store), whom, question))
     if as_json:
         for hit in hits:
@@ -88,8 +88,7 @@ class Asked:
     tenant: str = "default"
     index: str = "default"
     model: str | None = None
-    embedding_url: str | None = None
-    embedding_key: str | None = None
+    provider: Provider = field(default_factory=Provider)
 
 
 async def find_passages(url: str, asked: Asked, question: Question) -> list[dict[str, Any]]:
@@ -122,7 +121,7 @@ async def _reader(url: str) -> VectorReader:
 async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> list[dict[str, Any]]:
     name = target.name
     collection = await reader.collection(name.tenant, name.index, name.model)
-    query = await _embedded(question.words, name.model, embedding_for(target, asked.embedding_url, asked.embedding_key))
+    query = await _embedded(question.words, name.model, embedding_for(target, asked.provider))
     # Words that the model does not know have no direction: then only the text decides.
     vectors = query if np.any(query) else None
     found = await collection.search(

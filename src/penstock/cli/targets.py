@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
+from penstock.cli.providers import Description, Provider
 from penstock.documents import ChunkingConfig
-from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile
 from penstock.errors import InvalidInput, NotFound
 from penstock.pipelines.embedding import Embedding, Endpoint
 from penstock.pipelines.indexes import Cut, IndexSettings, read_settings, remembered
 from penstock.pipelines.registry import VECTOR_PATH
 from penstock.vector import CollectionName, VectorReader, VectorStore
 
-__all__ = ["Target", "embedding_for", "find_target", "target_in"]
+__all__ = ["Target", "check_endpoint", "embedding_for", "find_target", "target_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,31 @@ class Target:
         """Where its model is asked, as far as the index remembers."""
         builds = self.settings.builds if self.settings else ()
         return next((build.endpoint for build in builds if build.model == self.name.model), None)
+
+    @property
+    def profile(self) -> ModelProfile | None:
+        """What the index remembers of its model, where that was described."""
+        builds = self.settings.builds if self.settings else ()
+        return next((build.profile for build in builds if build.model == self.name.model), None)
+
+    def described(self, description: Description) -> ModelProfile | None:
+        """What a person says of the model. An index that is made keeps to what it was made with, but for the price."""
+        if not description:
+            return self.profile
+        said = description.profile(self.name.model, self.profile)
+        made = self.profile or PROFILES.get(self.name.model)
+        if (
+            self.settings is not None
+            and made
+            and msgspec.structs.replace(made, usd_per_million_tokens=0.0)
+            != (msgspec.structs.replace(said, usd_per_million_tokens=0.0))
+        ):
+            raise InvalidInput(
+                f"index {self.name.index} is made with another profile of {self.name.model}",
+                f"vectors of {made.dimensions} numbers, {made.tokens_per_input} tokens a text",
+                "leave the options away: the index remembers them; `penstock reindex` changes the model",
+            )
+        return said
 
     def cut(self) -> Cut:
         return self.settings.cut_of(self.name.model) if self.settings else Cut.of(ChunkingConfig())
@@ -56,11 +84,22 @@ async def target_in(reader: VectorReader, tenant: str, index: str, model: str | 
     return Target(CollectionName(tenant, index, model or current), settings)
 
 
-def embedding_for(target: Target, url: str | None, key: str | None) -> Embedding:
+def embedding_for(target: Target, provider: Provider) -> Embedding:
     """Who embeds for a collection: the endpoint that is given, else the one that the index remembers."""
-    asked = url or target.endpoint
+    model, asked = target.name.model, provider.url or target.endpoint
+    profile = target.described(provider.description)
+    profiles = {model: profile} if profile else {}
     if asked is None:
-        return Embedding()
-    if remembered(asked) is None:
+        return Embedding(profiles=profiles, rate=provider.rate)
+    check_endpoint(asked)
+    return Embedding(endpoints={model: Endpoint(asked, provider.key)}, profiles=profiles, rate=provider.rate)
+
+
+def check_endpoint(url: str) -> None:
+    """Refuse an address that cannot be asked, or that must not be stored."""
+    if remembered(url) is None:
         raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
-    return Embedding(endpoints={target.name.model: Endpoint(asked, key)})
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(
+            f"the embedding endpoint {url} cannot be used", "it is no address of the web", "write https://host/v1"
+        )

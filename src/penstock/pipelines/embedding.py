@@ -79,6 +79,8 @@ class Embedding:
     timeout_seconds: float = REQUEST_SECONDS_MAX
     # For models that are asked elsewhere than at `url`.
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    # Of models that have none here, or another one.
+    profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
     # What all tasks together may ask for.
     rate: RateLimit = field(default_factory=RateLimit)
 
@@ -87,11 +89,12 @@ class Embedding:
         own = Endpoint(self.url, self.api_key) if self.url is not None else None
         return self.endpoints.get(model, own)
 
-    def knowing(self, urls: Mapping[str, str]) -> Embedding:
-        """With the addresses of further models. A key goes nowhere but to the address it was given for."""
+    def knowing(self, urls: Mapping[str, str], profiles: Mapping[str, ModelProfile] | None = None) -> Embedding:
+        """With addresses and profiles of further models. A key goes nowhere but to the address it was given for."""
         keys = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values()}
         known = {model: Endpoint(url, keys.get(url)) for model, url in urls.items()} if self.url is None else {}
-        return replace(self, endpoints={**known, **self.endpoints})
+        described = {**(profiles or {}), **self.profiles}
+        return replace(self, endpoints={**known, **self.endpoints}, profiles=described)
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
@@ -99,7 +102,7 @@ class Embedding:
             raise InvalidInput(
                 f"model {model!r} cannot be asked", "it has no endpoint", f"give its URL, or use {EMBEDDED_MODEL}"
             )
-        return self.profile or profile_of(model)
+        return self.profile or self.profiles.get(model) or profile_of(model)
 
     def chunking_of(self, model: str, wanted: ChunkingConfig) -> ChunkingConfig:
         """`wanted`, made smaller where the model takes less: a text is never cut off."""

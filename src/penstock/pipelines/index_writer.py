@@ -59,8 +59,9 @@ class IndexWriter:
         except BaseException:
             self._door.close()
             raise
-        endpoints = {b.model: b.endpoint for s in self.settings.values() for b in s.builds if b.endpoint}
-        self.embedding = embedding.knowing(endpoints)
+        builds = [build for settings in self.settings.values() for build in settings.builds]
+        endpoints = {build.model: build.endpoint for build in builds if build.endpoint}
+        self.embedding = embedding.knowing(endpoints, {build.model: build.profile for build in builds if build.profile})
 
     def close(self) -> None:
         try:

@@ -274,7 +274,8 @@ class Indexer:
         asked = self._embedding.endpoint_of(event.model)
         # The embedded model needs none, wherever this job may ask it.
         endpoint = remembered(asked.url) if asked and event.model != EMBEDDED_MODEL else None
-        build = Build(model=event.model, cut=Cut.of(self._chunking), endpoint=endpoint)
+        profile = self._embedding.profiles.get(event.model)
+        build = Build(model=event.model, cut=Cut.of(self._chunking), endpoint=endpoint, profile=profile)
         return IndexSettings(tenant=event.tenant_id, index=event.index_id, current=build)
 
     def _can_ask(self, name: CollectionName) -> bool:

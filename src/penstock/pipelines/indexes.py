@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.documents import ChunkingConfig
+from penstock.documents.embedding import ModelProfile
 from penstock.errors import Corrupt, NotFound
 from penstock.pipelines.registry import record_rows, records_of
 from penstock.vector import CollectionName, CollectionReader, VectorReader
@@ -50,11 +51,15 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model with its chunking, and the endpoint that embeds with it; none for the embedded one."""
+    """A model with its chunking, and the endpoint that embeds with it; none for the embedded one.
+
+    The profile is of a model that was described by whoever made the index.
+    """
 
     model: str
     cut: Cut
     endpoint: str | None = None
+    profile: ModelProfile | None = None
 
 
 class IndexSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

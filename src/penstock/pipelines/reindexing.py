@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.documents import ChunkingConfig, DocumentStatus
-from penstock.errors import Conflict
+from penstock.documents.embedding import PROFILES, ModelProfile
+from penstock.errors import Conflict, InvalidInput
 from penstock.pipelines.indexes import Build, Cut, IndexSettings
 from penstock.pipelines.registry import DocumentEntry
 
@@ -30,6 +31,8 @@ class Wish:
     target_tokens: int | None = None
     max_tokens: int | None = None
     overlap_tokens: int | None = None
+    # Of the model; None where it is known, or stays as it is.
+    profile: ModelProfile | None = None
 
 
 @dataclass(slots=True)
@@ -55,8 +58,10 @@ def changed(settings: IndexSettings, wish: Wish) -> IndexSettings:
     before = settings.current
     model = wish.model or before.model
     endpoint = wish.endpoint or (before.endpoint if model == before.model else None)
-    build = Build(model=model, cut=cut_wished(before.cut, wish), endpoint=endpoint)
+    profile = wish.profile or (before.profile if model == before.model else None)
+    build = Build(model=model, cut=cut_wished(before.cut, wish), endpoint=endpoint, profile=profile)
     if model == before.model:
+        _check_dimensions(settings, profile)
         return msgspec.structs.replace(settings, current=build)
     return msgspec.structs.replace(settings, building=build)
 
@@ -98,6 +103,7 @@ def _continued(settings: IndexSettings, wish: Wish) -> IndexSettings:
     same = (
         wish.model in (None, building.model)
         and wish.endpoint in (None, building.endpoint)
+        and wish.profile in (None, building.profile)
         and cut_wished(building.cut, wish) == building.cut
     )
     if same:
@@ -107,6 +113,17 @@ def _continued(settings: IndexSettings, wish: Wish) -> IndexSettings:
         "one change is made at a time",
         "finish it with `penstock reindex`, or end it with `penstock reindex --cancel`",
     )
+
+
+def _check_dimensions(settings: IndexSettings, profile: ModelProfile | None) -> None:
+    """Vectors of two lengths cannot be compared, and one collection holds those of one model."""
+    before = settings.current.profile or PROFILES.get(settings.current.model)
+    if profile and before and profile.dimensions != before.dimensions:
+        raise InvalidInput(
+            f"model {profile.name} has {before.dimensions} dimensions in index {settings.index}",
+            f"they cannot become {profile.dimensions} under the same name",
+            "give what answers so a name of its own as --model",
+        )
 
 
 def _is_built(old: DocumentEntry, new: DocumentEntry | None, fingerprint: str) -> bool:

@@ -1,0 +1,143 @@
+"""A model that nobody here knows can be used once it is described, and an index keeps to its description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import penstock
+from penstock.cli.providers import Description, Provider, provider_options, rate_options
+from penstock.cli.targets import Target, embedding_for
+from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, RateLimit, profile_of
+from penstock.errors import InvalidInput
+from penstock.pipelines.embedding import Endpoint
+from penstock.pipelines.indexes import Build, Cut, IndexSettings
+from penstock.pipelines.reindexing import Wish, changed
+from penstock.vector import CollectionName
+
+MODEL = "model-of-somebody"
+SAID = Description(dimensions=48, tokens_per_input=512)
+CUT = Cut(800, 1200, 100, "cl100k")
+URL = "https://models.example/v1"
+
+
+def given(*arguments: str) -> Provider:
+    found: list[Provider] = []
+
+    @click.command()
+    @rate_options
+    @provider_options
+    def command(provider: Provider) -> None:
+        found.append(provider)
+
+    answer = CliRunner().invoke(command, arguments, standalone_mode=False)
+    if answer.exception:
+        raise answer.exception
+    return found[0]
+
+
+def target(model: str, **build: Any) -> Target:
+    made = Build(model=model, cut=CUT, **build)
+    return Target(CollectionName("t", "i", model), IndexSettings(tenant="t", index="i", current=made))
+
+
+def test_options_describe_a_model_and_bounds_that_are_not_said_are_small_ones() -> None:
+    provider = given("--dimensions", "48", "--input-tokens", "512", "--price", "0.5", "--embedding-url", URL)
+    assert provider.description.profile(MODEL) == ModelProfile(
+        name=MODEL,
+        dimensions=48,
+        tokens_per_input=512,
+        tokens_per_request=16_384,
+        items_per_request=32,
+        usd_per_million_tokens=0.5,
+    )
+
+
+def test_a_file_describes_a_model_and_options_win_over_it(tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps({"dimensions": 48, "tokens_per_input": 512, "items_per_request": 7, "headroom": 0.5}))
+    profile = given("--profile", str(file), "--dimensions", "64").description.profile(MODEL)
+    assert (profile.dimensions, profile.items_per_request, profile.headroom) == (64, 7, 0.5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b'{"dimension": 48}',
+        b'{"dimensions": 0}',
+        b'{"dimensions": "48"}',
+        b'{"headroom": 1.5}',
+        b"\xff",
+        b" " * (1 << 17),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "profile.json"
+    file.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"profile\.json"):
+        given("--profile", str(file))
+
+
+def test_a_model_of_which_too_little_is_said_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="tokens_per_input"):
+        Description(dimensions=48).profile(MODEL)
+
+
+def test_of_a_model_that_is_known_only_what_is_said_changes() -> None:
+    known = profile_of("text-embedding-3-small")
+    said = Description(usd_per_million_tokens=9.0).profile("text-embedding-3-small")
+    assert said == msgspec.structs.replace(known, usd_per_million_tokens=9.0)
+
+
+def test_the_rate_is_passed_on() -> None:
+    provider = given("--requests-per-minute", "30", "--tokens-per-minute", "90000")
+    assert provider.rate == RateLimit(30.0, 90_000.0)
+    assert embedding_for(target(EMBEDDED_MODEL), provider).rate == provider.rate
+
+
+def test_an_index_remembers_how_its_model_was_described() -> None:
+    profile = SAID.profile(MODEL)
+    embedding = embedding_for(target(MODEL, endpoint=URL, profile=profile), Provider(key="k"))
+    assert embedding.profile_of(MODEL) == profile
+    assert embedding.endpoint_of(MODEL) == Endpoint(URL, "k")
+
+
+def test_an_index_that_is_made_keeps_to_its_description_but_for_the_price() -> None:
+    made = target(MODEL, endpoint=URL, profile=SAID.profile(MODEL))
+    dearer = embedding_for(made, Provider(description=Description(usd_per_million_tokens=3.0)))
+    assert dearer.profile_of(MODEL).usd_per_million_tokens == 3.0
+    with pytest.raises(InvalidInput, match="another profile"):
+        embedding_for(made, Provider(description=Description(dimensions=64)))
+
+
+def test_an_index_is_rebuilt_with_a_model_that_is_described() -> None:
+    before = target(EMBEDDED_MODEL).settings
+    assert before is not None
+    profile = SAID.profile(MODEL)
+    building = changed(before, Wish(MODEL, URL, profile=profile)).building
+    assert building == Build(model=MODEL, cut=CUT, endpoint=URL, profile=profile)
+
+
+def test_a_model_cannot_get_other_dimensions_under_the_same_name() -> None:
+    before = target(MODEL, endpoint=URL, profile=SAID.profile(MODEL)).settings
+    assert before is not None
+    with pytest.raises(InvalidInput, match="48 dimensions"):
+        changed(before, Wish(profile=Description(dimensions=64, tokens_per_input=512).profile(MODEL)))
+
+
+@pytest.mark.parametrize("url", ["models.example/v1", "ftp://models.example", "https://user:word@models.example"])
+def test_an_endpoint_that_cannot_be_asked_is_refused_before_anything_is_done(tmp_path: Path, url: str) -> None:
+    (tmp_path / "note.txt").write_text("Otters swim.")
+    arguments = ["index", str(tmp_path / "note.txt"), "--store", str(tmp_path / "store"), "--embedding-url", url]
+    answer = CliRunner().invoke(penstock, [*arguments, "--model", MODEL, "--dimensions", "48", "--input-tokens", "512"])
+    assert answer.exit_code == 1
+    assert "endpoint" in answer.output
+    assert not (tmp_path / "store").exists()
