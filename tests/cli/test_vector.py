@@ -122,7 +122,9 @@ def test_get_as_json_gives_the_whole_row(store: str) -> None:
     assert (row["id"], len(row["vector"]), row["attributes"]) == ("r40", 8, {"page": 40})
 
 
-@pytest.mark.parametrize("command", [["stats"], ["verify"], ["compact", "--yes"], ["get", "a/b/c", "id"]])
+@pytest.mark.parametrize(
+    "command", [["stats"], ["verify"], ["compact", "--yes"], ["drop", "a/b/c", "--yes"], ["get", "a/b/c", "id"]]
+)
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: list[str]) -> None:
     answer = run(command[0], str(tmp_path / "nothing"), *command[1:])
     assert isinstance(answer.exception, NotFound)
@@ -149,3 +151,16 @@ def test_a_collection_that_cannot_be_read_is_named_and_the_others_are_shown(stor
     assert "acme/manual/other: sound (1 rows" in verify.output
     for answer in (stats, verify):
         assert "the head of acme/manual/org/model cannot be read" in answer.output
+
+
+def test_drop_asks_first_and_then_removes_a_collection_for_good(store: str) -> None:
+    refused = run("drop", store, "acme/manual/org/model", input="n\n")
+    assert refused.exit_code == 1
+    assert "rows of acme/manual/org/model will be lost" in refused.output
+    assert run("stats", store, "--json").output
+    answer = run("drop", store, "acme/manual/org/model", "--yes")
+    assert answer.exit_code == 0, answer.output
+    assert "is gone" in answer.output
+    assert "There is no collection yet." in run("verify", store).output
+    again = run("drop", store, "acme/manual/org/model", "--yes")
+    assert isinstance(again.exception, NotFound)

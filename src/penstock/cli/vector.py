@@ -1,7 +1,7 @@
-"""`penstock vector`: look at a vector store, check it, read rows, and tidy it. Only `compact` ever writes.
+"""`penstock vector`: look at a vector store, check it, read rows, and tidy it. Only `compact` and `drop` ever write.
 
-All others read beside a running writer, as its followers do, and see what is durable. `compact` has to be the
-writer: it takes the fence, and a writer that runs elsewhere stops with an error that says so.
+All others read beside a running writer, as its followers do, and see what is durable. Those two have to be the
+writer: they take the fence, and a writer that runs elsewhere stops with an error that says so.
 """
 
 from __future__ import annotations
@@ -111,6 +111,32 @@ def compact(store: str, path: str, yes: bool) -> None:
         )
     if not after:
         click.echo("There is no collection yet.")
+
+
+@vector.command()
+@_store_argument
+@click.argument("collection", metavar="TENANT/INDEX/MODEL")
+@_path_option
+@click.option("--yes", is_flag=True, help="Do not ask: its rows are lost, and a writer that runs elsewhere is fenced.")
+def drop(store: str, collection: str, path: str, yes: bool) -> None:
+    """Remove a collection and all its rows for good; exit code 1 if it is not there."""
+    name = _name(collection)
+
+    async def work(*, ask: bool) -> None:
+        async with await VectorStore.open_reader(url_of(store), path) as reader:
+            if name not in await reader.collections():
+                raise NotFound(f"there is no collection {name}", "", "`penstock vector stats` lists them")
+        if not ask:
+            async with await VectorStore.open(url_of(store), path) as opened:
+                await opened.drop(name)
+
+    if not yes:
+        asyncio.run(work(ask=True))
+        click.confirm(
+            f"All rows of {name} will be lost, and a process that writes now will be stopped. Go on?", abort=True
+        )
+    asyncio.run(work(ask=False))
+    click.echo(f"{name} is gone")
 
 
 @vector.command()

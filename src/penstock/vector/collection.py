@@ -6,7 +6,7 @@ returns tells when it is visible and when it is durable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.coordinator import WriteHandle
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
-from penstock.vector.attributes import AttributeType, attribute_type
+from penstock.vector.attributes import AttributeType
 from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.bounds import whole_number
 from penstock.vector.documents import Mark
@@ -72,8 +72,8 @@ class Writes(Protocol):
 
     async def write(self, change: Change, *, timeout: float | None = None, durable: bool = False) -> WriteHandle: ...
 
-    def known_attributes(self, spec: CollectionSpec) -> dict[str, AttributeType]:
-        """The attributes of a collection, those of accepted writes included; to be added to."""
+    def known_attributes(self, spec: CollectionSpec) -> Mapping[str, AttributeType]:
+        """The attributes of a collection, those of accepted writes included."""
         ...
 
 
@@ -246,10 +246,6 @@ class Collection(CollectionReader):
             raise InvalidInput("document or version is given", "rows of a version need both")
         known = self._writes.known_attributes(self.spec)
         rows = read_rows(table, self.spec.dimensions, self.spec.metric, known)
-        for name, values in rows.attributes.items():
-            kind = attribute_type(values.type)
-            assert kind is not None
-            known[name] = kind
         identities = identities_of(rows.names)
         if document is None or version is None:
             return Upsert(rows, identities)

@@ -8,9 +8,10 @@ is asked for again after it landed writes no data twice: its epochs are in the s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,12 +25,15 @@ from penstock.vector.commit import commit
 from penstock.vector.config import VectorConfig
 from penstock.vector.draft import Operations
 from penstock.vector.keys import STORE, CollectionName, collection_key, position_key
-from penstock.vector.operations import CollectionSpec, Delete, Operation, Tend, Upsert, VectorDelta
+from penstock.vector.operations import CollectionSpec, Delete, Drop, Operation, Tend, Upsert, VectorDelta
+from penstock.vector.reading import collection_keys
 from penstock.vector.snapshot import VectorSnapshot
 from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord, encode_record
 from penstock.vector.upkeep import PATIENCE, maintain
 
 __all__ = ["VectorFlushHandler"]
+
+Asked: TypeAlias = tuple[CollectionSpec, Operation]
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class _Prepared:
     states: Mapping[CollectionName, CollectionState]
     # Where upkeep is asked for, and whether of the whole collection.
     tend: Mapping[CollectionName, bool]
+    dropped: Set[CollectionName]
     upkeep: _Upkeep | None = None
 
 
@@ -89,7 +94,8 @@ class VectorFlushHandler:
         if prepared is None or prepared.epochs != (epochs.first, epochs.last) or prepared.base is not snapshot:
             prepared = self._prepared = await self._prepare(delta, snapshot, epochs)
         handle = await self._keyvalue.write(prepared.batch)
-        flushed = await self._advance(snapshot, prepared.store, prepared.positions, epochs.last, prepared.states)
+        held = snapshot.without(prepared.dropped)
+        flushed = await self._advance(held, prepared.store, prepared.positions, epochs.last, prepared.states)
         if prepared.upkeep is None:
             prepared.upkeep = await self._plan_upkeep(flushed, prepared)
         if prepared.upkeep.states:
@@ -117,31 +123,39 @@ class VectorFlushHandler:
         next_collection = snapshot.store.next_collection
         states: dict[CollectionName, CollectionState] = {}
         tend: dict[CollectionName, bool] = {}
-        for spec, operations in work.items():
-            state = await snapshot.state(spec.name)
+        dropped: set[CollectionName] = set()
+        for name, asked in work.items():
+            wanted = _since_drop(asked)
+            if len(wanted) < len(asked):
+                dropped.add(name)
+                for key in await collection_keys(snapshot.blocks, name):
+                    batch.delete(key)
+            state = None if name in dropped else await snapshot.state(name)
+            rest = [operation for _, operation in wanted if not isinstance(operation, Tend)]
             if state is None:
+                if not rest:
+                    continue
+                spec, _ = wanted[0]
                 record = CollectionRecord(next_collection, spec.dimensions, spec.metric, self._clock.now_ms())
                 next_collection += 1
-                state = CollectionState.new(spec.name, record)
-                batch.put(collection_key(spec.name), encode_record(Kind.COLLECTION, record))
-            asked = [operation for operation in operations if isinstance(operation, Tend)]
-            if asked:
-                tend[spec.name] = any(operation.whole for operation in asked)
-            rest = [operation for operation in operations if not isinstance(operation, Tend)]
-            states[spec.name], writes = await commit(snapshot.blocks, state, rest, self._config)
+                state = CollectionState.new(name, record)
+                batch.put(collection_key(name), encode_record(Kind.COLLECTION, record))
+            if len(rest) < len(wanted):
+                tend[name] = any(isinstance(operation, Tend) and operation.whole for _, operation in wanted)
+            states[name], writes = await commit(snapshot.blocks, state, rest, self._config)
             _fill(batch, writes)
             self._count(rest)
         store = msgspec.structs.replace(
             snapshot.store, next_collection=next_collection, commit=snapshot.store.commit + 1
         )
         batch.put(STORE, encode_record(Kind.STORE, store))
-        return _Prepared((epochs.first, epochs.last), snapshot, batch, store, positions, states, tend)
+        return _Prepared((epochs.first, epochs.last), snapshot, batch, store, positions, states, tend, dropped)
 
     def _accepted(
         self, delta: VectorDelta, positions: dict[str, int], batch: WriteBatch
-    ) -> dict[CollectionSpec, list[Operation]]:
+    ) -> dict[CollectionName, list[Asked]]:
         """The operations of changes that are new, by collection; positions move on."""
-        work: dict[CollectionSpec, list[Operation]] = {}
+        work: dict[CollectionName, list[Asked]] = {}
         for change in delta.changes:
             if change.source is not None and change.position is not None:
                 if change.position <= positions.get(change.source, -1):
@@ -151,7 +165,7 @@ class VectorFlushHandler:
                 body = change.position.to_bytes(8, "little")
                 batch.put(position_key(change.source), seal(Kind.POSITION, body))
             for spec, operation in change.operations:
-                work.setdefault(spec, []).append(operation)
+                work.setdefault(spec.name, []).append((spec, operation))
         return work
 
     async def _vouch(self, snapshot: VectorSnapshot) -> Flushed[VectorSnapshot]:
@@ -212,6 +226,12 @@ class VectorFlushHandler:
             self._observer.count(names.VECTOR_ROWS, written, operation="upsert")
         if deleted:
             self._observer.count(names.VECTOR_ROWS, deleted, operation="delete")
+
+
+def _since_drop(asked: Sequence[Asked]) -> Sequence[Asked]:
+    """What is asked of a collection after it was dropped last."""
+    places = [place for place, (_, operation) in enumerate(asked) if isinstance(operation, Drop)]
+    return asked[places[-1] + 1 :] if places else asked
 
 
 def _fill(batch: WriteBatch, operations: Operations) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from penstock.errors import InvalidInput
+from penstock.vector.attributes import AttributeType
 from penstock.vector.bounds import whole_number
 from penstock.vector.identity import Identities
 from penstock.vector.keys import CollectionName, check_name
@@ -21,6 +22,7 @@ __all__ = [
     "CollectionSpec",
     "Delete",
     "Discard",
+    "Drop",
     "Flip",
     "Operation",
     "Remove",
@@ -108,6 +110,13 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """Remove the collection itself; what follows makes it anew."""
+
+    size_bytes: int = _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class Tend:
     """Do one step of upkeep, if any is due."""
 
@@ -116,7 +125,7 @@ class Tend:
     size_bytes: int = _OVERHEAD_BYTES
 
 
-Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Tend
+Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Drop | Tend
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,17 @@ class Change:
     @property
     def size_bytes(self) -> int:
         return _OVERHEAD_BYTES + sum(operation.size_bytes for _, operation in self.operations)
+
+    def attributes(self) -> dict[CollectionSpec, dict[str, AttributeType]]:
+        """The collections that the change has rows for, and the types of their attributes."""
+        found: dict[CollectionSpec, dict[str, AttributeType]] = {}
+        for spec, operation in self.operations:
+            if isinstance(operation, Upsert):
+                types = found.setdefault(spec, {})
+                for name, kind in operation.rows.attribute_types().items():
+                    if types.setdefault(name, kind) is not kind:
+                        raise InvalidInput(f"attribute {name!r} is {types[name]} and {kind} in one write")
+        return found
 
 
 @dataclass(slots=True)

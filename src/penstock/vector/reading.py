@@ -24,11 +24,15 @@ from penstock.vector.content import IdBlock, PostingBlock, VectorBlock
 from penstock.vector.directory import FRAGMENT, Directory, decode_page, directory_of
 from penstock.vector.idset import BITMAP_IDS, IdSet
 from penstock.vector.keys import (
+    Address,
     CollectionName,
     Family,
     Shelf,
     collection_key,
+    collection_prefix,
+    fragment_key,
     head_key,
+    page_key,
     pages_prefix,
     parse_fragment_key,
     parse_page_key,
@@ -36,7 +40,7 @@ from penstock.vector.keys import (
 )
 from penstock.vector.state import CollectionRecord, CollectionState, Head, decode_record
 
-__all__ = ["read_head", "read_state"]
+__all__ = ["collection_keys", "read_head", "read_state"]
 
 _CENTROIDS: Final = Shelf(Family.CENTROIDS)
 _POSTINGS: Final = Shelf(Family.POSTINGS)
@@ -69,6 +73,29 @@ async def read_state(blocks: BlockReader, name: CollectionName) -> CollectionSta
         if not blocks.moving or await read_head(blocks.reader, name, record.number) == head:
             return state
     raise Unavailable(f"{name} changes faster than it can be read", "", "read again, or poll less often")
+
+
+async def collection_keys(blocks: BlockReader, name: CollectionName) -> list[bytes]:
+    """Every key that belongs to a collection, however damaged it is; none if there is none of that name."""
+    value = await blocks.reader.get(collection_key(name))
+    if value is None:
+        return []
+    number = decode_record(Kind.COLLECTION, value, CollectionRecord, f"the record of {name}").number
+    try:
+        state = await read_state(blocks, name)
+    except Corrupt:
+        # Without a head the directories cannot be trusted: everything is looked through.
+        found = [key async for entries in blocks.reader.scan_prefix(collection_prefix(number)) for key, _ in entries]
+        return [collection_key(name), *found]
+    assert state is not None
+    keys = [collection_key(name), head_key(number)]
+    for shelf, directory in state.directories.items():
+        keys += [page_key(number, shelf, low) for low in directory.pages.tolist()]
+        keys += [
+            fragment_key(number, Address(shelf, int(fragment["low"]), int(fragment["serial"])))
+            for fragment in directory.fragments
+        ]
+    return keys
 
 
 async def _read_under(

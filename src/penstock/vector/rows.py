@@ -37,6 +37,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.names)
 
+    def attribute_types(self) -> dict[str, AttributeType]:
+        found = {name: attribute_type(values.type) for name, values in self.attributes.items()}
+        return {name: kind for name, kind in found.items() if kind is not None}
+
     @property
     def size_bytes(self) -> int:
         columns = [self.names, *self.attributes.values()]

@@ -7,7 +7,7 @@ one is published.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -57,6 +57,13 @@ class VectorSnapshot:
         else:
             self.states.move_to_end(name)
         return state
+
+    def without(self, dropped: Set[CollectionName]) -> VectorSnapshot:
+        """The same, not knowing collections that are about to be gone."""
+        if not dropped:
+            return self
+        kept = OrderedDict((name, state) for name, state in self.states.items() if name not in dropped)
+        return replace(self, states=kept)
 
     def advanced(
         self,

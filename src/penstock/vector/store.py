@@ -7,14 +7,14 @@ The pages docs/rooms/vector.md and docs/format/vector.md tell what is promised a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
-from penstock.errors import Closed, InvalidInput, NotFound
+from penstock.errors import Closed, Corrupt, InvalidInput, NotFound
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
 from penstock.observability import SILENT, Observer
@@ -29,12 +29,13 @@ from penstock.vector.follower import VectorReader
 from penstock.vector.keeper import Keeper
 from penstock.vector.keys import CollectionName
 from penstock.vector.metric import Metric
-from penstock.vector.operations import Change, CollectionSpec, Tend, VectorDelta
+from penstock.vector.operations import Change, CollectionSpec, Drop, Tend, VectorDelta
+from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
 from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
 from penstock.vector.stats import CollectionStats
-from penstock.vector.verify import VerifyReport
+from penstock.vector.verify import VerifyReport, unreadable
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
@@ -64,7 +65,9 @@ class VectorStore:
         self._keeper = keeper
         self.searcher = searcher
         self._clock = clock
-        self._announced: dict[CollectionName, tuple[CollectionSpec, dict[str, AttributeType]]] = {}
+        self._schemas: dict[CollectionName, Schema] = {}
+        # Collections that were dropped, and the write that did it.
+        self._dropped: dict[CollectionName, WriteHandle] = {}
         self._closed = False
 
     @classmethod
@@ -137,9 +140,11 @@ class VectorStore:
         """A collection; with `dimensions` it is made by its first write if there is none (cosine by default)."""
         name = CollectionName(tenant, index, model)
         wanted = None if metric is None else _metric(metric)
-        if name not in self._announced:
-            self._announced[name] = await self._announce(name, dimensions, wanted)
-        spec, _ = self._announced[name]
+        if name not in self._schemas:
+            if name in self._dropped:
+                await self._dropped[name].flushed()
+            self._schemas[name] = await self._announce(name, dimensions, wanted)
+        spec = self._schemas[name].spec
         for what, asked, found in (("dimensions", dimensions, spec.dimensions), ("metric", wanted, spec.metric)):
             if asked is not None and asked != found:
                 raise InvalidInput(f"{name} with {what} {asked}", f"it has {what} {found}", "use another model name")
@@ -150,22 +155,44 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             return await list_collections(snapshot.reader)
 
-    async def _announce(
-        self, name: CollectionName, dimensions: int | None, metric: Metric | None
-    ) -> tuple[CollectionSpec, dict[str, AttributeType]]:
+    async def _announce(self, name: CollectionName, dimensions: int | None, metric: Metric | None) -> Schema:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
             # An earlier writer may have stopped before its upkeep was done.
             self._keeper.notice(state)
-            return CollectionSpec(name, state.dimensions, state.metric), dict(state.types)
+            return Schema(CollectionSpec(name, state.dimensions, state.metric), state.types)
         if dimensions is None:
             raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
         whole = whole_number("dimensions", dimensions, 1, DIMENSIONS_MAX, f"a vector has 1 to {DIMENSIONS_MAX}")
-        return CollectionSpec(name, whole, metric or Metric.COSINE), {}
+        return Schema(CollectionSpec(name, whole, metric or Metric.COSINE), {})
 
-    def known_attributes(self, spec: CollectionSpec) -> dict[str, AttributeType]:
-        return self._announced[spec.name][1]
+    def known_attributes(self, spec: CollectionSpec) -> Mapping[str, AttributeType]:
+        return self._schema(spec).types
+
+    def _schema(self, spec: CollectionSpec) -> Schema:
+        """What rows for a collection are checked against; one that was dropped begins anew with them."""
+        if spec.name not in self._schemas:
+            if spec.name not in self._dropped:
+                raise InvalidInput(
+                    f"rows for {spec.name}", "this store was not asked for it", "call `collection` first"
+                )
+            self._schemas[spec.name] = Schema(spec, {})
+        self._schemas[spec.name].check(spec)
+        return self._schemas[spec.name]
+
+    async def drop(self, name: CollectionName, *, durable: bool = True) -> bool:
+        """Remove a collection and everything that belongs to it, in one write; whether there was one.
+
+        Writes that are accepted later make it anew, with other dimensions if need be.
+        """
+        if name not in self._schemas and name not in await self.collections():
+            return False
+        spec = self._schemas[name].spec if name in self._schemas else CollectionSpec(name, 1, Metric.COSINE)
+        self._dropped[name] = handle = await self._coordinator.write(VectorDelta([Change(((spec, Drop()),))]))
+        self._schemas.pop(name, None)
+        await self._coordinator.flush(handle.epoch, until=Mark.DURABLE if durable else Mark.FLUSHED)
+        return True
 
     # writing --------------------------------------------------------------------------------------
 
@@ -179,7 +206,9 @@ class VectorStore:
         """Accept changes, waiting for room if need be; with `durable`, return when they are."""
         self._check_open()
         delta = VectorDelta([changes.change() if isinstance(changes, Changes) else changes])
-        handle = await self._coordinator.write(delta, timeout)
+        claims = [(self._schema(spec), types) for spec, types in delta.changes[0].attributes().items()]
+        with _claimed(claims):
+            handle = await self._coordinator.write(delta, timeout)
         if delta.size_bytes >= _YIELD_BYTES:
             # A caller that writes large tables in a loop lets flushes begin meanwhile.
             await self._clock.sleep(0)
@@ -219,8 +248,13 @@ class VectorStore:
 
     async def verify(self) -> list[VerifyReport]:
         """Check every collection."""
-        named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
-        return [await collection.verify() for collection in named]
+        reports = []
+        for name in await self.collections():
+            try:
+                reports.append(await (await self.collection(name.tenant, name.index, name.model)).verify())
+            except Corrupt as error:
+                reports.append(unreadable(name, error))
+        return reports
 
     async def stats(self) -> list[CollectionStats]:
         named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
@@ -284,6 +318,22 @@ class VectorStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+@contextmanager
+def _claimed(claims: Sequence[tuple[Schema, Mapping[str, AttributeType]]]) -> Iterator[None]:
+    """Hold attributes to their types while a write is offered; they stay so if it is accepted."""
+    held: list[tuple[Schema, Mapping[str, AttributeType]]] = []
+    accepted = False
+    try:
+        for schema, types in claims:
+            schema.claim(types)
+            held.append((schema, types))
+        yield
+        accepted = True
+    finally:
+        for schema, types in held:
+            schema.settle(types, accepted=accepted)
 
 
 def _metric(metric: Metric | str) -> Metric:
