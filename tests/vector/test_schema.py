@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from tests.vector.stores import SMALL, with_store
 
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import AtCapacity, InvalidInput
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import Collection, CollectionName, Metric, VectorStore
 from penstock.vector.attributes import ATTRIBUTES_MAX, AttributeType
 from penstock.vector.operations import CollectionSpec
@@ -87,3 +90,37 @@ def test_types_that_differ_within_one_write_are_refused_and_the_store_goes_on(ro
         assert (await collection.stats()).attributes == {"n": "integer"}
 
     with_store(work)
+
+
+class _SlowReader(MemoryKeyValue):
+    """Whose snapshots answer the second question about a collection long after the first."""
+
+    async def snapshot(self) -> Any:
+        snapshot = await super().snapshot()
+        answer, asked = snapshot.get, itertools.count()
+
+        async def get(key: bytes) -> bytes | None:
+            found = await answer(key)
+            for _ in range(50 * next(asked)):
+                await asyncio.sleep(0)
+            return found
+
+        snapshot.get = get  # type: ignore[method-assign]
+        return snapshot
+
+
+def test_two_who_open_a_collection_at_once_are_held_to_the_same_types(rows: Make) -> None:
+    """Taken, both types would meet in one flush and fail it."""
+
+    async def work() -> None:
+        store = await VectorStore.over(_SlowReader(MemoryVolume()), SMALL)
+
+        async def write(value: object) -> None:
+            collection = await store.collection("t", "i", "m", dimensions=2)
+            await collection.upsert(rows(["a"], [[1, 0]], n=[value]))
+
+        told = await asyncio.gather(write(1), write("text"), return_exceptions=True)
+        assert [type(each) for each in told] == [type(None), InvalidInput]
+        await store.close()
+
+    asyncio.run(work())

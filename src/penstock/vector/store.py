@@ -143,7 +143,9 @@ class VectorStore:
         if name not in self._schemas:
             if name in self._dropped:
                 await self._dropped[name].flushed()
-            self._schemas[name] = await self._announce(name, dimensions, wanted)
+            # Somebody else may have asked meanwhile, and written already: what is known by then stays.
+            announced = await self._announce(name, dimensions, wanted)
+            self._schemas.setdefault(name, announced)
         spec = self._schemas[name].spec
         for what, asked, found in (("dimensions", dimensions, spec.dimensions), ("metric", wanted, spec.metric)):
             if asked is not None and asked != found:
