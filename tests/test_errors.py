@@ -18,6 +18,13 @@ def test_an_error_tells_what_why_and_remedy(kind: type[PenstockError]) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
+def test_an_error_raised_without_a_remedy_has_the_usual_one_of_its_kind(kind: type[PenstockError]) -> None:
+    error = pickle.loads(pickle.dumps(kind("the thing failed", "it was on fire")))
+    assert error.remedy == kind.usual_remedy != ""
+    assert str(error) == "the thing failed: it was on fire", "so that an error can quote another one"
+
+
+@pytest.mark.parametrize("kind", ALL)
 def test_an_error_survives_pickling_between_processes(kind: type[PenstockError]) -> None:
     copy = pickle.loads(pickle.dumps(kind("what", "why", "remedy")))
     assert type(copy) is kind

@@ -23,7 +23,7 @@ never retry a write that may have landed. Catch it, read again, then decide.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "AtCapacity",
@@ -46,48 +46,68 @@ __all__ = [
 class PenstockError(Exception):
     """What failed, why, and the remedy; the three are kept apart so that a log or a CLI can lay them out."""
 
+    # What helps against this kind of failure, for those who raise it and know nothing better.
+    usual_remedy: ClassVar[str] = "look at the cause of this error"
+
     def __init__(self, what: str, why: str = "", remedy: str = "") -> None:
         # All three go to Exception, so that the error survives pickling between Spark's processes.
         super().__init__(what, why, remedy)
         self.what = what
         self.why = why
-        self.remedy = remedy
+        self.remedy = remedy or self.usual_remedy
 
     def __str__(self) -> str:
+        """In one line. The usual remedy goes without saying there: errors quote each other, and it would be repeated."""
         text = f"{self.what}: {self.why}" if self.why else self.what
-        return f"{text} ({self.remedy})" if self.remedy else text
+        return text if self.remedy == self.usual_remedy else f"{text} ({self.remedy})"
 
 
 class InvalidInput(PenstockError, ValueError):
     """The input cannot be used: nothing was done."""
 
+    usual_remedy = "correct the input and try again"
+
 
 class Unsupported(PenstockError):
     """The input is well formed, but what it asks for is not offered here: nothing was done."""
+
+    usual_remedy = "use a release, a store or a platform that offers it"
 
 
 class NotFound(PenstockError, LookupError):
     """The named object, key or entry does not exist."""
 
+    usual_remedy = "check the name, and where it was looked for"
+
 
 class PermissionDenied(PenstockError):
     """Credentials are missing, wrong, or not allowed to do this."""
+
+    usual_remedy = "check the credentials, and what they may do"
 
 
 class Conflict(PenstockError):
     """A conditional write did not apply because its condition no longer held: nothing was written."""
 
+    usual_remedy = "read again what is there now, and decide anew"
+
 
 class Fenced(PenstockError):
     """A newer holder of the fence exists. This one has written nothing since and must not go on."""
+
+    usual_remedy = "stop: the newer holder goes on"
 
 
 class OutcomeUnknown(PenstockError):
     """A write was sent, and whether it landed is not known. Read again before deciding."""
 
+    usual_remedy = "read again what is there now, then decide"
+
 
 class Unavailable(PenstockError):
     """The other side did not answer or asked for a pause: nothing was written, and a retry is safe."""
+
+    usual_remedy = "check that the other side is up, and try again"
 
 
 class DeadlineExceeded(Unavailable, TimeoutError):
@@ -96,6 +116,8 @@ class DeadlineExceeded(Unavailable, TimeoutError):
 
 class AtCapacity(PenstockError):
     """A bound would be passed. `rejected` is the caller's input, given back untouched."""
+
+    usual_remedy = "let what is under way finish, or raise the bound"
 
     def __init__(self, what: str, why: str = "", remedy: str = "", rejected: Any = None) -> None:
         super().__init__(what, why, remedy)
@@ -108,10 +130,16 @@ class AtCapacity(PenstockError):
 class StorageFull(PenstockError):
     """No room is left to write. Reading, draining and deleting still work."""
 
+    usual_remedy = "free some room, and try again"
+
 
 class Corrupt(PenstockError):
     """A checksum, length or structure does not hold. The bytes are left where they are."""
 
+    usual_remedy = "restore the bytes from a good copy"
+
 
 class Closed(PenstockError):
     """The store, producer, consumer or coordinator was closed before this call."""
+
+    usual_remedy = "make or open a new one"

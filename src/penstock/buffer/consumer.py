@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from operator import index
 from types import TracebackType
+from typing import Final
 
 from penstock.buffer.collector import Collector
 from penstock.buffer.config import ConsumerConfig, DeadLetterPolicy
@@ -28,6 +29,8 @@ from penstock.objects import ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["Consumer"]
+
+_GONE: Final = "go on: it was acknowledged or set aside before"
 
 
 class Consumer:
@@ -206,7 +209,7 @@ class Consumer:
             # Still queued, and still ours to judge: a successor may have consumed and collected it long ago.
             manifest = await self._read()
             if manifest.location_of(descriptor.sequence) != descriptor.location:
-                raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue")
+                raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue", _GONE)
             letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
             through = self._cursor.plan_set_aside(descriptor.sequence)
             if through is not None:

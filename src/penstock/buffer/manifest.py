@@ -30,6 +30,7 @@ _RANGE: Final = struct.Struct("<IqI")  # start index, ingestion time, payload le
 _LOCATION_BYTES_MAX: Final = (1 << 16) - 1
 _SEQUENCE_MAX: Final = (1 << 64) - 1
 _WHAT: Final = "queue manifest"
+_UPGRADE: Final = "upgrade this reader, or check that it is a manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def _footer(body: bytes) -> tuple[int, int, int]:
         raise Corrupt(f"{_WHAT} is damaged", f"it has {len(body)} bytes, and its footer alone has {FOOTER_BYTES}")
     count, next_sequence, fence, version = _FOOTER.unpack_from(body, len(body) - FOOTER_BYTES)
     if version != VERSION:
-        raise Unsupported(f"{_WHAT} of version {version}", f"this release reads version {VERSION}")
+        raise Unsupported(f"{_WHAT} of version {version}", f"this release reads version {VERSION}", _UPGRADE)
     return count, next_sequence, fence
 
 

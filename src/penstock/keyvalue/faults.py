@@ -67,7 +67,7 @@ def _ended(reason: uniffi.CloseReason, place: str, why: str, *, writing: bool) -
     if reason is uniffi.CloseReason.FENCED:
         return Fenced(f"the writer of {place} was fenced", "a newer writer opened the store", "stop, or open it again")
     if reason is uniffi.CloseReason.CLEAN:
-        return Closed(f"the key-value store {place} is closed")
+        return Closed(f"the key-value store {place} is closed", "close() was called")
     return _unknown(place, why) if writing else _away(place, why)
 
 

@@ -136,7 +136,7 @@ class MemoryKeyValue(_TableReader):
         finally:
             # A close that fails or is cancelled still closes: its error says that writes were lost.
             if self._ended is None:
-                self._end(Closed(f"the key-value store {self.path!r} is closed"))
+                self._end(Closed(f"the key-value store {self.path!r} is closed", "close() was called"))
 
     def crash(self) -> None:
         """Stop as a killed process does: what was not durable is gone."""
@@ -208,7 +208,7 @@ class MemorySnapshot(_TableReader):
     def _view(self) -> Table:
         self._writer.check_open()
         if self._table is None:
-            raise Closed(f"a snapshot of {self._writer.path!r} is closed")
+            raise Closed(f"a snapshot of {self._writer.path!r} is closed", "close() was called")
         return self._table
 
 
@@ -230,7 +230,7 @@ class MemoryFollower(_TableReader):
 
     def _view(self) -> Table:
         if self._closed:
-            raise Closed(f"the follower of {self.path!r} is closed")
+            raise Closed(f"the follower of {self.path!r} is closed", "close() was called")
         if self._clock.monotonic() - self._polled_at >= self._interval_seconds:
             self._poll()
         return self._table

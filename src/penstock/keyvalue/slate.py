@@ -33,6 +33,8 @@ _ROWS_MAX: Final = 256
 # What a scan fetches ahead of its reader, per task, and with how many tasks.
 _READ_AHEAD_BYTES: Final = 1 << 20
 _FETCH_TASKS: Final = 4
+# The binding takes 4 ms for so many bytes: a batch that is larger would keep the event loop from others.
+_LOWER_BYTES_MAX: Final = 1 << 20
 # The log makes writes durable. A sorted file per close would fill the first level of the tree, and a
 # program that opens and closes often would wait for compaction.
 _CLOSE: Final = uniffi.CloseOptions(flush_type=uniffi.FlushType.WAL)
@@ -125,7 +127,7 @@ class SlateKeyValue(_SlateReader):
             return SlateWriteHandle(self, None, 0.0)
         began = self._clock.monotonic()
         with self._writing():
-            handle = await self._raw.write(_raw_batch(batch))
+            handle = await self._raw.write(await _lowered(batch))
         self._last_sequence = max(self._last_sequence, handle.seqnum())
         self._observer.count(names.KEYVALUE_WRITE_BYTES, batch.size_bytes)
         return SlateWriteHandle(self, handle, began)
@@ -156,7 +158,7 @@ class SlateKeyValue(_SlateReader):
 
     def check_open(self) -> None:
         if self._closing is not None:
-            raise Closed(f"the key-value store {self.place} is closed")
+            raise Closed(f"the key-value store {self.place} is closed", "close() was called")
 
     async def _shut_down(self) -> None:
         try:
@@ -229,7 +231,7 @@ class SlateSnapshot(_SlateReader):
     def check_open(self) -> None:
         self._store.check_open()
         if self._raw is None:
-            raise Closed(f"a snapshot of {self.place} is closed")
+            raise Closed(f"a snapshot of {self.place} is closed", "close() was called")
 
 
 class SlateFollower(_SlateReader):
@@ -247,7 +249,12 @@ class SlateFollower(_SlateReader):
 
     def check_open(self) -> None:
         if self._closed:
-            raise Closed(f"the follower of {self.place} is closed")
+            raise Closed(f"the follower of {self.place} is closed", "close() was called")
+
+
+async def _lowered(batch: WriteBatch) -> uniffi.WriteBatch:
+    """The batch inside the binding; a large one is moved there in a thread, which holds no lock while it copies."""
+    return _raw_batch(batch) if batch.size_bytes < _LOWER_BYTES_MAX else await asyncio.to_thread(_raw_batch, batch)
 
 
 def _raw_batch(batch: WriteBatch) -> uniffi.WriteBatch:

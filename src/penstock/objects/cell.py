@@ -35,7 +35,8 @@ __all__ = ["Cell", "Sealed"]
 
 T = TypeVar("T")
 
-_REMEDY: Final = "restore the object from a good copy; it was left as it is"
+_RESTORE: Final = "restore the object from a good copy; it was left as it is"
+_UPGRADE: Final = "upgrade this reader, or check the key; the object was left as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +201,11 @@ class Cell(Generic[T]):
         try:
             return self._format.decode(body)
         except PenstockError as error:
-            kind = Unsupported if isinstance(error, Unsupported) else Corrupt
-            raise kind(f"{self} cannot be decoded", str(error), error.remedy or _REMEDY) from error
+            is_newer = isinstance(error, Unsupported)
+            kind, remedy = (Unsupported, _UPGRADE) if is_newer else (Corrupt, _RESTORE)
+            raise kind(f"{self} cannot be decoded", str(error), remedy) from error
         except Exception as error:
-            raise Corrupt(f"{self} cannot be decoded", f"{type(error).__name__}: {error}", _REMEDY) from error
+            raise Corrupt(f"{self} cannot be decoded", f"{type(error).__name__}: {error}", _RESTORE) from error
 
 
 @dataclass(slots=True)

@@ -92,7 +92,10 @@ class Committer(Generic[T]):
             self._writer = None
 
     def _dismiss(self) -> None:
-        self._fail((*self._group, *self._waiting), Closed(f"{self._cell} was closed"))
+        self._fail(
+            (*self._group, *self._waiting),
+            Closed(f"{self._cell} was closed", "close() was called before this change was sent"),
+        )
         self._group = []
         self._waiting.clear()
 

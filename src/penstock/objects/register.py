@@ -182,4 +182,4 @@ class Register(Generic[T]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed(f"{self} is closed")
+            raise Closed(f"{self} is closed", "close() was called")
