@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -246,3 +248,12 @@ def test_a_bucket_that_does_not_answer_is_asked_once_by_a_task_and_the_documents
     endings = {row["document"]: row for row in found if row["outcome"] != Outcome.CHUNK}
     assert [endings[place]["outcome"] for place in range(3)] == [Outcome.AWAY, Outcome.UNASKED, Outcome.END]
     assert "far" in endings[0]["detail"][0]
+
+
+def test_a_worker_that_reads_and_embeds_imports_no_vector_store() -> None:
+    """It would take as long to start as all else together, and holds none."""
+    asked = (
+        "import sys, penstock.pipelines.reading, penstock.pipelines.embedding; print('penstock.vector' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
+    assert answer.stdout.strip() == "False"

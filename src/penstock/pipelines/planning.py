@@ -32,7 +32,7 @@ class RoundLimits:
     """What is read between two writes: progress is lost by at most a round, and the driver holds one in memory."""
 
     # A round is two jobs and a write however few and small its documents are; large ones are bounded by their bytes.
-    documents_max: int = 1024
+    documents_max: int = 2048
     # Of one document; a cell is 1 MiB.
     cells_max: int = 8
     bytes_max: int = 32 << 20
