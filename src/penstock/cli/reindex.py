@@ -2,7 +2,7 @@
 
 What is asked for is written down first, and what is left to do is told from what is stored: a run that was killed is
 simply repeated, without options. A new model takes over in one write, when every document that can be searched now can
-be searched with it; then the old collection is emptied.
+be searched with it; then the old collection is dropped.
 """
 
 from __future__ import annotations

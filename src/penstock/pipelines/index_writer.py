@@ -188,19 +188,18 @@ class IndexWriter:
         return changes
 
     def remove_collection(self, name: CollectionName) -> None:
-        """Take all documents out of a collection that no longer answers, in steps that can be repeated."""
+        """Drop a collection that no longer answers, and forget its documents, in steps that can be repeated.
+
+        Its registry stays, empty: the count that makes batch ids unique must not begin again.
+        """
         if name not in self._subjects():
             return
-        vectors = self._door.run(self._door.store.collection(name.tenant, name.index, name.model))
+        self._door.run(self._door.store.drop(name))
         registry = self._registry(name)
         keys = list(self.all_entries(name))
         for start in range(0, len(keys), _REMOVED_AT_ONCE):
-            changes = Changes()
-            for document in keys[start : start + _REMOVED_AT_ONCE]:
-                changes.remove_document(vectors, document)
-            self._write(changes.delete(registry, keys[start : start + _REMOVED_AT_ONCE]))
-        for emptied in (vectors.name, registry.name):
-            self._door.run(self._door.store.compact(emptied))
+            self._write(Changes().delete(registry, keys[start : start + _REMOVED_AT_ONCE]))
+        self._door.run(self._door.store.compact(registry.name))
 
     def _add_plan(self, changes: Changes, name: CollectionName, plan: Plan) -> None:
         if not plan.entries:
