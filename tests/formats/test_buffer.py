@@ -11,6 +11,8 @@ from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
 from penstock.records import Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 
 GOLDEN = Path(__file__).parent / "golden" / "buffer"
+# What release 0.3.0 of the public crate wrote: two producers' batches, then a consumer's fence.
+PUBLIC = GOLDEN / "opendata-0.3.0"
 
 RECORDS = {
     "batch-v1-empty.bin": [],
@@ -62,6 +64,24 @@ def test_a_manifest_is_still_written_to_the_byte() -> None:
     one = Manifest.empty().append([Draft("a.batch", [ONE])]).with_fence(1)
     assert one.body == (GOLDEN / "manifest-v1-one.bin").read_bytes()
     assert len(one.body) == 67
+
+
+@pytest.mark.parametrize("name", ["batch-none.bin", "batch-zstd.bin"])
+def test_a_batch_of_the_public_implementation_is_read_and_written_alike(name: str) -> None:
+    records = [b"peer-0-0", b"peer-0-1", b"peer-0-2", b""]
+    body = (PUBLIC / name).read_bytes()
+    assert [bytes(record) for record in decode_batch(body)] == records
+    if name == "batch-none.bin":
+        assert encode_batch(records) == body
+
+
+def test_a_manifest_of_the_public_implementation_is_read_and_written_alike() -> None:
+    body = (PUBLIC / "manifest.bin").read_bytes()
+    found = Manifest.decode(body)
+    assert (len(found), found.next_sequence, found.fence) == (3, 3, 1)
+    assert [one.metadata[0].payload for one in found] == [b"m0"] * 3
+    again = Manifest.empty().append([Draft(one.location, one.metadata) for one in found])
+    assert again.with_fence(1).body == body
 
 
 def test_splices_of_a_released_manifest_are_still_written_to_the_byte() -> None:
