@@ -123,27 +123,32 @@ def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorCo
     ids, vectors = arriving.ids[arriving.born], arriving.vectors()
     stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
     centroids, next_list, shaped = state.centroids, head.next_list, head.shaped
+    labels: Indices | None = None
     if not len(centroids):
         count = pieces(len(ids), config.list_rows, config.lists_max)
-        centres, _ = partition(state.metric, state.metric.prepare(vectors), count)
+        centres, labels = partition(state.metric, state.metric.prepare(vectors), count)
         next_list, shaped = len(centres), len(ids)
         centroids = Centroids(np.arange(next_list), centres)
         put_centroids(draft, centroids, centroids.lists)
-    labels, codes, norm_max = _assigned(state.metric, vectors, centroids)
+    labels, codes, norm_max = _assigned(state.metric, vectors, centroids, labels)
     append_postings(draft, centroids.lists[labels], PostingBlock(ids, codes))
     head = msgspec.structs.replace(head, norm_max=max(head.norm_max, norm_max), next_list=next_list, shaped=shaped)
     return head, centroids
 
 
-def _assigned(metric: Metric, vectors: Floats, centroids: Centroids) -> tuple[Indices, Bytes, float]:
+def _assigned(
+    metric: Metric, vectors: Floats, centroids: Centroids, known: Indices | None
+) -> tuple[Indices, Bytes, float]:
     """The list and the code of each row, and the length of the longest; in parts that stay in the processor's reach."""
-    labels = np.empty(len(vectors), np.int64)
+    labels = np.empty(len(vectors), np.int64) if known is None else known
     codes = np.empty((len(vectors), code_bytes(vectors.shape[1])), np.uint8)
     square_max, centre = 0.0, NearestCentre(centroids.vectors)
     for first in range(0, len(vectors), _ASSIGN_ROWS):
         part = slice(first, first + _ASSIGN_ROWS)
         prepared = metric.prepare(vectors[part])
-        labels[part], codes[part] = centre.of(prepared), encode(prepared)
+        codes[part] = encode(prepared)
+        if known is None:
+            labels[part] = centre.of(prepared)
         square_max = max(square_max, float(np.einsum("nd,nd->n", prepared, prepared).max()))
     return labels, codes, square_max**0.5
 
