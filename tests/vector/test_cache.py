@@ -1,4 +1,4 @@
-"""The cache: never over its bound, and the least recently used leave first."""
+"""The cache: never over its bound, those that nobody used lately leave first, and nothing made of them stays."""
 
 from __future__ import annotations
 
@@ -23,19 +23,52 @@ def test_it_never_holds_more_than_its_bound(puts: list[tuple[int, int]]) -> None
     for name, size in puts:
         cache.put(name, Block(size))
         assert cache.size_bytes <= 100
-    held = [block for name in range(10) if (block := cache.get(name, Block))]
+    held = [entry.block for name in range(10) if (entry := cache.get(name, Block))]
     assert sum(block.size_bytes for block in held) == cache.size_bytes
 
 
-def test_the_least_recently_used_leaves_first_and_is_counted() -> None:
+def test_a_block_that_was_used_stays_and_the_oldest_other_leaves_and_is_counted() -> None:
     cache = BlockCache(100)
     for name in "abc":
         cache.put(name, Block(30))
+    held = cache.get("b", Block)
+    assert held is not None
     cache.get("a", Block)
-    cache.touch(["b", "unknown"])
     cache.put("d", Block(30))
     assert [cache.get(name, Block) is not None for name in "abcd"] == [True, True, False, True]
     assert cache.evictions == 1
+
+
+def test_a_reader_that_holds_an_entry_marks_its_block_as_used() -> None:
+    cache = BlockCache(100)
+    for name in "abc":
+        cache.put(name, Block(30))
+    held = cache.get("a", Block)
+    assert held is not None
+    cache.put("d", Block(30))
+    held.used = True
+    cache.put("e", Block(30))
+    assert [cache.get(name, Block) is not None for name in "abcde"] == [True, False, False, True, True]
+
+
+def test_blocks_that_are_all_in_use_still_make_room() -> None:
+    cache = BlockCache(100)
+    for name in "abcdef":
+        cache.put(name, Block(30))
+        cache.get(name, Block)
+    assert cache.size_bytes == 90
+    assert cache.get("f", Block) is not None
+
+
+def test_what_readers_made_of_blocks_is_forgotten_as_soon_as_a_block_leaves() -> None:
+    """It refers to blocks: kept any longer, it would hold more memory than the bound allows."""
+    cache = BlockCache(100)
+    cache.put("a", Block(40))
+    cache.keep("made", ["of a"])
+    cache.put("b", Block(40))
+    assert cache.made("made", list) == ["of a"]
+    cache.put("c", Block(40))
+    assert cache.made("made", list) is None
 
 
 def test_a_block_of_more_than_half_is_not_kept() -> None:

@@ -101,3 +101,31 @@ def test_a_filter_that_leaves_few_rows_finds_exactly_the_best_of_them(rows: Make
                 assert {int(name[1:]) for name in answer["id"].to_pylist()} <= set(left.tolist())
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize("scale", [1.0, 1e-18], ids=["usual", "tiny"])
+def test_a_query_alone_has_the_answer_to_the_last_bit_that_it_has_among_many(
+    rows: Make, metric: Metric, scale: float
+) -> None:
+    """Few candidates are compared as a copy and many where they lie, in blocks with and without gaps."""
+    random = np.random.default_rng(12)
+    vectors = (random.standard_normal((1500, 8)) * scale).astype(np.float32)
+    queries = (random.standard_normal((30, 8)) * scale).astype(np.float32)
+
+    async def run() -> None:
+        async with await VectorStore.over(MemoryKeyValue(MemoryVolume()), VectorConfig(list_rows=32)) as store:
+            collection = await store.collection("t", "i", "m", dimensions=8, metric=metric)
+            names = [f"r{n}" for n in range(1500)]
+            await collection.upsert(rows(names, vectors, [f"text of {name}" for name in names], n=list(range(1500))))
+            await collection.delete(names[::7], durable=True)
+            await store.compact()
+            for probes in (3, ALL_LISTS):
+                options = {"probes": probes, "columns": ("text", "vector", "attributes")}
+                together = await collection.search(queries, 10, **options)
+                alone = [await collection.search(query, 10, **options) for query in queries]
+                assert [row | {"query": place} for place, part in enumerate(alone) for row in part.to_pylist()] == (
+                    together.to_pylist()
+                )
+
+    asyncio.run(run())

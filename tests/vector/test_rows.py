@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import InvalidInput
 from penstock.vector.metric import Metric
-from penstock.vector.rows import query_matrix, read_rows
+from penstock.vector.rows import prepared_queries, read_rows
 
 Make = Callable[..., pa.Table]
 
@@ -108,8 +108,8 @@ def test_columns_are_the_known_ones(rows: Make) -> None:
 )
 def test_queries_are_checked_as_rows_are(vectors: Any, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
-        query_matrix(vectors, 2, Metric.COSINE)
+        prepared_queries(vectors, 2, Metric.COSINE)
 
 
 def test_one_query_may_come_without_its_brackets() -> None:
-    assert query_matrix([1.0, 2.0], 2, Metric.L2).tolist() == [[1.0, 2.0]]
+    assert prepared_queries([1.0, 2.0], 2, Metric.L2).tolist() == [[1.0, 2.0]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,8 +20,7 @@ def rows_of(ids: list[int], vectors: np.ndarray, metric: Metric = Metric.L2) -> 
 
 def scores_of(held: VectorRows, metric: Metric, queries: Any, asked: list[int], rows: list[int]) -> np.ndarray:
     found = np.empty(len(rows), np.float32)
-    kernel = faiss.pairwise_indexed_L2sqr if metric is Metric.L2 else faiss.pairwise_indexed_inner_product
-    held.score(kernel, queries, np.array(asked), np.array(rows), found)
+    held.score(metric, queries, np.array(asked), np.array(rows), found)
     return metric.scores_of_kernel(found)
 
 

@@ -6,16 +6,17 @@ A damaged block is either an error that names it, or, for a reader that can do w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from penstock.errors import Corrupt, Unavailable
 from penstock.keyvalue import Reader
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.arrays import Array
-from penstock.vector.cache import BlockCache, Sized
+from penstock.vector.cache import BlockCache, Entry, Sized
 from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
+from penstock.vector.directory import Directory
 from penstock.vector.documents import DocumentBlock
 from penstock.vector.identity import DictionaryBlock
 from penstock.vector.keys import Address, Family, Shelf, fragment_key
@@ -59,6 +60,14 @@ class Damage:
         return bool(self.blocks)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened(Generic[S]):
+    """Kept blocks of a shelf by their lowest key, as one directory has them: no names to be made and looked up."""
+
+    directory: Directory
+    entries: dict[int, Entry[S]]
+
+
 class BlockReader:
     """Reads buckets of any collection from one view of the store."""
 
@@ -99,16 +108,16 @@ class BlockReader:
         damage: Damage | None = None,
     ) -> dict[int, S]:
         """Buckets as `build` makes them of their fragments, kept in that form."""
+        opened = self._opened(state, shelf, result)
         found: dict[int, S] = {}
-        missing: list[tuple[int, Array]] = []
-        directory, number = state.directory(shelf), state.number
+        missing: dict[int, Array] = {}
         for low in lows:
-            version = directory.version(low)
-            block = self.cache.get((number, shelf, low, version, result), result)
-            if block is not None:
-                found[low] = block
-            elif version:
-                missing.append((low, directory.bucket(low)))
+            entry = opened.entries.get(low) or self._reopen(state, shelf, opened, low, result)
+            if entry is not None:
+                entry.used = True
+                found[low] = entry.block
+            elif len(fragments := opened.directory.bucket(low)):
+                missing[low] = fragments
         self.cache.count(len(found), len(missing))
         for group in _groups(missing):
             parts = await self._fetch(state, shelf, group, kind, damage)
@@ -116,8 +125,25 @@ class BlockReader:
                 if len(parts[low]):
                     found[low] = build(parts[low])
                 if len(parts[low]) == len(fragments):
-                    self.cache.put((number, shelf, low, directory.version(low), result), found[low])
+                    self.cache.put(_name(state, shelf, opened.directory, low, result), found[low])
         return found
+
+    def _opened(self, state: CollectionState, shelf: Shelf, result: type[S]) -> _Opened[S]:
+        name, directory = (state.number, shelf, result), state.directory(shelf)
+        opened = self.cache.made(name, _Opened)
+        if opened is None or opened.directory is not directory:
+            opened = _Opened(directory, {})
+            self.cache.keep(name, opened)
+        return opened
+
+    def _reopen(
+        self, state: CollectionState, shelf: Shelf, opened: _Opened[S], low: int, result: type[S]
+    ) -> Entry[S] | None:
+        """A block that is in the cache and was not looked for under this directory yet."""
+        entry = self.cache.get(_name(state, shelf, opened.directory, low, result), result)
+        if entry is not None:
+            opened.entries[low] = entry
+        return entry
 
     async def fragments(
         self, state: CollectionState, addresses: Sequence[Address], damage: Damage | None = None
@@ -167,11 +193,16 @@ class BlockReader:
         damage.blocks.append(named)
 
 
-def _groups(missing: list[tuple[int, Array]]) -> Iterator[list[tuple[int, Array]]]:
+def _name(state: CollectionState, shelf: Shelf, directory: Directory, low: int, result: type[S]) -> Hashable:
+    """What a block is kept under: its newest serial stands for its bytes."""
+    return state.number, shelf, low, directory.version(low), result
+
+
+def _groups(missing: Mapping[int, Array]) -> Iterator[list[tuple[int, Array]]]:
     """Buckets in groups of a bounded size on disk."""
     group: list[tuple[int, Array]] = []
     size = 0
-    for low, fragments in missing:
+    for low, fragments in missing.items():
         group.append((low, fragments))
         size += int(fragments["bytes"].sum())
         if size >= _FETCH_BYTES:

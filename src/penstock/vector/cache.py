@@ -1,18 +1,19 @@
-"""Decoded blocks kept for the next reader, within a bound of bytes: the least recently used leave first.
+"""Decoded blocks kept for the next reader, within a bound of bytes: those that nobody used lately leave first.
 
 An entry is named after bytes that never change, so nothing here is ever stale; entries of states that nobody
-reads any more simply grow old.
+reads any more simply grow old. What readers make of blocks and hold on to is kept here too, and forgotten as
+soon as any block leaves, so that nothing outlives the bound.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
 
 from penstock.observability import SILENT, Observer, names
 
-__all__ = ["BlockCache", "Sized"]
+__all__ = ["BlockCache", "Entry", "Sized"]
 
 
 class Sized(Protocol):
@@ -22,7 +23,18 @@ class Sized(Protocol):
     def size_bytes(self) -> int: ...
 
 
-T = TypeVar("T", bound=Sized)
+T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
+
+
+class Entry(Generic[S]):
+    """A block, and whether it was used since it last came up for leaving. Readers that hold an entry say so."""
+
+    __slots__ = ("block", "used")
+
+    def __init__(self, block: S) -> None:
+        self.block = block
+        self.used = False
 
 
 class BlockCache:
@@ -31,40 +43,44 @@ class BlockCache:
     def __init__(self, max_bytes: int, *, observer: Observer = SILENT) -> None:
         self.max_bytes = max_bytes
         self.size_bytes = 0
-        # How many blocks had to leave: whoever holds on to blocks lets go of them when this changes.
+        # How many blocks had to leave.
         self.evictions = 0
         self._observer = observer
-        self._blocks: OrderedDict[Hashable, Sized] = OrderedDict()
+        self._blocks: OrderedDict[Hashable, Entry[Sized]] = OrderedDict()
+        self._made: dict[Hashable, object] = {}
 
-    def get(self, name: Hashable, kind: type[T]) -> T | None:
-        block = self._blocks.get(name)
-        if block is None:
+    def get(self, name: Hashable, kind: type[S]) -> Entry[S] | None:
+        """The entry of a block, marked as used."""
+        entry = self._blocks.get(name)
+        if entry is None:
             return None
-        assert isinstance(block, kind)
-        self._blocks.move_to_end(name)
-        return block
+        assert isinstance(entry.block, kind)
+        entry.used = True
+        return entry  # type: ignore[return-value] # what the line above has made sure of
 
     def put(self, name: Hashable, block: Sized) -> None:
         """Keep a block, unless it alone would take more than half of the room."""
         if not self.holds_half(block.size_bytes) or name in self._blocks:
             return
-        self._blocks[name] = block
+        while self.size_bytes + block.size_bytes > self.max_bytes:
+            self._evict()
+        self._blocks[name] = Entry(block)
         self.size_bytes += block.size_bytes
-        while self.size_bytes > self.max_bytes:
-            _, evicted = self._blocks.popitem(last=False)
-            self.size_bytes -= evicted.size_bytes
-            self.evictions += 1
         self._observer.gauge(names.VECTOR_CACHE_BYTES, self.size_bytes)
+
+    def made(self, name: Hashable, kind: type[T]) -> T | None:
+        """What a reader has made of blocks under this name, unless a block has left since."""
+        made = self._made.get(name)
+        assert made is None or isinstance(made, kind)
+        return made
+
+    def keep(self, name: Hashable, made: object) -> None:
+        """Hold on to something that refers to kept blocks and to little else, until one of them may be gone."""
+        self._made[name] = made
 
     def holds_half(self, size_bytes: int) -> bool:
         """Whether this much is at most half of what fits."""
         return 2 * size_bytes <= self.max_bytes
-
-    def touch(self, names: Iterable[Hashable]) -> None:
-        """Mark blocks as used."""
-        for name in names:
-            if name in self._blocks:
-                self._blocks.move_to_end(name)
 
     def count(self, hits: int, misses: int) -> None:
         """Report how a read fared."""
@@ -75,3 +91,15 @@ class BlockCache:
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    def _evict(self) -> None:
+        """Let the oldest block go that was not used since it last came up."""
+        while True:
+            name, entry = self._blocks.popitem(last=False)
+            if not entry.used:
+                break
+            entry.used = False
+            self._blocks[name] = entry
+        self.size_bytes -= entry.block.size_bytes
+        self.evictions += 1
+        self._made.clear()

@@ -36,7 +36,7 @@ from penstock.vector.operations import (
     Upsert,
     Version,
 )
-from penstock.vector.rows import check_ids, query_matrix, read_rows, text_array
+from penstock.vector.rows import check_ids, prepared_queries, read_rows, text_array
 from penstock.vector.rows_of import COLUMNS, read_columns
 from penstock.vector.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
 from penstock.vector.state import CollectionState
@@ -104,7 +104,7 @@ class CollectionReader:
         """The best `k` rows of each query: by vector, by text, or by both joined."""
         queries = None
         if vectors is not None:
-            queries = self.spec.metric.prepare(query_matrix(vectors, self.spec.dimensions, self.spec.metric))
+            queries = prepared_queries(vectors, self.spec.dimensions, self.spec.metric)
         texts = None
         if text is not None:
             texts = text_array("text", [text] if isinstance(text, str) else text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +12,33 @@ import pyarrow as pa
 from penstock.vector.arrays import Column, Ids, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import ColumnBlock, Content
+from penstock.vector.directory import Directory
 from penstock.vector.documents import DocumentBlock
 from penstock.vector.identity import ABSENT, DictionaryBlock, Identities, identity_of_text
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.state import CollectionState
 
-__all__ = ["document_blocks", "find_column", "find_rows"]
+__all__ = ["FEW_ROWS", "document_blocks", "find_column", "find_each", "find_rows"]
 
-C = TypeVar("C", bound=Content)
 _DICTIONARY: Final = Shelf(Family.DICTIONARY)
 _DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
 # So many rows are found sooner one by one than by sorting them into buckets.
-_FEW: Final = 64
+FEW_ROWS: Final = 64
+# The bucket of ids before the first one: no row has them.
+_NOWHERE: Final = -1
+
+
+class Rows(Protocol):
+    """Rows of one bucket, whose ids grow."""
+
+    @property
+    def ids(self) -> Ids: ...
+
+    def __len__(self) -> int: ...
+
+
+C = TypeVar("C", bound=Content)
+R = TypeVar("R", bound=Rows)
 
 
 async def find_rows(
@@ -54,10 +69,8 @@ async def find_column(
     damage: Damage | None = None,
 ) -> Column:
     """The values of rows in a column, in the order of `ids`; null where there is none."""
-    if len(ids) <= _FEW:
-        found = await _each_row(blocks, state, shelf, ids, ColumnBlock, damage)
-        values = [None if hit is None else hit[0].values[hit[1]].as_py() for hit in map(found.get, range(len(ids)))]
-        return pa.array(values, kind)
+    if len(ids) <= FEW_ROWS:
+        return await _few_values(blocks, state, shelf, ids, kind, damage)
     parts: list[Column] = [pa.array([None], kind)]
     place = np.zeros(len(ids), np.int64)
     filled = 1
@@ -104,22 +117,40 @@ async def _rows_of(
     return found
 
 
-async def _each_row(
-    blocks: BlockReader, state: CollectionState, shelf: Shelf, ids: Ids, kind: type[C], damage: Damage | None
-) -> dict[int, tuple[C, int]]:
-    """For each of a few ids that is found: its position, the content that holds it, and its row there."""
-    lows = state.directory(shelf).low_list
-    buckets = {place: lows[at] for place, row in enumerate(ids.tolist()) if (at := bisect_right(lows, row) - 1) >= 0}
-    stored = await blocks.contents(state, shelf, dict.fromkeys(buckets.values()), kind, damage)
-    found = {}
-    for place, low in buckets.items():
-        content = stored.get(low)
-        if content is not None:
-            wanted = ids[place]
-            row = int(wanted - content.ids[0])
-            # Without gaps the row follows from the id; after rows have died it has to be looked for.
-            if not (0 <= row < len(content) and content.ids[row] == wanted):
-                row = int(np.searchsorted(content.ids, wanted))
-            if row < len(content) and content.ids[row] == wanted:
-                found[place] = (content, row)
-    return found
+async def _few_values(
+    blocks: BlockReader, state: CollectionState, shelf: Shelf, ids: Ids, kind: pa.DataType, damage: Damage | None
+) -> Column:
+    def read(lows: Iterable[int]) -> Awaitable[Mapping[int, ColumnBlock]]:
+        return blocks.contents(state, shelf, lows, ColumnBlock, damage)
+
+    found = await find_each(state.directory(shelf), ids, read)
+    if not found:
+        return pa.array([], kind)
+    none = pa.array([None], kind)
+    # Values stay Arrow's own: pieces of one row cost less than a detour over Python's objects.
+    return pa.concat_arrays([none if hit is None else hit[0].values.slice(hit[1], 1) for hit in found])
+
+
+async def find_each(
+    directory: Directory, ids: Ids, read: Callable[[Iterable[int]], Awaitable[Mapping[int, R]]]
+) -> list[tuple[R, int] | None]:
+    """Each of a few ids, one by one: the bucket that holds it, as `read` gives it, and its row there."""
+    lows = directory.low_list
+    wanted = ids.tolist()
+    buckets = [lows[place - 1] if (place := bisect_right(lows, name)) else _NOWHERE for name in wanted]
+    stored = await read([low for low in buckets if low != _NOWHERE])
+    return [
+        None if (held := stored.get(low)) is None or (row := _row(held, name)) is None else (held, row)
+        for name, low in zip(wanted, buckets, strict=True)
+    ]
+
+
+def _row(held: Rows, name: int) -> int | None:
+    """The row of an id, if it is here."""
+    ids = held.ids
+    # Without gaps the row follows from the id; after rows have died it has to be looked for.
+    row = name - ids.item(0)
+    if 0 <= row < len(ids) and ids.item(row) == name:
+        return row
+    row = int(np.searchsorted(ids, name))
+    return row if row < len(ids) and ids.item(row) == name else None

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.vector.arrays import Floats
 
-__all__ = ["MAGNITUDE_MAX", "Metric"]
+__all__ = ["MAGNITUDE_MAX", "Metric", "all_between"]
 
 # Sums of squares of such numbers over any sensible dimension stay finite in four-byte floats.
 MAGNITUDE_MAX: Final = 1e15
@@ -31,12 +31,13 @@ class Metric(StrEnum):
     DOT = "dot"
     L2 = "l2"
 
-    def prepare(self, vectors: Floats) -> Floats:
-        """Vectors as they are compared and clustered."""
+    def prepare(self, vectors: Floats, squares: Floats | None = None) -> Floats:
+        """Vectors as they are compared and clustered; `squares` of their lengths, if somebody has them already."""
         if self is not Metric.COSINE:
             return np.ascontiguousarray(vectors, np.float32)
-        squares = np.einsum("nd,nd->n", vectors, vectors)
-        if (squares > _SQUARE_MIN).all() and (squares < _SQUARE_MAX).all():
+        if squares is None:
+            squares = np.einsum("nd,nd->n", vectors, vectors)
+        if all_between(squares, _SQUARE_MIN, _SQUARE_MAX):
             usual: Floats = np.divide(vectors, np.sqrt(squares)[:, None], dtype=np.float32)
             return usual
         # The largest component first: a tiny or huge vector must not lose its direction to rounding.
@@ -51,7 +52,7 @@ class Metric(StrEnum):
         if self is not Metric.COSINE:
             return rows, None
         squares = np.einsum("nd,nd->n", rows, rows)
-        if (squares > _SQUARE_MIN).all() and (squares < _SQUARE_MAX).all():
+        if all_between(squares, _SQUARE_MIN, _SQUARE_MAX):
             return rows, np.sqrt(squares)
         return self.prepare(rows), None
 
@@ -65,3 +66,8 @@ class Metric(StrEnum):
     def scores_of_kernel(self, values: Floats) -> Floats:
         """Scores from what a faiss scan returns: squared distances under L2, products otherwise."""
         return -values if self is Metric.L2 else values
+
+
+def all_between(values: Floats, low: float, high: float) -> bool:
+    """Whether no value is at or beyond a bound; NaN is beyond both."""
+    return not len(values) or bool(values.min() > low and values.max() < high)

@@ -7,7 +7,6 @@ better row. Lists are read into the cache, stacked once and the stack kept while
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,8 +44,6 @@ _OFFLOAD_COMPONENTS: Final = 20_000_000
 # sixty queries, and no more memory than this is spent on it.
 _FEW_ROWS_PER_QUERY: Final = 64
 _FEW_BYTES_MAX: Final = 32 << 20
-# Stacks kept: those of the collections that are searched at the time.
-_STACKS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,6 @@ class _Kept:
     """A stack, and what must still hold for it to be used again."""
 
     directory: Directory
-    evictions: int
     stack: Stack
 
 
@@ -63,7 +59,6 @@ class NearestRows:
 
     def __init__(self, config: VectorConfig) -> None:
         self._config = config
-        self._stacks: OrderedDict[int, _Kept] = OrderedDict()
 
     async def find(
         self,
@@ -163,12 +158,12 @@ class NearestRows:
         kernel_threads(self._config.threads)
         _, places = state.centroids.probe(state.metric, queries, probes)
         lists = state.centroids.lists[places]
-        kept = self._kept(blocks, state, lists)
-        if kept is not None:
+        kept = self._kept(blocks, state)
+        if kept is not None and kept.covers(lists):
             return await self._run(state, kept, queries, lists, count, selected)
         waves = self._waves(blocks, state, np.unique(lists))
         if len(waves) == 1:
-            stack = await self._stack(blocks, state, waves[0], damage)
+            stack = await self._stack(blocks, state, kept, waves[0], damage)
             return await self._run(state, stack, queries, lists, count, selected)
         best = _nothing(len(queries), count)
         for wave in waves:
@@ -189,31 +184,22 @@ class NearestRows:
             return stack.search(*arguments)
         return await asyncio.to_thread(stack.search, *arguments)
 
-    def _kept(self, blocks: BlockReader, state: CollectionState, lists: Ids) -> Stack | None:
-        """The stack of an earlier search, if it is still right and has all that is needed."""
-        kept = self._stacks.get(state.number)
-        if kept is None or kept.evictions != blocks.cache.evictions:
-            self._stacks.pop(state.number, None)
-            return None
-        if kept.directory is not state.directory(_POSTINGS) or not kept.stack.covers(lists):
-            return None
-        return kept.stack
+    def _kept(self, blocks: BlockReader, state: CollectionState) -> Stack | None:
+        """The stack of earlier searches, if it is still right."""
+        kept = blocks.cache.made((state.number, Stack), _Kept)
+        return kept.stack if kept is not None and kept.directory is state.directory(_POSTINGS) else None
 
-    async def _stack(self, blocks: BlockReader, state: CollectionState, wave: Ids, damage: Damage) -> Stack:
-        directory = state.directory(_POSTINGS)
-        kept = self._stacks.get(state.number)
-        lists: dict[int, PostingList] = {}
-        if kept is not None and kept.directory is directory and kept.evictions == blocks.cache.evictions:
-            lists = dict(kept.stack.lists)
-        before = len(damage.blocks)
+    async def _stack(
+        self, blocks: BlockReader, state: CollectionState, kept: Stack | None, wave: Ids, damage: Damage
+    ) -> Stack:
+        """A stack of some lists, and of those that a kept one has already."""
+        lists = {} if kept is None else dict(kept.lists)
+        before, evictions = len(damage.blocks), blocks.cache.evictions
         lists |= await self._read(blocks, state, [number for number in wave.tolist() if number not in lists], damage)
         stack = Stack(state.dimensions, state.metric, lists)
-        evictions = blocks.cache.evictions
-        if len(damage.blocks) == before and blocks.cache.holds_half(stack.size_bytes):
-            self._stacks[state.number] = _Kept(directory, evictions, stack)
-            self._stacks.move_to_end(state.number)
-            while len(self._stacks) > _STACKS_MAX:
-                self._stacks.popitem(last=False)
+        whole = len(damage.blocks) == before and blocks.cache.evictions == evictions
+        if whole and blocks.cache.holds_half(stack.size_bytes):
+            blocks.cache.keep((state.number, Stack), _Kept(state.directory(_POSTINGS), stack))
         return stack
 
     async def _read(

@@ -16,9 +16,9 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, Floats, compute
 from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
-from penstock.vector.metric import MAGNITUDE_MAX, Metric
+from penstock.vector.metric import MAGNITUDE_MAX, Metric, all_between
 
-__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "query_matrix", "read_rows", "text_array"]
+__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queries", "read_rows", "text_array"]
 
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
@@ -105,10 +105,11 @@ def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric
     return vectors
 
 
-def query_matrix(vectors: object, dimensions: int, metric: Metric) -> Floats:
-    """Query vectors, one or many, checked as those of rows are."""
+def prepared_queries(vectors: object, dimensions: int, metric: Metric) -> Floats:
+    """Query vectors, one or many, checked as those of rows are, as they are compared."""
     if isinstance(vectors, pa.Array | pa.ChunkedArray):
-        return check_vectors(vectors, pa.array([f"query {place}" for place in range(len(vectors))]), dimensions, metric)
+        names = pa.array([f"query {place}" for place in range(len(vectors))])
+        return metric.prepare(check_vectors(vectors, names, dimensions, metric))
     try:
         with np.errstate(over="ignore"):
             queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
@@ -116,15 +117,16 @@ def query_matrix(vectors: object, dimensions: int, metric: Metric) -> Floats:
         raise InvalidInput("the query vectors are no matrix of numbers", str(error)) from error
     if queries.ndim != 2 or queries.shape[1] != dimensions:
         raise InvalidInput(f"query vectors of shape {queries.shape}", f"the collection has {dimensions} dimensions")
-    _check_numbers(queries, metric, lambda bad: f"query vector {int(np.argmax(bad))}")
-    return queries
+    squares = _check_numbers(queries, metric, lambda bad: f"query vector {int(np.argmax(bad))}")
+    return metric.prepare(queries, squares)
 
 
-def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> None:
+def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> Floats:
+    """Refuse what cannot be compared; returns the squares of the lengths."""
     # One pass settles the usual case: a sum of squares within bounds has no component that is beyond them.
-    squares = np.einsum("nd,nd->n", vectors, vectors)
-    if (squares > 0).all() and (squares < MAGNITUDE_MAX**2).all():
-        return
+    squares: Floats = np.einsum("nd,nd->n", vectors, vectors)
+    if all_between(squares, 0, MAGNITUDE_MAX**2):
+        return squares
     peak = np.abs(vectors).max(axis=1, initial=0)
     for bad, why in (
         (~np.isfinite(peak), "it holds NaN or infinity"),
@@ -133,6 +135,7 @@ def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str
     ):
         if bad.any():
             raise InvalidInput(named(bad), why)
+    return squares
 
 
 def _matrix(values: Column, names: Column, dimensions: int) -> Floats:

@@ -19,6 +19,8 @@ from penstock.vector.vectors import find_vectors
 __all__ = ["COLUMNS", "check_columns", "read_columns"]
 
 COLUMNS: Final = ("id", "vector", "text", "attributes")
+_NAMES: Final = Shelf(Family.NAMES)
+_TEXTS: Final = Shelf(Family.TEXTS)
 
 
 def check_columns(wanted: Sequence[str]) -> Sequence[str]:
@@ -36,9 +38,9 @@ async def read_columns(
     columns: dict[str, Column] = {}
     for name in check_columns(wanted):
         if name == "id":
-            columns[name] = await find_column(blocks, state, Shelf(Family.NAMES), ids, pa.string(), damage)
+            columns[name] = await find_column(blocks, state, _NAMES, ids, pa.string(), damage)
         elif name == "text":
-            columns[name] = await find_column(blocks, state, Shelf(Family.TEXTS), ids, pa.string(), damage)
+            columns[name] = await find_column(blocks, state, _TEXTS, ids, pa.string(), damage)
         elif name == "vector":
             columns[name] = await _vectors(blocks, state, ids, damage)
         else:

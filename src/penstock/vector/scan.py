@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import faiss as typed_faiss
@@ -28,6 +29,8 @@ faiss: Any = typed_faiss
 
 # No row, or no list.
 NONE: Final = -1
+# Fewer queries than this hardly ever look into the same lists.
+_SORTED_QUERIES: Final = 32
 
 
 class PostingList:
@@ -94,30 +97,38 @@ class Stack:
         self._index.replace_invlists(self._inverted, False)
 
     def covers(self, numbers: Ids) -> bool:
-        return bool((self._at(numbers) != NONE).all())
+        return bool(self._at(numbers).min() != NONE)
 
     def search(self, queries: Floats, lists: Ids, count: int, selected: IdSet | None, threads: int = 0) -> Candidates:
         """The best `count` rows for each query in its own lists; lists that are not in the stack are skipped."""
         probes = self._places(lists)
+        if len(queries) < _SORTED_QUERIES:
+            return self._scan(queries, probes, count, selected, threads)
+        # Queries that begin with the same list follow each other, while it is in the processor's own memory.
+        order = np.argsort(probes[:, 0], kind="stable")
+        found = self._scan(queries[order], probes[order], count, selected, threads)
+        back = np.argsort(order)
+        return Candidates(found.scores[back], found.ids[back])
+
+    def _scan(self, queries: Floats, probes: Indices, count: int, selected: IdSet | None, threads: int) -> Candidates:
         scores = np.empty((len(queries), count), np.float32)
         ids = np.empty((len(queries), count), np.int64)
         zeros = np.zeros(probes.shape, np.float32)
         kernel_threads(threads)
-        options = {"nprobe": probes.shape[1]}
+        parameters = _probing(probes.shape[1])
         if selected is not None:
-            options["sel"] = faiss.IDSelectorBitmap(len(selected.bits), faiss.swig_ptr(selected.bits))
+            passing = faiss.IDSelectorBitmap(len(selected.bits), faiss.swig_ptr(selected.bits))
+            parameters = faiss.SearchParametersIVF(nprobe=probes.shape[1], sel=passing)
         pointers = [faiss.swig_ptr(array) for array in (queries, probes, zeros, scores, ids)]
         queried, probed, coarse, found, labels = pointers
-        self._index.search_preassigned_c(
-            len(queries), queried, count, probed, coarse, found, labels, False, faiss.SearchParametersIVF(**options)
-        )
+        self._index.search_preassigned_c(len(queries), queried, count, probed, coarse, found, labels, False, parameters)
         return Candidates(self._metric.scores_of_kernel(scores), ids)
 
     def _places(self, lists: Ids) -> Indices:
         places = self._at(lists)
-        there = places != NONE
-        if there.all():
+        if places.min() != NONE:
             return places
+        there = places != NONE
         # The kernel stops at the first probe that is none, so those come last.
         width = max(1, int(there.sum(axis=1).max(initial=0)))
         return np.ascontiguousarray(-np.sort(-places, axis=1)[:, :width])
@@ -125,3 +136,9 @@ class Stack:
     def _at(self, lists: Ids) -> Indices:
         places: Indices = self._place[np.minimum(lists, len(self._place) - 1)]
         return places
+
+
+@lru_cache(maxsize=64)
+def _probing(lists: int) -> Any:
+    """Parameters that let every row pass. Searches only read them, so all of them share these."""
+    return faiss.SearchParametersIVF(nprobe=lists)

@@ -256,7 +256,7 @@ def _scores_in(ranking: Ranking, ids: Ids) -> Floats:
 def _floats(values: Floats | None, count: int) -> Column:
     """Scores as a column, missing where a ranking does not have the row."""
     if values is None:
-        return pa.array(np.zeros(count, np.float32), mask=np.ones(count, np.bool_))
+        return pa.nulls(count, pa.float32())
     return pa.array(values, mask=np.isnan(values))
 
 

@@ -1,14 +1,15 @@
 """Stored vectors by internal id: read for callers, and compared exactly with queries where they lie.
 
-Candidates of a scan are ranked by their stored vectors without copying one: a native kernel takes, block by
-block, which query meets which row.
+Candidates of a scan are ranked by their stored vectors: a native kernel takes which query meets which row, in
+place and block by block where there are many, and over a copy of the rows where there are few. Both give the same
+score to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import faiss as typed_faiss
 import numpy as np
@@ -17,6 +18,7 @@ from penstock.vector.arrays import Bools, Floats, Ids, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import VectorBlock
 from penstock.vector.keys import Family, Shelf
+from penstock.vector.lookup import FEW_ROWS, find_each
 from penstock.vector.metric import Metric
 from penstock.vector.state import CollectionState
 
@@ -26,8 +28,6 @@ __all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vector
 faiss: Any = typed_faiss
 
 VECTORS: Final = Shelf(Family.VECTORS)
-# Takes dimensions, a count, and pointers to queries, which of them, rows, which of them, and scores to fill in.
-Kernel: TypeAlias = Callable[..., None]
 
 
 class VectorRows:
@@ -58,12 +58,15 @@ class VectorRows:
         there: Bools = self.ids[rows] == ids
         return rows, None if there.all() else there
 
-    def score(self, kernel: Kernel, queries: Floats, asked: Indices, rows: Indices, scores: Floats) -> None:
+    def score(self, metric: Metric, queries: Floats, asked: Indices, rows: Indices, scores: Floats) -> None:
         """Fill `scores` with what the kernel says of query `asked[i]` and row `rows[i]`, for every i."""
-        pointers = map(faiss.swig_ptr, (queries, asked, self._compared, rows, scores))
-        kernel(queries.shape[1], len(rows), *pointers)
+        _compare(metric, queries, asked, self._compared, rows, scores)
         if self._lengths is not None:
             np.divide(scores, self._lengths[rows], out=scores)
+
+    def compared(self, row: int) -> tuple[Floats, float]:
+        """One vector as it is compared, and what a product with it is to be divided by."""
+        return self._compared[row], 1.0 if self._lengths is None else self._lengths[row]
 
 
 async def read_vectors(
@@ -100,27 +103,53 @@ async def exact_scores(
     blocks: BlockReader, state: CollectionState, queries: Floats, ids: Ids, damage: Damage
 ) -> Floats:
     """Nearness of each prepared query to its own candidates, a line of `ids`; NaN where there is no vector."""
+    score = _score_few if ids.size <= FEW_ROWS else _score_many
+    found = await score(blocks, state, queries, ids, damage)
+    return state.metric.scores_of_kernel(found).reshape(ids.shape)
+
+
+async def _score_few(blocks: BlockReader, state: CollectionState, queries: Floats, ids: Ids, damage: Damage) -> Floats:
+    def read(lows: Iterable[int]) -> Awaitable[Mapping[int, VectorRows]]:
+        return read_vectors(blocks, state, lows, damage)
+
+    nowhere = np.zeros(state.dimensions, np.float32), np.nan
+    hits = await find_each(state.directory(VECTORS), ids.reshape(-1), read)
+    compared = [nowhere if hit is None else hit[0].compared(hit[1]) for hit in hits]
+    vectors = np.concatenate([vector for vector, _ in compared])
+    asked = np.repeat(np.arange(len(queries)), ids.shape[1])
+    scores = np.empty(ids.size, np.float32)
+    _compare(state.metric, queries, asked, vectors, np.arange(ids.size), scores)
+    scores /= np.array([length for _, length in compared], np.float32)
+    return scores
+
+
+async def _score_many(blocks: BlockReader, state: CollectionState, queries: Floats, ids: Ids, damage: Damage) -> Floats:
     flat = ids.reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered, asked = flat[order], order // ids.shape[1]
     found = np.full(len(flat), np.nan, np.float32)
     groups = list(_groups(state, ordered))
     stored = await read_vectors(blocks, state, [low for low, _ in groups], damage)
-    kernel = faiss.pairwise_indexed_L2sqr if state.metric is Metric.L2 else faiss.pairwise_indexed_inner_product
     for low, part in groups:
         held = stored.get(low)
         if held is None:
             continue
         rows, there = held.rows(ordered[part])
         if there is None:
-            held.score(kernel, queries, asked[part], rows, found[part])
+            held.score(state.metric, queries, asked[part], rows, found[part])
             continue
         some = np.empty(int(there.sum()), np.float32)
-        held.score(kernel, queries, asked[part][there], rows[there], some)
+        held.score(state.metric, queries, asked[part][there], rows[there], some)
         found[part][there] = some
     scores = np.empty(len(flat), np.float32)
-    scores[order] = state.metric.scores_of_kernel(found)
-    return scores.reshape(ids.shape)
+    scores[order] = found
+    return scores
+
+
+def _compare(metric: Metric, queries: Floats, asked: Indices, vectors: Floats, rows: Indices, scores: Floats) -> None:
+    """Fill `scores` with what the metric's kernel says of query `asked[i]` and vector `rows[i]`, for every i."""
+    kernel = faiss.pairwise_indexed_L2sqr if metric is Metric.L2 else faiss.pairwise_indexed_inner_product
+    kernel(queries.shape[1], len(rows), *map(faiss.swig_ptr, (queries, asked, vectors, rows, scores)))
 
 
 def _groups(state: CollectionState, ordered: Ids) -> Iterator[tuple[int, slice]]:
