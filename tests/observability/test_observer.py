@@ -49,6 +49,17 @@ def test_threads_that_count_first_at_the_same_time_share_one_counter() -> None:
     assert 'test_requests_total{verb="get"} 800.0' in generate_latest(observer.registry).decode()
 
 
+def test_observers_on_one_registry_count_together() -> None:
+    """A producer and a consumer may each be given one: the registry takes a name once, and must not fail the second."""
+    first = LiveObserver()
+    second = LiveObserver(first.registry)
+    first.count(REQUESTS, verb="get")
+    second.count(REQUESTS, verb="get")
+    assert 'test_requests_total{verb="get"} 2.0' in generate_latest(first.registry).decode()
+    LiveObserver().count(REQUESTS, verb="get")
+    assert 'test_requests_total{verb="get"} 2.0' in generate_latest(first.registry).decode()
+
+
 def test_a_span_is_exported_with_its_attributes_and_its_error() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from penstock.observability.names import Event, Kind, Metric, Span
 
@@ -44,8 +45,17 @@ _NO_SPAN: AbstractContextManager[None] = nullcontext()
 SILENT = Observer()
 
 
+# By registry, which takes each name once, whoever brings it.
+_INSTRUMENTS: Final[WeakKeyDictionary[CollectorRegistry, dict[str, Any]]] = WeakKeyDictionary()
+# Only creation is locked: two threads must not register one name twice.
+_CREATING: Final = threading.Lock()
+
+
 class LiveObserver(Observer):
-    """Prometheus for numbers, OpenTelemetry for spans, structlog for events. Safe to share between threads."""
+    """Prometheus for numbers, OpenTelemetry for spans, structlog for events. Safe to share between threads.
+
+    Several observers on one registry count together.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None, tracer: Tracer | None = None) -> None:
         # Imported when somebody listens: to the many processes that are silent, they would be most of the start.
@@ -54,9 +64,8 @@ class LiveObserver(Observer):
         from prometheus_client import CollectorRegistry
 
         self.registry = registry or CollectorRegistry()
-        self._instruments: dict[str, Any] = {}
-        # Only creation is locked: two threads must not register one name twice.
-        self._creating = threading.Lock()
+        with _CREATING:
+            self._instruments = _INSTRUMENTS.setdefault(self.registry, {})
         self._tracer = tracer or trace.get_tracer("penstock")
         self._log = structlog.get_logger("penstock")
 
@@ -80,7 +89,7 @@ class LiveObserver(Observer):
     def _instrument(self, metric: Metric, labels: dict[str, str]) -> Any:
         instrument = self._instruments.get(metric.name)
         if instrument is None:
-            with self._creating:
+            with _CREATING:
                 instrument = self._instruments.get(metric.name) or self._create(metric)
                 self._instruments[metric.name] = instrument
         return instrument.labels(**labels) if metric.labels else instrument
