@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.buffer.consumers import MANIFEST, consumer, filled, queued, the_next
+from tests.buffer.consumers import MANIFEST, consumer, fill, filled, queued, the_next
 from tests.buffer.simulated import simulated
 
 from penstock.buffer import (
     DeadLetterPolicy,
     DeadLetters,
+    Draft,
     Manifest,
 )
 from penstock.errors import Corrupt, Fenced, InvalidInput, NotFound, PenstockError, Unavailable
@@ -47,6 +48,17 @@ def test_an_unreadable_batch_halts_the_consumer_until_it_is_repaired(
         assert (await the_next(made)).sequence == 0
 
     check()
+
+
+@simulated
+async def test_an_entry_whose_location_nothing_can_have_is_set_aside_like_any_other(simulation: Simulation) -> None:
+    store = await filled(simulation, 0)
+    await store.put(MANIFEST, Manifest.empty().append([Draft("../../etc/passwd")]).body)
+    await fill(simulation, store, range(1, 2))
+    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
+    assert (await the_next(made)).sequence == 1
+    letter = await DeadLetters(store, "ingest").read(0)
+    assert (letter.location, letter.reason, letter.body_key) == ("../../etc/passwd", "unreadable", None)
 
 
 @pytest.mark.parametrize(("body", "reason"), [(None, "missing"), (b"garbage", "unreadable")])

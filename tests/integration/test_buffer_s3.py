@@ -15,8 +15,10 @@ from penstock.buffer import (
     ConsumerConfig,
     Descriptor,
     FetchHandle,
+    Manifest,
     Producer,
     ProducerConfig,
+    decode_batch,
 )
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Fenced
@@ -55,6 +57,32 @@ def test_a_handle_fetches_in_another_process_with_the_options_it_was_given(spec:
     handle, (descriptor,) = asyncio.run(handed_out())
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(fetched, (handle, descriptor)) == [b"one", b"two"]
+
+
+def test_a_manifest_names_objects_by_their_keys_in_the_whole_bucket(spec: StoreSpec) -> None:
+    """Whoever opens the bucket with another prefix, or knows no prefixes, finds them."""
+    folder = spec.url.removeprefix("s3://penstock/")
+
+    async def main() -> None:
+        store, bucket = await spec.open(), await StoreSpec("s3://penstock", spec.options).open()
+        async with Producer(store) as producer:
+            await producer.produce([b"one"])
+        (entry,) = Manifest.decode((await bucket.get(f"{folder}/ingest/manifest")).data)
+        assert entry.location.startswith(f"{folder}/ingest/")
+        assert decode_batch((await bucket.get(entry.location)).data)[0] == b"one"
+        paths = {"data_path_prefix": f"{folder}/ingest", "manifest_path": f"{folder}/ingest/manifest"}
+        async with Producer(bucket, ProducerConfig(**paths)) as producer:
+            await producer.produce([b"two"])
+        for reader, config in ((store, ConsumerConfig()), (bucket, ConsumerConfig(**paths))):
+            async with Consumer(reader, config) as consumer:
+                batches = [await consumer.next_batch() for _ in range(2)]
+            assert [bytes(batch.records[0]) for batch in batches if batch is not None] == [b"one", b"two"]
+        in_an_hour = ManualClock(SYSTEM_CLOCK.now_ms() + 3_600_000)
+        assert (await Collector(store, clock=in_an_hour).collect()).deleted == 0, "all of them are queued"
+        await bucket.close()
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_producers_compete_a_zombie_is_fenced_and_garbage_goes(spec: StoreSpec) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from penstock.buffer.config import CollectorConfig
-from penstock.buffer.location import batch_time_ms
+from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.buffer.manifest import Manifest
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import NotFound, PenstockError
@@ -70,7 +70,7 @@ class Collector:
                 manifest = await self._manifest()
                 if manifest is None:
                     return
-                if found := garbage(aged, manifest, prefix):
+                if found := garbage(aged, manifest, prefix, bucket_prefix(self._store.url)):
                     yield found
             if _past(page, prefix, now_ms - grace_ms):
                 return
@@ -92,16 +92,16 @@ class Collector:
             return None
 
 
-def garbage(aged: Iterable[ObjectMeta], manifest: Manifest, prefix: str) -> list[ObjectMeta]:
-    """Those of the objects past their grace that no entry needs, now or soon."""
+def garbage(aged: Iterable[ObjectMeta], manifest: Manifest, prefix: str, above: str = "") -> list[ObjectMeta]:
+    """Those of the objects past their grace that no entry needs, now or soon. `above`: what the bucket has above them."""
     locations = {entry.location for entry in manifest}
-    times = [batch_time_ms(location, prefix) for location in locations]
+    times = [batch_time_ms(location, f"{above}{prefix}") for location in locations]
     # An entry whose name tells no time could be older than anything: nothing is deleted while it is queued.
     oldest_ms = min((time if time is not None else 0 for time in times), default=None)
     return [
         meta
         for meta in aged
-        if meta.key not in locations
+        if f"{above}{meta.key}" not in locations
         and (time := batch_time_ms(meta.key, prefix)) is not None
         and (oldest_ms is None or time < oldest_ms)
     ]

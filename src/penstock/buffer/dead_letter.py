@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.buffer.location import key_of
 from penstock.buffer.manifest import Descriptor, MetadataRange
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError
 from penstock.objects import ObjectStore
@@ -80,8 +81,9 @@ class DeadLetters:
             return None
         key = f"{self._stem(descriptor.sequence)}.body"
         try:
-            found = await self._store.get(descriptor.location)
-        except (NotFound, AtCapacity):
+            found = await self._store.get(key_of(descriptor.location, self._store.url))
+        except (NotFound, AtCapacity, Corrupt):
+            # Gone, too large to copy, or of a name that nothing can have: the record alone must do.
             return None
         await self._store.put(key, found.data)
         return key

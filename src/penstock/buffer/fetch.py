@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.buffer.batch import DECODED_BYTES_MAX, Records, decode_batch, is_compressed
+from penstock.buffer.location import key_of
 from penstock.buffer.manifest import Descriptor, MetadataRange
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import AtCapacity, Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
+from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
-from penstock.objects.port import check_key
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["UNREADABLE", "ConsumedBatch", "FetchHandle"]
@@ -118,12 +118,8 @@ class FetchHandle:
         return store
 
     async def _get(self, location: str) -> bytes:
-        try:
-            check_key(location)
-        except InvalidInput as error:
-            # The fault is the entry's and not the caller's.
-            raise Corrupt("its location cannot be a key", error.why) from error
-        return (await (await self._opened()).get(location)).data
+        store = await self._opened()
+        return (await store.get(key_of(location, store.url))).data
 
     async def _decode(self, body: bytes) -> Records:
         if len(body) < _THREAD_BYTES or not is_compressed(body):

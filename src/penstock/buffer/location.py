@@ -1,14 +1,22 @@
-"""Where batch objects lie: `{data_path_prefix}/{ULID}.batch`. The name tells when it was given."""
+"""Where batch objects lie: `{data_path_prefix}/{ULID}.batch`. The name tells when it was given.
+
+A manifest names them by their keys in the whole bucket, so that a consumer finds them though it opened
+the bucket with another prefix than the producer, or is of the other project and knows no prefixes.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from penstock.errors import Corrupt, InvalidInput
 from penstock.ids import is_ulid, ulid_time_ms
+from penstock.objects.port import check_key
+from penstock.objects.url import parse_url
 
-__all__ = ["batch_location", "batch_time_ms"]
+__all__ = ["batch_location", "batch_time_ms", "bucket_prefix", "key_of"]
 
 _SUFFIX: Final = ".batch"
+_BUCKETS: Final = ("s3://", "az://", "gs://")
 
 
 def batch_location(data_path_prefix: str, ulid: str) -> str:
@@ -25,3 +33,27 @@ def batch_time_ms(location: str, data_path_prefix: str | None = None) -> int | N
         return None
     stem = name.removesuffix(_SUFFIX)
     return ulid_time_ms(stem) if stem != name and is_ulid(stem) else None
+
+
+def bucket_prefix(store_url: str) -> str:
+    """What stands before the keys of this store in its bucket: nothing, or the URL's prefix and a slash."""
+    prefix = parse_url(store_url).prefix if store_url.startswith(_BUCKETS) else ""
+    return f"{prefix}/" if prefix else ""
+
+
+def key_of(location: str, store_url: str) -> str:
+    """The key under which this store holds what a manifest names; `Corrupt` when nothing can lie there."""
+    try:
+        check_key(location)
+    except InvalidInput as error:
+        # The fault is the entry's and not the caller's.
+        raise Corrupt("its location cannot be a key", error.why) from error
+    prefix = bucket_prefix(store_url)
+    if not location.startswith(prefix):
+        # Sound, and out of reach: never a dead letter.
+        raise InvalidInput(
+            f"batch object {location!r} cannot be read",
+            f"it lies outside of {store_url}",
+            "open the bucket without a prefix, and give the folders as data_path_prefix and manifest_path",
+        )
+    return location.removeprefix(prefix)

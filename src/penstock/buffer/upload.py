@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.buffer.batch import Compression, RecordBlock
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.location import batch_location
+from penstock.buffer.location import batch_location, bucket_prefix
 from penstock.clock import Clock
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.ids import Entropy, UlidFactory, ulid_time_ms
@@ -27,7 +27,7 @@ _THREAD_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch object lies, and when it got its name by either clock."""
+    """Where a batch object lies in its bucket, and when it got its name by either clock."""
 
     location: str
     named_ms: int
@@ -41,6 +41,7 @@ class Uploader:
         self, store: ObjectStore, config: ProducerConfig, *, clock: Clock, entropy: Entropy, observer: Observer
     ) -> None:
         self._store = store
+        self._bucket_prefix = bucket_prefix(store.url)
         self._config = config
         self._clock = clock
         self._entropy = entropy
@@ -60,9 +61,9 @@ class Uploader:
         """Put it under a new name. Raises what the last attempt met once all are used up."""
         async with self._uploads:
             name = self._ulids.next()
-            location = batch_location(self._config.data_path_prefix, name)
-            placement = Placement(location, ulid_time_ms(name), self._clock.monotonic())
-            await self._put(location, body)
+            key = batch_location(self._config.data_path_prefix, name)
+            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic())
+            await self._put(key, body)
             self._observer.count(names.BUFFER_UPLOAD_BYTES, len(body))
             return placement
 
@@ -72,11 +73,11 @@ class Uploader:
         age = max(by_wall, self._clock.monotonic() - placement.named_at)
         return age >= self._config.enqueue_age_seconds_max
 
-    async def _put(self, location: str, body: Body) -> None:
+    async def _put(self, key: str, body: Body) -> None:
         attempts = self._config.upload_attempts
         for attempt in range(1, attempts + 1):
             try:
-                await self._store.put(location, body)
+                await self._store.put(key, body)
                 return
             except OutcomeUnknown as error:
                 # Of the object; but no manifest names it, so it is certain that the batch is not in the queue.

@@ -38,6 +38,7 @@ from penstock.buffer import (
     Manifest,
     SyncConsumer,
 )
+from penstock.buffer.location import key_of
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
@@ -299,8 +300,8 @@ async def _head_all(store: ObjectStore, descriptors: Sequence[Descriptor]) -> li
     async def size(descriptor: Descriptor) -> int:
         async with gate:
             try:
-                return (await store.head(descriptor.location)).size
-            except NotFound:
+                return (await store.head(key_of(descriptor.location, store.url))).size
+            except (NotFound, Corrupt):
                 # Its task will say so, by name.
                 return 0
 
