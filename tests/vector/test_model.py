@@ -176,6 +176,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.check()
 
     @rule()
+    def drop(self) -> None:
+        self.run(self.store.flush())
+        self.run(self.store.drop(self.collection.name))
+        self.collection = self.run(self.store.collection("t", "i", "m", dimensions=_DIMENSIONS, metric=self.metric))
+        self.plain = Plain()
+        self.history = [Plain() for _ in self.history]
+        self.durable = len(self.history)
+        self.check()
+
+    @rule()
     def replay_the_last_change(self) -> None:
         """A source that did not hear of its success sends again: the position says that it is old."""
         if self.history:
@@ -225,6 +235,8 @@ class StoreMachine(RuleBasedStateMachine):
         starred = {name: row for name, row in self.plain.visible.items() if row.stars is not None and row.stars >= 3}
         if any(row.stars is not None for row in self.plain.visible.values()):
             await self._finds_the_nearest(attribute("stars") >= 3, starred)
+            others = {name: row for name, row in self.plain.visible.items() if name not in starred}
+            await self._finds_the_nearest(~(attribute("stars") >= 3), others)
         await self._finds_by_text()
         report = await self.collection.verify()
         assert report.problems == []
@@ -285,5 +297,5 @@ def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

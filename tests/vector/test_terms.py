@@ -23,6 +23,8 @@ _ENTRIES = st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 40)), st.
     [
         ("The quick, BROWN fox!", ["the", "quick", "brown", "fox"]),
         ("naïve Ärger", ["naïve", "ärger"]),
+        ("nai\u0308ve A\u0308rger", ["naïve", "ärger"]),
+        ("ＡＢＣ２０２４ ﬁne ｶﾞ", ["abc2024", "fine", "ガ"]),
         ("水道橋 bridge", ["水", "道", "橋", "bridge"]),
         ("snake_case e-mail 3.14", ["snake", "case", "e", "mail", "3", "14"]),
         ("", []),

@@ -1,7 +1,7 @@
 """Words of texts, and the block that finds rows by a word.
 
-A word is a run of letters and digits, lower-cased; each character of a script written without spaces is a
-word of its own. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
+A word is a run of letters and digits, in Unicode's compatibility form (NFKC) and lower-cased; each character of a
+script written without spaces is a word of its own. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ __all__ = ["TermBlock", "Vocabulary", "count_words", "hash_words", "split_words"
 
 _SHAPE: Final = struct.Struct("<QQQ")
 _BETWEEN_WORDS: Final = r"[^\p{L}\p{N}\p{M}]+"
+# The same among the characters of ASCII. A pattern is compiled in every call, and those of all scripts take milliseconds.
+_BETWEEN_ASCII_WORDS: Final = r"[^a-z0-9]+"
 # Scripts that put no spaces between words.
 _UNSPACED: Final = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
 # A longer run is not a word; its end is dropped, in texts and in queries alike.
@@ -34,10 +36,12 @@ _COUNT_MAX: Final = 65_535
 
 def split_words(texts: Column) -> Column:
     """The words of each text."""
-    lowered = compute.utf8_lower(texts)
-    if not compute.all(compute.string_is_ascii(lowered)).as_py():
-        lowered = compute.replace_substring_regex(lowered, _UNSPACED, r" \1 ")
-    return compute.split_pattern_regex(lowered, _BETWEEN_WORDS)
+    if compute.all(compute.string_is_ascii(texts)).as_py():
+        return compute.split_pattern_regex(compute.ascii_lower(texts), _BETWEEN_ASCII_WORDS)
+    # An accent may be part of its letter or follow it, and a letter may be wide: they are written alike first.
+    lowered = compute.utf8_lower(compute.utf8_normalize(texts, form="NFKC"))
+    spaced = compute.replace_substring_regex(lowered, _UNSPACED, r" \1 ")
+    return compute.split_pattern_regex(spaced, _BETWEEN_WORDS)
 
 
 def hash_words(words: Column) -> Words:
