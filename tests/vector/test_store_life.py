@@ -397,6 +397,44 @@ class TestUpkeep:
 
         with_store(work, config=VectorConfig(list_rows=32, coordinator=QUIET))
 
+    def test_a_collection_of_which_a_tenth_was_replaced_gets_its_lists_shaped_anew(self, rows: Make) -> None:
+        async def work(store: VectorStore, collection: Collection) -> None:
+            random = np.random.default_rng(9)
+            names = [f"r{n}" for n in range(300)]
+            await collection.upsert(rows(names, random.standard_normal((300, 2))), durable=True)
+            await store.tend()
+            await collection.upsert(rows(names[:29], random.standard_normal((29, 2)) + 5), durable=True)
+            shaped = await centres_of(store, collection)
+            await store.tend()
+            assert (await head_of(store, collection)).replaced == 29
+            assert await centres_of(store, collection) == shaped
+            await collection.upsert(rows(names[29:30], random.standard_normal((1, 2)) + 5), durable=True)
+            await store.tend()
+            assert not (await head_of(store, collection)).replaced
+            assert await centres_of(store, collection) != shaped
+            assert (await collection.verify()).problems == []
+
+        with_store(work, config=VectorConfig(list_rows=32, coordinator=QUIET))
+
+    def test_a_version_that_becomes_current_replaces_the_one_before(self, rows: Make) -> None:
+        async def work(store: VectorStore, collection: Collection) -> None:
+            for version in ("v1", "v2"):
+                names = [f"{version} {n}" for n in range(3)]
+                await collection.upsert(rows(names, np.ones((3, 2))), document="d", version=version, durable=True)
+                assert not (await head_of(store, collection)).replaced
+                await collection.flip("d", version, durable=True)
+            assert (await head_of(store, collection)).replaced == 3
+
+        with_store(work)
+
+    def test_rows_that_are_new_or_go_away_replace_nothing(self, rows: Make) -> None:
+        async def work(store: VectorStore, collection: Collection) -> None:
+            await collection.upsert(rows(["a", "b", "c"], np.eye(3)[:, :2] + 1), durable=True)
+            await collection.delete(["a", "b"], durable=True)
+            assert not (await head_of(store, collection)).replaced
+
+        with_store(work)
+
     def test_compaction_is_whole_even_if_lists_are_just_being_shaped(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
             random = np.random.default_rng(9)
@@ -413,6 +451,14 @@ class TestUpkeep:
             assert len(await found(collection, k=1000)) == 970
 
         with_store(work, config=VectorConfig(list_rows=8, upkeep_bytes=300, coordinator=QUIET))
+
+
+async def centres_of(store: VectorStore, collection: Collection) -> list[list[float]]:
+    async def look(_: BlockReader, state: CollectionState) -> list[list[float]]:
+        centres: list[list[float]] = state.centroids.vectors.tolist()
+        return centres
+
+    return await store.read(collection.spec, look)
 
 
 async def head_of(store: VectorStore, collection: Collection) -> Head:

@@ -200,7 +200,9 @@ def _count_rows(ledger: Ledger, head: Head) -> tuple[Head, IdSet]:
     hidden_rows = len(hidden)
     alive = head.next_id - len(ledger.dead)
     dead = head.dead + len(ledger.killed)
-    return msgspec.structs.replace(head, rows=alive - hidden_rows, hidden=hidden_rows, dead=dead), hidden
+    replaced = (head.replaced or 0) + min(len(ledger.killed), int(ledger.born.sum()) + len(ledger.revealed))
+    head = msgspec.structs.replace(head, rows=alive - hidden_rows, hidden=hidden_rows, dead=dead)
+    return msgspec.structs.replace(head, replaced=replaced or msgspec.UNSET), hidden
 
 
 def _unhidden(state: CollectionState, hidden: IdSet) -> Ids:

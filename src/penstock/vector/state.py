@@ -116,6 +116,8 @@ class Head(msgspec.Struct, frozen=True):
     shaped: int = 0
     attributes: tuple[AttributeRecord, ...] = ()
     sweep: Sweep | None = None
+    # Rows that took the place of others since lists were last shaped; left out while there are none.
+    replaced: int | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)

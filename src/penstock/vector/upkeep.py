@@ -2,9 +2,9 @@
 
 Upkeep is a commit of its own, of a bounded size, and changes no answer but its speed. A sweep walks over all
 buckets in several such commits; its place is in the head, so that it goes on after a restart. When a collection
-has doubled, a sweep over its lists alone moves centres to the middle of their rows and rows to their nearest centre;
-`compact` asks for a whole sweep, which does both and merges small neighbouring buckets. What is due waits for a pause
-in writing (`keeper`); what has waited too long is done by the next flush.
+has doubled or a tenth of it was replaced, a sweep over its lists alone moves centres to the middle of their rows and
+rows to their nearest centre; `compact` asks for a whole sweep, which does both and merges small neighbouring buckets.
+What is due waits for a pause in writing (`keeper`); what has waited too long is done by the next flush.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _SWEPT: Final = (*_BY_ID, Family.DICTIONARY, Family.TERMS, Family.DOCUMENTS, Fam
 
 # A collection that has grown by this factor gets its lists shaped anew: each row is moved about once a doubling.
 _GROWTH: Final = 2
+
+# The same when so many of its rows have taken the place of others: what drifts is found again by the same probes.
+_DRIFT: Final = 0.1
 
 # How many times over a bound a writer that never pauses may go before its flushes do upkeep. With four, lists hold
 # up to eight times what they should and half of all rows may be dead: a search then still costs a fraction of one
@@ -128,18 +131,21 @@ def _sweep(state: CollectionState, config: VectorConfig, whole: bool, patience: 
     # The share of dead rows as one of living ones: patience with it has no end at one half.
     dying = head.dead > patience * config.dead_share_max / (1 - config.dead_share_max) * living
     outgrown = living > patience * _GROWTH * max(head.shaped, config.list_rows)
+    drifted = (head.replaced or 0) >= patience * _DRIFT * max(living, config.list_rows)
     if head.sweep is not None:
-        return head.sweep if patience <= 1 or dying or outgrown else None
+        return head.sweep if patience <= 1 or dying or outgrown or drifted else None
     if dying:
         return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.DEAD)
-    return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS) if outgrown else None
+    return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS) if outgrown or drifted else None
 
 
 def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
     if rest is not None:
         return msgspec.structs.replace(head, sweep=rest)
-    shaped = head.rows + head.hidden if sweep.shaping else head.shaped
-    return msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead), shaped=shaped)
+    head = msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead))
+    if sweep.shaping:
+        head = msgspec.structs.replace(head, shaped=head.rows + head.hidden, replaced=msgspec.UNSET)
+    return head
 
 
 def _next_buckets(
