@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.vector.metric import MAGNITUDE_MAX, Metric
+from penstock.vector.metric import MAGNITUDE_MAX, Metric, all_between
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, MAGNITUDE_MAX])
@@ -18,3 +18,10 @@ def test_only_distances_in_space_are_shown_as_roots() -> None:
     scores = np.array([-4.0, 0.0], np.float32)
     assert Metric.L2.similarity(scores).tolist() == [-2.0, 0.0]
     assert Metric.DOT.similarity(scores).tolist() == Metric.COSINE.similarity(scores).tolist() == [-4.0, 0.0]
+
+
+@pytest.mark.parametrize("others", [0, 1, 20], ids=["alone", "few", "many"])
+@pytest.mark.parametrize(("value", "inside"), [(2.0, True), (1.0, False), (3.0, False), (np.nan, False)])
+def test_bounds_hold_for_few_values_and_for_many_and_not_for_nan(others: int, value: float, inside: bool) -> None:
+    assert all_between(np.array([1.5] * others + [value], np.float32), 1.0, 3.0) is inside
+    assert all_between(np.empty(0, np.float32), 1.0, 3.0)

@@ -8,7 +8,7 @@ import threading
 import faiss
 import pytest
 
-from penstock.vector.offload import offload
+from penstock.vector.offload import OneThread, offload
 
 
 def test_little_work_stays_and_much_work_leaves_the_loops_thread() -> None:
@@ -32,3 +32,15 @@ def test_an_error_of_the_work_reaches_the_caller() -> None:
     for rows in (10, 100_000):
         with pytest.raises(ZeroDivisionError):
             asyncio.run(offload(rows, 0, divmod, 1, 0))
+
+
+def test_kernels_use_one_thread_for_a_while_and_then_as_many_as_before_also_after_an_error() -> None:
+    before = faiss.omp_get_max_threads()
+    try:
+        faiss.omp_set_num_threads(3)
+        with pytest.raises(ZeroDivisionError), OneThread():
+            assert faiss.omp_get_max_threads() == 1
+            raise ZeroDivisionError
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -126,7 +126,7 @@ async def _few_values(
     found = await find_each(state.directory(shelf), ids, read)
     if not found:
         return pa.array([], kind)
-    none = pa.array([None], kind)
+    none: Column = pa.array([None], kind) if None in found else None
     # Values stay Arrow's own: pieces of one row cost less than a detour over Python's objects.
     return pa.concat_arrays([none if hit is None else hit[0].values.slice(hit[1], 1) for hit in found])
 

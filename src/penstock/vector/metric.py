@@ -23,6 +23,9 @@ MAGNITUDE_MAX: Final = 1e15
 _SQUARE_MIN: Final = 1e-25
 _SQUARE_MAX: Final = 1e35
 
+# So many values are looked at sooner than an array kernel is called: a single query has one.
+_FEW: Final = 4
+
 
 class Metric(StrEnum):
     """COSINE: the angle alone counts. DOT: longer vectors win. L2: the distance in space."""
@@ -70,4 +73,6 @@ class Metric(StrEnum):
 
 def all_between(values: Floats, low: float, high: float) -> bool:
     """Whether no value is at or beyond a bound; NaN is beyond both."""
-    return not len(values) or bool(values.min() > low and values.max() < high)
+    if len(values) <= _FEW:
+        return all(low < value < high for value in values.tolist())
+    return bool(values.min() > low and values.max() < high)

@@ -8,7 +8,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import faiss
 
-__all__ = ["kernel_threads", "offload"]
+__all__ = ["OneThread", "kernel_threads", "offload"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,3 +31,16 @@ def kernel_threads(threads: int) -> None:
     """Let kernels called from this thread use so many; zero leaves the choice to the OpenMP runtime."""
     if threads:
         faiss.omp_set_num_threads(threads)
+
+
+class OneThread:
+    """Within it, kernels called from this thread use no other: many short calls would only wait for each other."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before: int = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        faiss.omp_set_num_threads(self._before)

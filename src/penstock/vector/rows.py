@@ -23,6 +23,7 @@ __all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queri
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
 _COLUMNS: Final = ("id", "vector", "text", "attributes")
+_ARROW: Final = (pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +108,11 @@ def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric
 
 def prepared_queries(vectors: object, dimensions: int, metric: Metric) -> Floats:
     """Query vectors, one or many, checked as those of rows are, as they are compared."""
-    if isinstance(vectors, pa.Array | pa.ChunkedArray):
+    if isinstance(vectors, _ARROW):
         names = pa.array([f"query {place}" for place in range(len(vectors))])
         return metric.prepare(check_vectors(vectors, names, dimensions, metric))
     try:
+        # What does not fit becomes infinite, and is refused as such.
         with np.errstate(over="ignore"):
             queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
     except (TypeError, ValueError) as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -256,8 +257,13 @@ def _scores_in(ranking: Ranking, ids: Ids) -> Floats:
 def _floats(values: Floats | None, count: int) -> Column:
     """Scores as a column, missing where a ranking does not have the row."""
     if values is None:
-        return pa.nulls(count, pa.float32())
+        return _no_scores(count)
     return pa.array(values, mask=np.isnan(values))
+
+
+@lru_cache(maxsize=64)
+def _no_scores(count: int) -> Column:
+    return pa.nulls(count, pa.float32())
 
 
 def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:

@@ -20,6 +20,7 @@ from penstock.vector.content import VectorBlock
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.lookup import FEW_ROWS, find_each
 from penstock.vector.metric import Metric
+from penstock.vector.offload import OneThread
 from penstock.vector.state import CollectionState
 
 __all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors"]
@@ -116,9 +117,9 @@ async def _score_few(blocks: BlockReader, state: CollectionState, queries: Float
     hits = await find_each(state.directory(VECTORS), ids.reshape(-1), read)
     compared = [nowhere if hit is None else hit[0].compared(hit[1]) for hit in hits]
     vectors = np.concatenate([vector for vector, _ in compared])
-    asked = np.repeat(np.arange(len(queries)), ids.shape[1])
-    scores = np.empty(ids.size, np.float32)
-    _compare(state.metric, queries, asked, vectors, np.arange(ids.size), scores)
+    rows, scores = np.arange(ids.size), np.empty(ids.size, np.float32)
+    with OneThread():
+        _compare(state.metric, queries, rows // ids.shape[1], vectors, rows, scores)
     scores /= np.array([length for _, length in compared], np.float32)
     return scores
 
@@ -130,17 +131,18 @@ async def _score_many(blocks: BlockReader, state: CollectionState, queries: Floa
     found = np.full(len(flat), np.nan, np.float32)
     groups = list(_groups(state, ordered))
     stored = await read_vectors(blocks, state, [low for low, _ in groups], damage)
-    for low, part in groups:
-        held = stored.get(low)
-        if held is None:
-            continue
-        rows, there = held.rows(ordered[part])
-        if there is None:
-            held.score(state.metric, queries, asked[part], rows, found[part])
-            continue
-        some = np.empty(int(there.sum()), np.float32)
-        held.score(state.metric, queries, asked[part][there], rows[there], some)
-        found[part][there] = some
+    with OneThread():
+        for low, part in groups:
+            held = stored.get(low)
+            if held is None:
+                continue
+            rows, there = held.rows(ordered[part])
+            if there is None:
+                held.score(state.metric, queries, asked[part], rows, found[part])
+                continue
+            some = np.empty(int(there.sum()), np.float32)
+            held.score(state.metric, queries, asked[part][there], rows[there], some)
+            found[part][there] = some
     scores = np.empty(len(flat), np.float32)
     scores[order] = found
     return scores
