@@ -329,7 +329,7 @@ class LooseCursor(Cursor):
         ("pipeline.Enqueue", GuessingEnqueue),
         ("producer.Pipeline", ImpatientPipeline),
         ("consumer.Cursor", LooseCursor),
-        ("collector.garbage", lambda aged, manifest, prefix: list(aged)),
+        ("collector.garbage", lambda aged, manifest, prefix, above: list(aged)),
         ("collector._aged", lambda meta, prefix, newest_ms: batch_time_ms(meta.key, prefix) is not None),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
