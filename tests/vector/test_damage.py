@@ -332,3 +332,22 @@ def test_a_damaged_position_is_named_and_the_store_is_not_opened_for_writing(row
             await VectorStore.over(MemoryKeyValue(volume))
 
     run(work)
+
+
+def test_a_compaction_that_meets_damage_says_so_and_the_others_are_compacted(rows: Make) -> None:
+    async def work(volume: MemoryVolume) -> None:
+        await lived_in(volume, rows)
+        for kind in ("postings", "directory of texts"):
+            name, (key, value) = next(item for item in every_value(volume).items() if kind in item[0])
+            volume.land("keyvalue", [(key, value[:-1])])
+            store, _ = await opened(volume)
+            other = await store.collection("t", "i", "untouched")
+            await other.delete(_IDS[10:20], durable=True)
+            with pytest.raises(Corrupt, match=name):
+                await store.compact()
+            assert (await other.stats()).dead_rows == 0
+            await other.upsert(rows(_IDS[10:20], _VECTORS[10:20]), durable=True)
+            await store.close()
+            volume.land("keyvalue", [(key, value)])
+
+    run(work)

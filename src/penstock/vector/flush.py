@@ -80,6 +80,8 @@ class VectorFlushHandler:
         # Snapshots that were handed out, oldest first; the ones nobody reads any more are closed.
         self._handed_out: deque[VectorSnapshot] = deque([snapshot])
         self.published: Callable[[], VectorSnapshot] | None = None
+        # Why the last step of a collection's upkeep could not be made.
+        self.upkeep_errors: dict[CollectionName, PenstockError] = {}
         # Told of the state that each collection in a flush was left in.
         self.landed: Callable[[CollectionState], None] | None = None
 
@@ -187,7 +189,9 @@ class VectorFlushHandler:
                 )
             except PenstockError as error:
                 self._observer.event(names.VECTOR_UPKEEP_FAILED, collection=str(name), why=str(error))
+                self.upkeep_errors[name] = error
                 continue
+            self.upkeep_errors.pop(name, None)
             if done is not None:
                 upkeep.states[name] = done[0]
                 _fill(upkeep.batch, done[1])

@@ -27,7 +27,7 @@ from penstock.vector.config import VectorConfig
 from penstock.vector.flush import VectorFlushHandler
 from penstock.vector.follower import VectorReader
 from penstock.vector.keeper import Keeper
-from penstock.vector.keys import CollectionName
+from penstock.vector.keys import CollectionName, Family
 from penstock.vector.metric import Metric
 from penstock.vector.operations import Change, CollectionSpec, Drop, Tend, VectorDelta
 from penstock.vector.schema import Schema
@@ -234,14 +234,32 @@ class VectorStore:
     # upkeep ---------------------------------------------------------------------------------------
 
     async def compact(self, name: CollectionName | None = None) -> None:
-        """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all."""
+        """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all.
+
+        `Corrupt` says that a damaged block kept a collection from it; the others are compacted all the same.
+        """
+        damaged: Corrupt | None = None
         for found in [name] if name is not None else await self.collections():
-            collection = await self.collection(found.tenant, found.index, found.model)
-            whole = True
-            while whole or await self._sweeping(collection.spec):
-                change = Change(((collection.spec, Tend(whole)),))
-                await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
-                whole = False
+            try:
+                collection = await self.collection(found.tenant, found.index, found.model)
+                await self._compact(collection.spec)
+            except Corrupt as error:
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
+
+    async def _compact(self, spec: CollectionSpec) -> None:
+        async def require_whole(_: BlockReader, state: CollectionState) -> None:
+            state.require(tuple(Family))
+
+        await self.read(spec, require_whole)
+        whole = True
+        while whole or await self._sweeping(spec):
+            change = Change(((spec, Tend(whole)),))
+            await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
+            if (error := self._handler.upkeep_errors.get(spec.name)) is not None:
+                raise error
+            whole = False
 
     async def tend(self) -> None:
         """Do the upkeep that is due in the collections in use now, instead of in the next pauses between writes."""
