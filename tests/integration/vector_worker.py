@@ -29,6 +29,8 @@ CONFIG = VectorConfig(
     coordinator=CoordinatorConfig(flush_interval_seconds=0.02, max_pending_bytes=20_000),
 )
 COMPACT_EVERY = 60
+# It never pauses: upkeep that would wait for that is asked for.
+TEND_EVERY = 7
 
 
 def write(url: str, options: dict[str, Any], journal: Path) -> None:
@@ -61,6 +63,8 @@ async def _write(url: str, options: dict[str, Any], journal: Path) -> None:
         number += 1
         if number % COMPACT_EVERY == 0:
             await store.compact()
+        elif number % TEND_EVERY == 0:
+            await store.tend()
         if len(waiting) > 6:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
 

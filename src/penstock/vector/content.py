@@ -81,7 +81,12 @@ class VectorBlock:
         return ~dead.contains(self.ids)
 
     def encode(self, kind: int) -> bytes:
-        return seal(kind, _SHAPE.pack(*self.vectors.shape), self.ids.astype("<i8"), self.vectors.astype("<f4"))
+        return seal(
+            kind,
+            _SHAPE.pack(*self.vectors.shape),
+            self.ids.astype("<i8", copy=False),
+            self.vectors.astype("<f4", copy=False),
+        )
 
     @classmethod
     def decode(cls, kind: int, value: bytes) -> VectorBlock:
@@ -119,7 +124,7 @@ class PostingBlock:
         return ~dead.contains(self.ids)
 
     def encode(self, kind: int) -> bytes:
-        return seal(kind, _SHAPE.pack(*self.codes.shape), self.ids.astype("<i8"), self.codes)
+        return seal(kind, _SHAPE.pack(*self.codes.shape), self.ids.astype("<i8", copy=False), self.codes)
 
     @classmethod
     def decode(cls, kind: int, value: bytes) -> PostingBlock:
