@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from typing import Final, Protocol
 
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -20,6 +21,9 @@ _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES: Final = {character: value for value, character in enumerate(_ALPHABET)}
 _LENGTH: Final = 26
 _RANDOM_BITS: Final = 80
+# The first characters hold the time. The very first stands for three bits, so all 26 fit 128.
+_TIME_LENGTH: Final = 10
+_CANONICAL: Final = re.compile(f"[0-7][{_ALPHABET}]{{{_LENGTH - 1}}}")
 _TIME_LIMIT_MS: Final = 1 << 48
 
 
@@ -58,17 +62,17 @@ def ulid(time_ms: int, entropy: Entropy = SYSTEM_ENTROPY) -> str:
 
 def is_ulid(text: str) -> bool:
     """Whether `text` is a ULID in canonical (upper-case) form that fits 128 bits."""
-    return len(text) == _LENGTH and text[0] in "01234567" and all(c in _VALUES for c in text)
+    return _CANONICAL.fullmatch(text) is not None
 
 
 def ulid_time_ms(text: str) -> int:
     """The millisecond a ULID was made in."""
     if not is_ulid(text):
         raise InvalidInput(f"not a ULID: {text!r}", "it must be 26 characters of Crockford base 32")
-    number = 0
-    for character in text:
-        number = number << 5 | _VALUES[character]
-    return number >> _RANDOM_BITS
+    time_ms = 0
+    for character in text[:_TIME_LENGTH]:
+        time_ms = time_ms << 5 | _VALUES[character]
+    return time_ms
 
 
 class UlidFactory:

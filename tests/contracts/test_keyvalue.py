@@ -441,7 +441,7 @@ KEYS = st.binary(min_size=1, max_size=3)
 BATCHES = st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=4), min_size=1, max_size=8), max_size=6)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=BATCHES, start=st.binary(max_size=2), end=st.none() | st.binary(max_size=2), prefix=st.binary(max_size=2)
 )

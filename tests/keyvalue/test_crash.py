@@ -67,7 +67,7 @@ async def reopened(url: str, path: str = "store") -> tuple[list[int], int]:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1, 2] if not LONG else range(1, 6))
+@pytest.mark.parametrize("seed", [1] if not LONG else range(1, 6))
 def test_after_kill_9_every_durable_batch_is_whole_and_none_is_partial(tmp_path: Path, seed: int) -> None:
     """One store, killed at moments that the seed chooses; the writer of each round goes on where the last left off."""
     entropy = random.Random(seed)
@@ -186,7 +186,7 @@ class PhotographedDirectory(DurableDirectory):
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1, 2] if not LONG else range(1, 4))
+@pytest.mark.parametrize("seed", [1] if not LONG else range(1, 4))
 def test_after_a_power_cut_every_durable_batch_is_whole_and_in_order(tmp_path: Path, seed: int) -> None:
     """The disk holds what the last sync covered, and any number of the names that came after, in their order.
 
