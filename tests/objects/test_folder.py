@@ -200,7 +200,8 @@ def test_whenever_the_power_goes_what_was_acknowledged_is_there_and_nothing_is_t
         return caught is not None
 
     async def trials() -> None:
-        for seed in range(12):
+        # A kill leaves all that was written: its seed decides names and stamps alone.
+        for seed in range(12 if after == "power loss" else 2):
             cut = 0
             while await trial(seed, cut):
                 cut += 1
