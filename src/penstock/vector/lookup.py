@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from penstock.vector.identity import ABSENT, DictionaryBlock, Identities, identi
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.state import CollectionState
 
-__all__ = ["FEW_ROWS", "document_blocks", "find_column", "find_each", "find_rows"]
+__all__ = ["FEW_ROWS", "document_blocks", "find_column", "find_each", "find_rows", "row_of"]
 
 _DICTIONARY: Final = Shelf(Family.DICTIONARY)
 _DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
@@ -28,17 +28,9 @@ FEW_ROWS: Final = 64
 _NOWHERE: Final = -1
 
 
-class Rows(Protocol):
-    """Rows of one bucket, whose ids grow."""
-
-    @property
-    def ids(self) -> Ids: ...
-
-    def __len__(self) -> int: ...
-
-
 C = TypeVar("C", bound=Content)
-R = TypeVar("R", bound=Rows)
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 async def find_rows(
@@ -123,31 +115,38 @@ async def _few_values(
     def read(lows: Iterable[int]) -> Awaitable[Mapping[int, ColumnBlock]]:
         return blocks.contents(state, shelf, lows, ColumnBlock, damage)
 
-    found = await find_each(state.directory(shelf), ids, read)
+    found = await find_each(state.directory(shelf), ids, read, _value)
     if not found:
         return pa.array([], kind)
-    none: Column = pa.array([None], kind) if None in found else None
-    # Values stay Arrow's own: pieces of one row cost less than a detour over Python's objects.
-    return pa.concat_arrays([none if hit is None else hit[0].values.slice(hit[1], 1) for hit in found])
+    none: Column = pa.array([None], kind) if any(piece is None for piece in found) else None
+    return pa.concat_arrays([none if piece is None else piece for piece in found])
+
+
+def _value(block: ColumnBlock, name: int) -> Column | None:
+    """The value of a row. It stays Arrow's own: a piece of one row costs less than a detour over Python's objects."""
+    row = row_of(block.ids, name)
+    return None if row is None else block.values.slice(row, 1)
 
 
 async def find_each(
-    directory: Directory, ids: Ids, read: Callable[[Iterable[int]], Awaitable[Mapping[int, R]]]
-) -> list[tuple[R, int] | None]:
-    """Each of a few ids, one by one: the bucket that holds it, as `read` gives it, and its row there."""
+    directory: Directory,
+    ids: Ids,
+    read: Callable[[Iterable[int]], Awaitable[Mapping[int, S]]],
+    pick: Callable[[S, int], T | None],
+) -> list[T | None]:
+    """What `pick` takes for each of a few ids, one by one, out of its bucket as `read` gives it; None if not there."""
     lows = directory.low_list
-    wanted = ids.tolist()
-    buckets = [lows[place - 1] if (place := bisect_right(lows, name)) else _NOWHERE for name in wanted]
+    names = ids.tolist()
+    buckets = [lows[place - 1] if (place := bisect_right(lows, name)) else _NOWHERE for name in names]
     stored = await read([low for low in buckets if low != _NOWHERE])
     return [
-        None if (held := stored.get(low)) is None or (row := _row(held, name)) is None else (held, row)
-        for name, low in zip(wanted, buckets, strict=True)
+        None if (held := stored.get(low)) is None else pick(held, name)
+        for low, name in zip(buckets, names, strict=True)
     ]
 
 
-def _row(held: Rows, name: int) -> int | None:
-    """The row of an id, if it is here."""
-    ids = held.ids
+def row_of(ids: Ids, name: int) -> int | None:
+    """The row of one of some growing ids, if it is there."""
     # Without gaps the row follows from the id; after rows have died it has to be looked for.
     row = name - ids.item(0)
     if 0 <= row < len(ids) and ids.item(row) == name:

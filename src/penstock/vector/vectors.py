@@ -18,7 +18,7 @@ from penstock.vector.arrays import Bools, Floats, Ids, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import VectorBlock
 from penstock.vector.keys import Family, Shelf
-from penstock.vector.lookup import FEW_ROWS, find_each
+from penstock.vector.lookup import FEW_ROWS, find_each, row_of
 from penstock.vector.metric import Metric
 from penstock.vector.offload import OneThread
 from penstock.vector.state import CollectionState
@@ -65,9 +65,12 @@ class VectorRows:
         if self._lengths is not None:
             np.divide(scores, self._lengths[rows], out=scores)
 
-    def compared(self, row: int) -> tuple[Floats, float]:
-        """One vector as it is compared, and what a product with it is to be divided by."""
-        return self._compared[row], 1.0 if self._lengths is None else self._lengths[row]
+    def compared(self, name: int) -> tuple[Floats, float] | None:
+        """The vector of an id as it is compared, and what a product with it is to be divided by."""
+        row = row_of(self.ids, name)
+        if row is None:
+            return None
+        return self._compared[row], 1.0 if self._lengths is None else self._lengths.item(row)
 
 
 async def read_vectors(
@@ -114,13 +117,12 @@ async def _score_few(blocks: BlockReader, state: CollectionState, queries: Float
         return read_vectors(blocks, state, lows, damage)
 
     nowhere = np.zeros(state.dimensions, np.float32), np.nan
-    hits = await find_each(state.directory(VECTORS), ids.reshape(-1), read)
-    compared = [nowhere if hit is None else hit[0].compared(hit[1]) for hit in hits]
-    vectors = np.concatenate([vector for vector, _ in compared])
+    found = await find_each(state.directory(VECTORS), ids.reshape(-1), read, VectorRows.compared)
+    vectors, lengths = zip(*[each or nowhere for each in found], strict=True)
     rows, scores = np.arange(ids.size), np.empty(ids.size, np.float32)
     with OneThread():
-        _compare(state.metric, queries, rows // ids.shape[1], vectors, rows, scores)
-    scores /= np.array([length for _, length in compared], np.float32)
+        _compare(state.metric, queries, rows // ids.shape[1], np.concatenate(vectors), rows, scores)
+    scores /= np.array(lengths, np.float32)
     return scores
 
 
