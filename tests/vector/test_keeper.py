@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import QUIET, collection_of, found
 
-from penstock.errors import Corrupt
-from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.errors import Corrupt, Unavailable
+from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
 from penstock.observability import SILENT, Observer, names
 from penstock.testing import RecordingObserver, Simulation, simulate
 from penstock.vector import Collection, VectorConfig, VectorStore
@@ -178,6 +178,36 @@ def test_writes_go_on_between_the_steps_of_upkeep(rows: Make) -> None:
         await store.close()
 
     simulate(main, 3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_store_that_was_away_while_nobody_wrote_takes_the_next_write(rows: Make, seed: int) -> None:
+    """An outage during upkeep alone must not leave the coordinator failed when it is over."""
+
+    class Remote(MemoryKeyValue):
+        away = False
+
+        async def write(self, batch: WriteBatch) -> Any:
+            if self.away:
+                raise Unavailable("the store is away")
+            return await super().write(batch)
+
+    async def main(simulation: Simulation) -> None:
+        remote = Remote(MemoryVolume())
+        store = await VectorStore.over(remote, _CONFIG, clock=simulation.clock, entropy=simulation.entropy)
+        collection = await collection_of(store)
+        await fill(collection, rows, 0, 100)
+        remote.away = True
+        await simulation.clock.sleep(600 + simulation.entropy.uniform(0, 60))
+        remote.away = False
+        await simulation.clock.sleep(60)
+        await collection.upsert(rows(["another"], [[1, 1]]), durable=True)
+        await simulation.clock.sleep(60)
+        assert not is_due(await state_of(store, collection), _CONFIG)
+        assert len(await found(collection, k=1000)) == 101
+        await store.close()
+
+    simulate(main, seed)
 
 
 def test_a_store_that_takes_no_more_writes_is_left_alone(rows: Make) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator
-from penstock.errors import PenstockError
+from penstock.errors import DeadlineExceeded, PenstockError
 from penstock.vector.config import VectorConfig
 from penstock.vector.keys import CollectionName
 from penstock.vector.operations import Change, CollectionSpec, Tend, VectorDelta
@@ -73,8 +73,24 @@ class Keeper:
                     continue
                 if (state := self._next()) is None:
                     return
-                await self._step(state)
+                await self._step_patiently(state)
                 marks = self._coordinator.watermarks
+
+    async def _step_patiently(self, state: CollectionState) -> None:
+        """A step, however long the store is away meanwhile: whoever writes next must not find it given up for that."""
+        try:
+            await self._step(state)
+        except PenstockError:
+            if not self._waits_alone():
+                raise
+        while self._waits_alone():
+            with suppress(PenstockError):
+                await self._coordinator.retry()
+
+    def _waits_alone(self) -> bool:
+        """Whether the coordinator gave a step up after transient errors, and holds nothing else."""
+        marks = self._coordinator.watermarks
+        return isinstance(self._coordinator.failure, DeadlineExceeded) and marks.applied == marks.durable + 1
 
     def _next(self) -> CollectionState | None:
         """The collection that a step is due for, if any."""
