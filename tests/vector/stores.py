@@ -10,9 +10,10 @@ from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import ALL_LISTS, Collection, VectorConfig, VectorStore
 
-# Flushes only when it is asked to, and has lists that a few rows fill.
+# Flushes only when it is asked to, and has lists that a few rows fill. One thread: on a busy machine two wait for each
+# other far longer than so few rows take.
 QUIET = CoordinatorConfig(flush_interval_seconds=900)
-SMALL = VectorConfig(list_rows=8, coordinator=QUIET)
+SMALL = VectorConfig(list_rows=8, threads=1, coordinator=QUIET)
 
 
 async def opened(volume: MemoryVolume, config: VectorConfig = SMALL, **options: Any) -> VectorStore:

@@ -24,8 +24,9 @@ from penstock.vector.upkeep import PATIENCE, is_due
 Make = Callable[..., pa.Table]
 
 _PAUSE = 0.25
-_CONFIG = VectorConfig(list_rows=8, upkeep_bytes=2000, upkeep_pause_seconds=_PAUSE, coordinator=QUIET)
-_NEVER = VectorConfig(list_rows=8, upkeep_pause_seconds=math.inf, coordinator=QUIET)
+# Small steps, so that upkeep takes several.
+_CONFIG = VectorConfig(list_rows=8, upkeep_bytes=300, upkeep_pause_seconds=_PAUSE, threads=1, coordinator=QUIET)
+_NEVER = VectorConfig(list_rows=8, upkeep_pause_seconds=math.inf, threads=1, coordinator=QUIET)
 
 
 async def opened(

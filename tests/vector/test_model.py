@@ -108,6 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
     async def open(self) -> None:
         config = VectorConfig(
             list_rows=3,
+            threads=1,
             upkeep_bytes=2000,
             upkeep_pause_seconds=math.inf,
             cache_bytes=20_000,
