@@ -57,7 +57,7 @@ async def _postings(
     directory = state.directory(_TERMS)
     if not len(directory):
         return {}
-    lows = directory.lows[directory.locate(words)].tolist()
+    lows = directory.lows[directory.owners(words)].tolist()
     stored = await blocks.contents(state, _TERMS, sorted(set(lows)), TermBlock, damage)
     found = {}
     for word, low in zip(words.tolist(), lows, strict=True):

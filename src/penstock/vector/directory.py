@@ -98,6 +98,13 @@ class Directory:
         """For each key the place of its bucket in `lows`; -1 before the first."""
         return np.searchsorted(self.lows, keys.astype(np.uint64), side="right").astype(np.int64) - 1
 
+    def owners(self, hashes: Words) -> Indices:
+        """For each hash the place of the bucket that owns it: the first also owns what lies before it.
+
+        Buckets that have lost all their rows are gone; what they owned falls to a neighbour.
+        """
+        return np.maximum(self.locate(hashes), 0)
+
     def changed(self, removed: Iterable[int], added: Sequence[tuple[int, int, int, int]]) -> Directory:
         """Without the fragments of `removed` serials, with those `added` as (low, serial, rows, bytes)."""
         gone = np.fromiter(removed, np.uint64)

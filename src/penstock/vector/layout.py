@@ -56,7 +56,7 @@ async def file(draft: Draft, blocks: BlockReader, shelf: Shelf, content: H) -> N
         return
     directory = draft.base.directory(shelf)
     lows = directory.lows if len(directory) else np.zeros(1, np.uint64)
-    places = np.searchsorted(lows, content.keys, side="right") - 1
+    places = directory.owners(content.keys) if len(directory) else np.zeros(len(content), np.int64)
     for place in np.unique(places).tolist():
         low = int(lows[place])
         arriving = content.take(np.flatnonzero(places == place))
@@ -67,7 +67,8 @@ async def file(draft: Draft, blocks: BlockReader, shelf: Shelf, content: H) -> N
             continue
         kind = type(content)
         stored = await blocks.contents(draft.base, shelf, [low], kind)
-        recut(draft, shelf, low, kind.merge([*stored.values(), arriving]))
+        draft.replace(shelf, low, None)
+        recut(draft, shelf, low if place else 0, kind.merge([*stored.values(), arriving]))
 
 
 def recut(draft: Draft, shelf: Shelf, low: int, content: HashContent) -> None:

@@ -41,7 +41,7 @@ async def find_rows(
     directory = state.directory(_DICTIONARY)
     if not len(directory) or not len(identities):
         return found
-    places = directory.locate(identities.high)
+    places = directory.owners(identities.high)
     lows = {int(place): int(directory.lows[place]) for place in np.unique(places)}
     stored = await blocks.contents(state, _DICTIONARY, lows.values(), DictionaryBlock, damage)
     for place, low in lows.items():
@@ -81,7 +81,7 @@ async def document_blocks(
     keys = np.array([identity_of_text(name)[0] for name in documents], np.uint64)
     if not len(directory) or not len(keys):
         return []
-    lows = directory.lows[np.unique(directory.locate(keys))].tolist()
+    lows = directory.lows[np.unique(directory.owners(keys))].tolist()
     return list((await blocks.contents(state, _DOCUMENTS, lows, DocumentBlock, damage)).values())
 
 
