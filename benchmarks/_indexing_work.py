@@ -27,6 +27,7 @@ __all__ = [
     "change",
     "documents",
     "processor_seconds",
+    "processor_seconds_by_process",
     "vector_of",
     "write_documents",
 ]
@@ -64,11 +65,31 @@ def vector_of(text: str) -> npt.NDArray[np.float32]:
 
 def processor_seconds() -> float:
     """Of this process and all that it has started, those that ended included."""
+    return sum(processor_seconds_by_process().values())
+
+
+def processor_seconds_by_process() -> dict[str, float]:
+    """The same by what a process is: this one, Spark's JVM, the parsers in their limits, Spark's Python workers."""
     table = dict(filter(None, map(status, Path("/proc").glob("[0-9]*"))))
     tree = {os.getpid()}
     while grown := {pid for pid, (parent, _) in table.items() if parent in tree} - tree:
         tree |= grown
-    return sum(table[pid][1] for pid in tree if pid in table) / os.sysconf("SC_CLK_TCK")
+    seconds = dict.fromkeys(["driver", "JVM", "parsers", "workers"], 0.0)
+    for pid in tree & set(table):
+        seconds[kind_of(pid)] += table[pid][1] / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def kind_of(pid: int) -> str:
+    if pid == os.getpid():
+        return "driver"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return "workers"  # it has just ended
+    if b"documents.parsers.worker" in command:
+        return "parsers"
+    return "JVM" if b"org.apache.spark" in command else "workers"
 
 
 def status(entry: Path) -> tuple[int, tuple[int, int]] | None:

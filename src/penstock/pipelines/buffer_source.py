@@ -43,6 +43,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.pipelines.intake import Intake
+from penstock.pipelines.workers import settle_worker
 
 __all__ = ["ARROW_SCHEMA", "BufferDataSource"]
 
@@ -225,6 +226,7 @@ class BufferReader(DataSourceReader):
 
 def read_partition(partition: BatchPartition) -> Iterator[pa.RecordBatch]:
     """Runs on an executor: fetch one batch object and yield its records as Arrow."""
+    settle_worker("records")
     batch = asyncio.run(_fetch(partition))
     if batch is not None:
         yield from to_arrow(batch)

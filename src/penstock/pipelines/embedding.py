@@ -31,6 +31,7 @@ from penstock.documents.embedding import (
 )
 from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX
 from penstock.errors import InvalidInput
+from penstock.pipelines.workers import settle_worker
 
 __all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "Endpoint", "embed_batches"]
 
@@ -117,6 +118,7 @@ class Embedding:
 
 def embed_batches(embedding: Embedding, tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`, as one of `tasks`: rows of `REQUEST_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
+    settle_worker("embed")
     for batch in batches:
         requests = {row["place"]: decode(row["request"], BatchRequest) for row in batch.to_pylist()}
         yield from asyncio.run(_embed_all(embedding, tasks, requests))

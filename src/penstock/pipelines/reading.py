@@ -48,6 +48,7 @@ from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.fetching import Fetched, fetch, is_small, windows
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
+from penstock.pipelines.workers import settle_worker
 
 __all__ = ["INPUT_SCHEMA", "OUTPUT_COLUMNS", "Outcome", "Reading", "read_documents"]
 
@@ -133,6 +134,7 @@ class Reading:
 
 def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: rows of `INPUT_SCHEMA` in, rows of `OUTPUT_COLUMNS` out."""
+    settle_worker("read")
     with lasting_sandbox(reading.limits) as sandbox, _Reader(reading, sandbox) as reader:
         yield from _packed(row for batch in batches for row in reader.read_all(batch.to_pylist()))
 
