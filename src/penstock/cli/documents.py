@@ -21,6 +21,7 @@ from rich.table import Table
 from penstock.cli.entries import find_entries, read_entries
 from penstock.cli.listing import deletion, upload_of
 from penstock.cli.places import bucket_option, collection_options, json_option, url_of
+from penstock.cli.plain import plain
 from penstock.cli.sending import described, send
 from penstock.cli.targets import find_target
 from penstock.clock import SYSTEM_CLOCK
@@ -70,7 +71,7 @@ def list_documents(
         table.add_column(heading, justify="right" if heading in ("chunks", "tokens") else "left")
     for row in rows:
         cells = (row["key"], row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", row["reason"] or "")
-        table.add_row(*map(escape, cells))
+        table.add_row(*(escape(plain(cell)) for cell in cells))
     Console(highlight=False).print(table)
 
 
@@ -86,9 +87,9 @@ def show(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model:
         if as_json:
             click.echo(json.dumps({**_row(entry), **_details(entry)}, ensure_ascii=False))
             continue
-        click.echo(entry.key)
+        click.echo(plain(entry.key))
         for what, value in _lines(entry):
-            click.echo(f"  {what:<11} {value}")
+            click.echo(f"  {what:<11} {plain(value)}")
 
 
 @documents.command()

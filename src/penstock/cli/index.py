@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,6 +20,7 @@ from rich.console import Console
 from penstock.cli.entries import read_entries
 from penstock.cli.following import Follower
 from penstock.cli.handover import await_rebuild
+from penstock.cli.left_out import LeftOut, files_left_out
 from penstock.cli.listing import Listing, compare, list_place
 from penstock.cli.places import (
     Place,
@@ -36,12 +38,15 @@ from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.errors import Fenced, InvalidInput, PenstockError
+from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.rebuild_notice import read_notice
 from penstock.pipelines.reindexing import Wish, cut_wished
 
 __all__ = ["index"]
 
+# For a person; `--json` names them all.
+_LEFT_OUT_SHOWN_MAX: Final = 10
 # A look costs a listing of every place: often enough for a person who has just saved a file.
 _INTERVAL_SECONDS: Final = 10.0
 
@@ -144,6 +149,12 @@ class _Shelf:
         known = await read_entries(self.url, self.target.name) if self.places else []
         return compare(self.target.name, found, known, self.fingerprint)
 
+    def left_out(self) -> list[LeftOut]:
+        """What lies in the folders among the places and cannot be indexed."""
+        own = _folder(self.url)
+        folders = [_folder(self.plan.reading.spec_of(place.bucket).url) for place in self.places if place.key is None]
+        return [each for folder in folders if folder for each in files_left_out(folder, own)]
+
     async def changes(self) -> Sequence[Notification]:
         return (await self.look()).events
 
@@ -154,6 +165,7 @@ def _index(
     """Look, send, and run; what was seen and done, as fields."""
     listing = asyncio.run(shelf.look())
     send(shelf.url, listing.events)
+    left_out = shelf.left_out()
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
     fields: dict[str, Any] = {
         "to_index": uploads,
@@ -161,7 +173,12 @@ def _index(
         "unchanged": listing.unchanged,
         "under_way": listing.under_way,
         "set_aside_before": listing.set_aside,
+        "left_out": [each._asdict() for each in left_out],
     }
+    for each in left_out[:_LEFT_OUT_SHOWN_MAX]:
+        console.print(f"  left out: {each.path!r}: {each.reason}", markup=False)
+    if len(left_out) > _LEFT_OUT_SHOWN_MAX:
+        console.print(f"  … and {len(left_out) - _LEFT_OUT_SHOWN_MAX:,} more are left out: see --json")
     if queue_only or stop.requested:
         console.print(_told(listing, uploads))
         return {"listed": fields, "done": None}
@@ -204,8 +221,8 @@ def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval:
                 view.working("following")
                 with _following(shelf, interval, console):
                     job.await_end(job.start())
-        except PenstockError:
-            # Whoever asked for the end knows why the work was not done.
+        except Exception:
+            # Whoever asked for the end knows why the work was not done, and may have ended Spark with it.
             if not stop.requested:
                 raise
         summary, seconds = job.summary, view.seconds
@@ -233,6 +250,12 @@ def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
             "`penstock reindex` changes it",
         )
     return cut.chunking(ChunkingConfig())
+
+
+def _folder(url: str) -> Path | None:
+    """The directory of a store that is one."""
+    place = parse_url(url)
+    return Path(place.place) if place.scheme == "file" else None
 
 
 def _told(listing: Listing, uploads: int) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from penstock.cli.plain import plain
 from penstock.errors import PenstockError
 
 __all__ = ["main", "penstock"]
@@ -85,8 +86,8 @@ def main() -> None:
 def _explain(error: PenstockError) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-    console.print(error.what, markup=False)
+    console.print(plain(error.what), markup=False)
     if error.why:
-        console.print(f"  why:    {error.why}", markup=False)
+        console.print(f"  why:    {plain(error.why)}", markup=False)
     if error.remedy:
-        console.print(f"  remedy: {error.remedy}", markup=False)
+        console.print(f"  remedy: {plain(error.remedy)}", markup=False)

@@ -20,6 +20,7 @@ import httpx
 import msgspec
 
 from penstock.cli.places import collection_options, json_option, url_of
+from penstock.cli.plain import plain
 from penstock.cli.sending import described, send
 from penstock.cli.targets import find_target
 from penstock.clock import SYSTEM_CLOCK
@@ -208,7 +209,7 @@ def _say(received: Received, index_name: str) -> None:
         f"queued for index {index_name}: {uploads:,} uploads, {deletes:,} deletes; {len(received.ignored):,} ignored"
     )
     lines = [described(event) for event in received.notifications]
-    lines += [f"ignored: {reason}" for reason in received.ignored]
+    lines += [plain(f"ignored: {reason}") for reason in received.ignored]
     for line in lines[:_SHOWN_MAX]:
         click.echo(f"  {line}")
     if len(lines) > _SHOWN_MAX:

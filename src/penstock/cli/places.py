@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.errors import NotFound
+from penstock.errors import InvalidInput, NotFound
 from penstock.objects.url import StoreUrl, parse_url
 from penstock.pipelines.registry import VECTOR_PATH
 
@@ -99,6 +99,9 @@ def url_of(store: str) -> str:
 
 def place_of(given: str, buckets: Mapping[str, str] | None = None) -> Place:
     """The bucket and the key or prefix of a path or a URL that a person named."""
+    if not given.strip():
+        # An empty path would mean this folder: more likely a variable was not set.
+        raise InvalidInput("an empty path cannot be indexed", "it names nothing", "write . for this folder")
     if "://" in given and not given.startswith("file://"):
         return _named(_cloud(given), buckets or {})
     path = Path(parse_url(given).place if "://" in given else given).resolve()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from penstock.cli.plain import plain
 from penstock.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
         told += f", {summary.pending:,} still to do"
     if summary.held:
         told += f", {summary.held:,} of them because their buckets do not answer: the next run tries them again"
-    aside = [f"  {status}: {key}: {reason}" for key, status, reason in summary.set_aside]
-    aside += [f"  waits: {key}: {reason}" for key, reason in summary.waiting]
+    aside = [plain(f"  {status}: {key}: {reason}") for key, status, reason in summary.set_aside]
+    aside += [plain(f"  waits: {key}: {reason}") for key, reason in summary.waiting]
     if summary.held > len(summary.waiting):
         aside.append(f"  … and {summary.held - len(summary.waiting):,} more wait: see `penstock documents list`")
     return [*aside, f"{told} in {seconds:.1f} s ({rate:,.0f} chunks/s)"]

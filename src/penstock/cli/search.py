@@ -15,11 +15,12 @@ from rich.markup import escape
 
 from penstock.cli.filter_expression import parse_filter
 from penstock.cli.places import collection_options, json_option, url_of
+from penstock.cli.plain import plain
 from penstock.cli.providers import Provider, provider_options
 from penstock.cli.targets import Target, embedding_for, target_in
 from penstock.documents import content_key
 from penstock.documents.embedding.provider import Vectors
-from penstock.errors import NotFound, Unavailable
+from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.registry import VECTOR_PATH
 from penstock.vector import CollectionName, Filter, VectorReader, VectorStore
@@ -54,7 +55,10 @@ def search(
     provider: Provider,
 ) -> None:
     """Find the passages that answer WORDS best, by meaning and by the words themselves."""
-    question = Question(" ".join(words), count, parse_filter(where) if where is not None else None)
+    asked = " ".join(words).strip()
+    if not asked:
+        raise InvalidInput("there is no question", "it has no words", "write what is to be found")
+    question = Question(asked, count, parse_filter(where) if where is not None else None)
     whom = Asked(tenant, index_name, model, provider)
     hits = asyncio.run(find_passages(url_of(store), whom, question))
     if as_json:
@@ -67,9 +71,9 @@ def search(
     for number, hit in enumerate(hits, 1):
         place = f"bytes {hit['start']:,}–{hit['end']:,}"
         console.print(
-            f"[bold]{number}. {escape(hit['key'])}[/]  [dim]{place}  score {hit['score']:.3f}[/]", soft_wrap=True
+            f"[bold]{number}. {escape(plain(hit['key']))}[/]  [dim]{place}  score {hit['score']:.3f}[/]", soft_wrap=True
         )
-        console.print(f"   {escape(_shortened(hit['text']))}\n")
+        console.print(f"   {escape(plain(_shortened(hit['text'])))}\n")
 
 
 @dataclass(frozen=True, slots=True)

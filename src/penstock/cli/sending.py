@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.buffer import ConsumerConfig, Manifest, SyncProducer
+from penstock.cli.plain import plain
 from penstock.documents import Notification, UploadNotification, encode
 from penstock.errors import NotFound
 from penstock.objects import open_store
@@ -44,8 +45,8 @@ async def is_waiting(url: str) -> bool:
 def described(event: Notification) -> str:
     """An event for a person."""
     if isinstance(event, UploadNotification):
-        return f"upload {event.bucket}/{event.key} ({event.size_bytes:,} bytes)"
-    return f"delete {event.bucket}/{event.key}"
+        return plain(f"upload {event.bucket}/{event.key} ({event.size_bytes:,} bytes)")
+    return plain(f"delete {event.bucket}/{event.key}")
 
 
 async def _is_begun(reader: VectorReader) -> bool:

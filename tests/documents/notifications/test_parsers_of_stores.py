@@ -266,3 +266,28 @@ def test_an_event_of_another_type_is_ignored_by_name_and_of_another_version_refu
 def test_a_source_that_does_not_exist_is_refused_with_those_that_do():
     with pytest.raises(InvalidInput, match="eventbridge"):
         parser_of("ftp")
+
+
+@pytest.mark.parametrize("bucket", ["file:///etc", "../up", "s3://other", "memory://x", "a/b", "-x", "b\nc", "x" * 300])
+def test_an_event_cannot_name_a_store_or_a_folder_of_ours_as_its_bucket(bucket: str) -> None:
+    record = {
+        "eventVersion": "2.1",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "eventName": "ObjectCreated:Put",
+        "s3": {"bucket": {"name": bucket}, "object": {"key": "passwd", "size": 1, "eTag": "e", "sequencer": "01"}},
+    }
+    delivery = Delivery(json.dumps({"Records": [record]}).encode())
+    with pytest.raises(InvalidInput, match="bucket"):
+        parser_of("s3")(delivery, lambda _bucket, _key: Destination("t", "i", "m"))
+
+
+def test_a_size_below_zero_is_refused() -> None:
+    record = {
+        "eventVersion": "2.1",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "eventName": "ObjectCreated:Put",
+        "s3": {"bucket": {"name": "b"}, "object": {"key": "k", "size": -5, "eTag": "e", "sequencer": "01"}},
+    }
+    delivery = Delivery(json.dumps({"Records": [record]}).encode())
+    with pytest.raises(InvalidInput, match="-5 bytes"):
+        parser_of("s3")(delivery, lambda _bucket, _key: Destination("t", "i", "m"))

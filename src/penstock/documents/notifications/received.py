@@ -7,10 +7,11 @@ again. What it can read but does not concern the index is `ignored`, with a reas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,6 +21,9 @@ from penstock.errors import InvalidInput
 __all__ = ["Collector", "Delivery", "Destination", "Parser", "Received", "Router", "instant", "read"]
 
 _T = TypeVar("_T")
+
+# A bucket of S3 or its look-alikes by its bare name, one of Google or Azure by the URL that its parser gave it.
+_BUCKET: Final = re.compile(r"((gs|az)://)?[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class Collector:
         content_type: str | None = None,
         source_id: str | None = None,
     ) -> None:
+        if size < 0:
+            raise InvalidInput(f"{bucket}/{key} has {size} bytes", "a size is not below zero")
         if key.endswith("/") and not size:
             self.ignore(f"{bucket}/{key}: a marker of a folder")
             return
@@ -140,6 +146,9 @@ class Collector:
     def _destination(self, bucket: str, key: str) -> Destination | None:
         if not bucket or not key:
             raise InvalidInput("an event names no object", f"bucket {bucket!r}, key {key!r}")
+        if not _BUCKET.fullmatch(bucket):
+            # Else whoever may send events could have any store and any folder of ours read.
+            raise InvalidInput(f"an event names the bucket {bucket[:80]!r}", "no store has a bucket of such a name")
         destination = self._route(bucket, key)
         if destination is None:
             self.ignore(f"{bucket}/{key}: not indexed")
