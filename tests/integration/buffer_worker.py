@@ -37,6 +37,11 @@ def consume(spec: StoreSpec, folder: Path, reads_ahead: bool) -> None:
     asyncio.run(_consume(spec, folder, reads_ahead))
 
 
+def holds_fence(folder: Path, pid: int) -> Path:
+    """The file that appears once the consumer process `pid` has taken the fence."""
+    return folder / f"consumer-{pid}.started"
+
+
 def open_sink(folder: Path) -> sqlite3.Connection:
     sink = sqlite3.connect(folder / "sink.sqlite", isolation_level=None, timeout=30)
     sink.execute("create table if not exists record (name text, sequence integer)")
@@ -84,6 +89,7 @@ async def _consume(spec: StoreSpec, folder: Path, reads_ahead: bool) -> None:
     with closing(open_sink(folder)) as sink:
         try:
             async with await _started(opened, sink) as consumer:
+                holds_fence(folder, os.getpid()).touch()
                 await (_feed_ahead if reads_ahead else _feed)(consumer, sink, folder)
         except Fenced:
             pass

@@ -70,6 +70,8 @@ class Crew:
             self._kill(self.consumer, "consumer")
             self.consumer = self._consumer()
         else:
+            # The second to take the fence keeps it: on a busy machine that could be the first to be started.
+            self._wait_for_fence(self.consumer)
             fenced, self.consumer = self.consumer, self._consumer()
             self._join(fenced, "fenced consumer")
             self.kills["fenced"] += 1
@@ -80,6 +82,14 @@ class Crew:
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         self.kills[role] += 1
+
+    def _wait_for_fence(self, process: ForkServerProcess) -> None:
+        assert process.pid is not None
+        held, end = buffer_worker.holds_fence(self._folder, process.pid), time.monotonic() + END_SECONDS_MAX
+        while not held.exists():
+            assert process.is_alive(), "a consumer ended before it took the fence"
+            assert time.monotonic() < end, "a consumer took no fence"
+            time.sleep(0.01)
 
     def _join(self, process: ForkServerProcess, role: str) -> None:
         process.join(END_SECONDS_MAX)
