@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
-from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, partial_blocks
+from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, layout, partial_blocks
 from penstock.vector.operations import Change
 
 _DIMENSIONS = 3
@@ -90,6 +91,10 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(metric=st.sampled_from(list(Metric)))
     def begin(self, metric: Metric) -> None:
         self.metric = metric
+        # Buckets of a few rows, so that they are cut, emptied and merged all the time.
+        self.sizes = pytest.MonkeyPatch()
+        self.sizes.setattr(layout, "BUCKET_BYTES", 96)
+        self.sizes.setattr(layout, "_BUCKET_BYTES_MAX", 192)
         self.loop = asyncio.new_event_loop()
         self.volume = MemoryVolume()
         self.plain = Plain()
@@ -101,6 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         if hasattr(self, "loop"):
             self.run(self.store.close())
             self.loop.close()
+            self.sizes.undo()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -298,5 +304,5 @@ def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
