@@ -16,6 +16,7 @@ from _vector_data import (
     CALL_ROWS,
     DIMENSIONS,
     NEIGHBOURS,
+    SEARCH_THREADS,
     SINGLES,
     Data,
     Matrix,
@@ -81,7 +82,7 @@ def run_hnswlib(data: Data, folder: Path) -> Result:
     index.set_num_threads(os.cpu_count() or 1)
     with timed(result.inserts, len(data.rows)):
         index.add_items(data.rows, np.arange(len(data.rows)))
-    index.set_num_threads(1)
+    index.set_num_threads(SEARCH_THREADS)
 
     def search(width: int, queries: Matrix = data.queries) -> Matrix:
         index.set_ef(width)
@@ -99,7 +100,7 @@ def run_hnswlib(data: Data, folder: Path) -> Result:
     index.set_num_threads(os.cpu_count() or 1)
     with timed(result.replaced, len(places)):
         index.add_items(vectors, places)
-    index.set_num_threads(1)
+    index.set_num_threads(SEARCH_THREADS)
     result.recall_after = recall_of(search(width), true)
     index.save_index(str(folder / "index"))
     result.disk_mb = disk_mb(folder)

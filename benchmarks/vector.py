@@ -4,7 +4,8 @@ Two sets of 384 dimensions: texts of this machine's Python library through the e
 clusters. Reported: inserts a second (ours durable on a directory, synced), bytes on disk, recall@10 against exact
 search, queries a second at the first setting that reaches 0.95 (in batches and one at a time), the same with a
 filter that keeps one row in a hundred, replacing a tenth of the rows and the recall after it, and the time from
-opening to the first answer. Then what the store costs at several sizes. Searches use one thread; loading uses all.
+opening to the first answer. Then what the store costs at several sizes. Searches use one thread, or as
+many as the environment variable SEARCH_THREADS says; loading uses all.
 Upkeep that writing leaves for the next pause is done before searches, and its time told.
 Ratios are given by the clock, which decides, and by processor time, which other work on the machine distorts less.
 
@@ -23,8 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# Read by LanceDB when it is loaded: everyone searches with one thread, and it warns of every query otherwise.
-os.environ["LANCE_CPU_THREADS"] = os.environ["RAYON_NUM_THREADS"] = "1"
+# Read by LanceDB when it is loaded: everyone searches with as many threads, and it warns of every query otherwise.
+os.environ["LANCE_CPU_THREADS"] = os.environ["RAYON_NUM_THREADS"] = os.environ.get("SEARCH_THREADS", "1")
 os.environ["LANCE_LOG"] = os.environ["RUST_LOG"] = "error"
 
 import faiss
@@ -38,6 +39,7 @@ from _vector_data import (
     QUERIES,
     RECALL,
     ROUNDS,
+    SEARCH_THREADS,
     SINGLES,
     Data,
     Matrix,
@@ -56,7 +58,7 @@ from penstock.vector import ALL_LISTS, Collection, VectorConfig, VectorStore, at
 TARGETS = {"inserts": 20_000, "of faiss": 0.5, "of LanceDB": 10.0}
 # The key-value store merges its own files for a while after a load, which is not what a warm search costs.
 SETTLE_SECONDS = 15
-CONFIG = VectorConfig(threads=1, cache_bytes=1 << 30)
+CONFIG = VectorConfig(threads=SEARCH_THREADS, cache_bytes=1 << 30)
 LOADING = replace(CONFIG, threads=os.cpu_count() or 1)
 RARE = attribute("rare") == True  # noqa: E712 a filter, not a comparison
 PROBES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, ALL_LISTS)
@@ -70,7 +72,7 @@ def main() -> None:
     parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out, by the beginning of their names")
     chosen = parser.parse_args()
     count = 20_000 if chosen.quick else 100_000
-    faiss.omp_set_num_threads(1)
+    faiss.omp_set_num_threads(SEARCH_THREADS)
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; best of {ROUNDS}")
     for name, make in (("text", text_vectors), ("clustered", clustered_vectors)):
         if chosen.only in (None, name):
