@@ -81,7 +81,7 @@ def tail(url: str, manifest: str, first: int | None, records: int, follow: bool)
                 if reading.batch is not None:
                     _show(reading.batch, records)
                 else:
-                    click.echo(f"{last}  {reading.error}")
+                    click.echo(str(reading.error))
                     sound = False
             if not follow:
                 return sound
