@@ -222,7 +222,7 @@ def test_whatever_is_damaged_is_named_and_everything_else_answers(rows: Make) ->
                 await collection.search(text="word0 word1 word2", k=100),
                 await collection.search([[0.0, 0.0]], 100, filter=attribute("n") >= 0),
                 await collection.search([[0.0, 0.0]], 100, filter=~(attribute("n") < 0)),
-                await collection.search([[0.0, 0.0]], 100, filter=attribute("n") < 0),
+                await collection.search([[0.0, 0.0]], 100, filter=~(attribute("n") >= 0)),
             ]
             named = {block for answer in answers for block in partial_blocks(answer)}
             for answer, expected in zip(answers, [visible] * 4 + [everything], strict=True):

@@ -16,7 +16,7 @@ from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
 from penstock.vector import ALL_LISTS, VectorConfig, VectorReader, VectorStore, partial_blocks
 from penstock.vector.block import FORMAT_VERSION, Kind
-from penstock.vector.keys import STORE
+from penstock.vector.keys import STORE, head_key
 from penstock.vector.state import StoreRecord, encode_record
 
 Make = Callable[..., pa.Table]
@@ -205,6 +205,35 @@ def test_it_forgets_collections_beyond_its_bound(rows: Make) -> None:
             clock.advance(1)
             assert (await (await reader.collection("t", f"i{number}", "m")).stats()).rows == 1
         assert len(reader._seen) == 2
+        await store.close()
+
+    asyncio.run(run())
+
+
+class _Advancing(MemoryFollower):
+    """Sees nothing new until it has read a head, and all of it right after."""
+
+    async def get(self, key: bytes) -> bytes | None:
+        found = await super().get(key)
+        if key == head_key(0):
+            self._poll()
+        return found
+
+
+def test_a_state_is_of_one_moment_though_the_view_advances_while_it_is_read(rows: Make) -> None:
+    """A row that was replaced meanwhile is dead in the new blocks and not yet born by the old head: it would be lost."""
+
+    async def run() -> None:
+        volume = MemoryVolume()
+        store, collection = await written(volume)
+        await collection.upsert(rows(["a", "b"], [[1, 0], [2, 0]]), durable=True)
+        advancing = _Advancing(volume, poll_interval_ms=1e12, clock=ManualClock())
+        reader = VectorReader(advancing, _CONFIG, clock=ManualClock())
+        await collection.upsert(rows(["a"], [[3, 0]]), durable=True)
+        seen = await reader.collection("t", "i", "m")
+        assert await ids(seen) == ["a", "b"]
+        assert (await seen.get(["a"], ("vector",))).to_pylist() == [{"vector": [3, 0]}]
+        await reader.close()
         await store.close()
 
     asyncio.run(run())
