@@ -90,9 +90,8 @@ def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_pa
     assert "1 documents" in run(tmp_path, "index", *bucket)
     assert run(tmp_path, "index", *bucket) == "nothing waits in the queue\n"
     assert json.loads(run(tmp_path, "search", "fish in a river", "--json"))["bucket"] == "shelf"
-    # The event named no version: the listing does, and from then on nothing is to be done.
-    assert run(tmp_path, "index", "shelf", *bucket).startswith("1 to index, 0 to remove")
-    assert run(tmp_path, "index", "shelf", *bucket).startswith("0 to index, 0 to remove, 1 unchanged")
+    # The event named no version: the listing does.
+    assert run(tmp_path, "index", "shelf", "--queue-only", *bucket).startswith("1 to index, 0 to remove")
     # A retry comes behind the listing, and what the bucket tells next behind both.
     assert "1 queued" in run(tmp_path, "documents", "retry", "otters.txt", *bucket)
     event(tmp_path, "ObjectRemoved:Delete", "0056", datetime.now(UTC).isoformat())

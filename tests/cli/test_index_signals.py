@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_and_nothing_is_lost(tmp_path
     def on_ask(_: Ask) -> None:
         """The first request to the model is the moment to press Ctrl-C."""
         if running:
-            running.pop().send_signal(signal.SIGINT)
+            # As a terminal does: to all processes of the command.
+            os.killpg(running.pop().pid, signal.SIGINT)
 
     penstock = [sys.executable, "-m", "penstock.cli"]
     with EmbeddingServer(dimensions=DIMENSIONS, on_ask=on_ask) as server:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -12,7 +14,7 @@ from penstock.cli.running import Stop, checkpoint_of
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_first_signal_calls_the_end_on_a_thread_and_the_second_interrupts(number: int, code: int) -> None:
+def test_the_first_signal_calls_the_end_on_a_thread(number: int, code: int) -> None:
     ended = threading.Event()
     before = signal.getsignal(number)
     with Stop() as stop:
@@ -21,9 +23,47 @@ def test_the_first_signal_calls_the_end_on_a_thread_and_the_second_interrupts(nu
         os.kill(os.getpid(), number)
         assert ended.wait(60)
         assert (stop.requested, stop.exit_code) == (True, code)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
+
+
+SIGNALLED = """
+import os, signal
+from penstock.cli.running import Stop
+from penstock.testing import ManualClock
+
+clock = ManualClock()
+with Stop(clock=clock):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("one request", flush=True)
+    clock.advance(2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("two requests", flush=True)
+"""
+
+
+def test_a_second_request_ends_the_process_at_once_without_a_word_and_a_signal_sent_twice_is_one() -> None:
+    """Supervisors send to a process and to its group."""
+    ended = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "one request\n", "")
+
+
+def test_an_end_that_fails_because_spark_is_gone_already_is_no_error() -> None:
+    def end() -> None:
+        raise ConnectionRefusedError("Spark got the signal too")
+
+    failed: list[object] = []
+    hook, threading.excepthook = threading.excepthook, failed.append
+    try:
+        with Stop() as stop:
+            stop.calls(end)
+            os.kill(os.getpid(), signal.SIGTERM)
+            for thread in threading.enumerate():
+                if thread.name == "penstock-stop":
+                    thread.join(60)
+    finally:
+        threading.excepthook = hook
+    assert not failed
 
 
 def test_a_signal_before_there_is_anything_to_end_ends_it_when_it_comes() -> None:

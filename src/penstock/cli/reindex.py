@@ -35,7 +35,7 @@ from penstock.cli.targets import check_endpoint, find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import ChunkingConfig, Notification
 from penstock.documents.embedding import ModelProfile
-from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError
+from penstock.errors import Conflict, InvalidInput, NotFound
 from penstock.pipelines.embedding import Embedding, Endpoint
 from penstock.pipelines.indexes import Build, IndexSettings
 from penstock.pipelines.reading import Reading
@@ -139,7 +139,7 @@ class Rebuild:
             job.writer.write_settings(self.aim)
         try:
             self._work(job, view)
-        except PenstockError:
+        except Exception:
             if not stop.requested:
                 raise
         for line in summary_lines(job.summary, view.seconds):

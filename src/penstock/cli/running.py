@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.cli.doctor import java_shim_directory
 from penstock.cli.progress import ProgressView
+from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
 from penstock.errors import Unavailable
 from penstock.objects.url import parse_url
@@ -29,7 +30,10 @@ __all__ = ["JobPlan", "Stop", "checkpoint_of", "opened_job"]
 
 _QUIET: Final = {"spark.log.level": "OFF"}
 _STDERR: Final = 2
+_SHOW_CURSOR: Final = "\x1b[?25h"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# Supervisors signal a process and then its group, which it is of: that is one request.
+_SAME_REQUEST_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,10 @@ class JobPlan:
 class Stop:
     """Whether somebody wants the command to end. The first signal ends it in good order, a second one at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.signal: int | None = None
+        self._clock = clock
+        self._asked_at = 0.0
         self._end: Callable[[], None] = lambda: None
         self._before: dict[int, Any] = {}
 
@@ -83,11 +89,28 @@ class Stop:
             end()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        now = self._clock.monotonic()
         if self.requested:
-            raise KeyboardInterrupt
-        self.signal = number
+            if now - self._asked_at >= _SAME_REQUEST_SECONDS:
+                self._leave(number)
+            return
+        self.signal, self._asked_at = number, now
         # A thread of its own: the main one may be in the middle of a call to Spark.
-        threading.Thread(target=self._end, name="penstock-stop", daemon=True).start()
+        threading.Thread(target=self._ended, name="penstock-stop", daemon=True).start()
+
+    def _ended(self) -> None:
+        # Spark may have got the same signal, and no longer answer: then there is nothing left to end.
+        with suppress(Exception):
+            self._end()
+
+    @staticmethod
+    def _leave(number: int) -> None:
+        """At once: unwinding would wait for Spark, and print at length that it did not answer."""
+        with suppress(Exception):
+            # A bar may have hidden the cursor.
+            sys.stdout.write(_SHOW_CURSOR if sys.stdout.isatty() else "")
+            sys.stdout.flush()
+        os._exit(128 + number)
 
 
 @contextmanager
@@ -98,6 +121,7 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
 
     prepare_environment(os.environ, java_shim_directory())
     log = Path(f"{checkpoint_of(plan.url)}.log")
+    log.unlink(missing_ok=True)
     try:
         with _errors_into(log):
             spark = open_session(plan.master, settings=_QUIET)
@@ -109,21 +133,40 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
             f"read {log}, or run `penstock doctor`",
         ) from error
     stop.listen()
-    try:
-        config = IndexingConfig(
-            plan.url,
-            checkpoint_of(plan.url),
-            embedding=plan.embedding,
-            reading=plan.reading,
-            chunking=plan.chunking,
-        )
-        with IndexingJob(spark, config, progress=view.show) as job:
-            stop.calls(job.interrupt)
+    with ExitStack() as quiet:
+        try:
+            config = IndexingConfig(
+                plan.url,
+                checkpoint_of(plan.url),
+                embedding=plan.embedding,
+                reading=plan.reading,
+                chunking=plan.chunking,
+            )
+            job = IndexingJob(spark, config, progress=view.show)
+            stop.calls(lambda: _interrupt(job, log, quiet))
             view.working()
-            yield job
-    finally:
-        stop.calls(lambda: None)
-        spark.stop()
+            try:
+                yield job
+            finally:
+                _close(job.close, stop)
+        finally:
+            stop.calls(lambda: None)
+            _close(spark.stop, stop)
+
+
+def _interrupt(job: IndexingJob, log: Path, quiet: ExitStack) -> None:
+    """From here to the end Spark's processes may die of the same signal: what they say to that is for the log."""
+    quiet.enter_context(_errors_into(log))
+    job.interrupt()
+
+
+def _close(close: Callable[[], None], stop: Stop) -> None:
+    """What was asked to end may be gone already; what is durable is so without it."""
+    try:
+        close()
+    except Exception:
+        if not stop.requested:
+            raise
 
 
 @contextmanager
@@ -132,7 +175,7 @@ def _errors_into(log: Path) -> Iterator[None]:
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     saved = os.dup(_STDERR)
-    with log.open("wb") as opened:
+    with log.open("ab") as opened:
         os.dup2(opened.fileno(), _STDERR)
     try:
         yield
