@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,37 @@ def test_a_key_goes_to_the_address_it_was_given_for_and_to_no_other() -> None:
     assert Embedding("https://all/v1", "key").knowing({"old": "https://old/v1"}).endpoint_of("old") == Endpoint(
         "https://all/v1", "key"
     )
+
+
+FIRST_OF_MANY = """
+import threading
+import msgspec
+from penstock.documents import UploadNotification
+from penstock.pipelines.indexes import IndexSettings
+from penstock.pipelines.registry import DocumentEntry
+
+barrier = threading.Barrier(8)
+
+def decode():
+    barrier.wait()
+    for kind in (IndexSettings, DocumentEntry, UploadNotification):
+        try:
+            msgspec.json.decode(b"{}", type=kind)
+        except msgspec.ValidationError:
+            pass
+
+threads = [threading.Thread(target=decode) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("alive")
+"""
+
+
+def test_threads_that_are_the_first_to_read_what_is_stored_do_not_crash_the_process() -> None:
+    """Whoever follows reads entries and settings on several threads."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_OF_MANY], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr

@@ -162,6 +162,11 @@ def encode(message: Contract) -> bytes:
     return _ENCODER.encode(message)
 
 
+# Described to msgspec here and not at first use, which crashes when two threads are the first at the same time.
+for _kind in (UploadNotification, DeleteNotification, ChunkEnvelope, EndDocument, BatchRequest, DocumentReport):
+    msgspec.json.Decoder(_kind)
+
+
 def decode(data: bytes | str, kind: type[_C]) -> _C:
     """The message in `data`, or `InvalidInput` naming the member that is wrong."""
     try:

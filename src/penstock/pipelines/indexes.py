@@ -117,6 +117,10 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return msgspec.structs.replace(self, building=None, emptying=(*self.emptying, self.building.model))
 
 
+# Made here and not at first use: msgspec crashes when two threads describe one type to it at the same time.
+_DECODER: Final = msgspec.json.Decoder(IndexSettings)
+
+
 def remembered(endpoint: str) -> str | None:
     """An address as it may be stored: one that carries a password is not."""
     return None if "@" in endpoint else endpoint
@@ -150,6 +154,6 @@ def _row_id(tenant: str, index: str) -> str:
 
 def _decoded(record: str) -> IndexSettings:
     try:
-        return msgspec.json.decode(record, type=IndexSettings)
+        return _DECODER.decode(record)
     except msgspec.DecodeError as error:
         raise Corrupt("the settings of an index cannot be read", str(error)) from error

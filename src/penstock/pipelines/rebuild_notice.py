@@ -37,6 +37,10 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     process: str = ""
 
 
+# Made here and not at first use: msgspec crashes when two threads describe one type to it at the same time.
+_DECODER: Final = msgspec.json.Decoder(Notice)
+
+
 class NoticeBoard:
     """The notice of one store. Belongs to one event loop; an asynchronous context manager."""
 
@@ -117,6 +121,6 @@ class _Codec:
 
     def decode(self, data: bytes) -> Notice:
         try:
-            return msgspec.json.decode(data, type=Notice)
+            return _DECODER.decode(data)
         except msgspec.DecodeError as error:
             raise Corrupt("the notice of a rebuild cannot be read", str(error), f"remove {_KEY}") from error

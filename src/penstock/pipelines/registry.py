@@ -153,6 +153,10 @@ class BatcherCount(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _R = TypeVar("_R", DocumentEntry, BatcherCount)
 
+# Described to msgspec here and not at first use, which crashes when two threads are the first at the same time.
+for _kind in (DocumentEntry, BatcherCount):
+    msgspec.json.Decoder(_kind)
+
 
 def registry_name(name: CollectionName) -> CollectionName:
     """Where the entries of a collection's documents lie."""
