@@ -83,6 +83,17 @@ class Plain:
             self.visible = {name: row for name, row in self.visible.items() if row.version != version}
 
 
+def table_of(rows: dict[str, Any]) -> pa.Table:
+    return pa.table(
+        {
+            "id": list(rows),
+            "vector": pa.array([vector for vector, _, _ in rows.values()], pa.list_(pa.float32())),
+            "text": pa.array([text for _, text, _ in rows.values()], pa.string()),
+            "attributes": pa.array([{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})),
+        }
+    )
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Runs the store and the dictionary side by side; every change carries its number as source position."""
 
@@ -134,19 +145,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(rows=_ROWS, version=st.none() | st.tuples(_DOCUMENTS, _VERSIONS))
     def upsert(self, rows: dict[str, Any], version: tuple[str, str] | None) -> None:
-        table = pa.table(
-            {
-                "id": list(rows),
-                "vector": pa.array([vector for vector, _, _ in rows.values()], pa.list_(pa.float32())),
-                "text": pa.array([text for _, text, _ in rows.values()], pa.string()),
-                "attributes": pa.array(
-                    [{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})
-                ),
-            }
-        )
+        table = table_of(rows)
         self.plain.upsert({name: Row(tuple(v), t, s, version) for name, (v, t, s) in rows.items()}, version)
         document, number = version or (None, None)
         self.write(lambda changes: changes.upsert(self.collection, table, document=document, version=number))
+
+    @rule(rows=_ROWS, versions=st.tuples(*[st.tuples(_DOCUMENTS, _VERSIONS)] * 2), share=st.integers(0, 10))
+    def upsert_versions(self, rows: dict[str, Any], versions: tuple[tuple[str, str], ...], share: int) -> None:
+        names = list(rows)
+        parts = [{name: rows[name] for name in part} for part in (names[:share], names[share:])]
+        for version, part in zip(versions, parts, strict=True):
+            self.plain.upsert({name: Row(tuple(v), t, s, version) for name, (v, t, s) in part.items()}, version)
+        told = [(*version, len(part)) for version, part in zip(versions, parts, strict=True)]
+        self.write(lambda changes: changes.upsert_versions(self.collection, table_of(rows), told))
 
     @rule(ids=st.lists(_IDS, max_size=6))
     def delete(self, ids: list[str]) -> None:

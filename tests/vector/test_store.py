@@ -67,6 +67,31 @@ class TestWriting:
 
         with_store(work)
 
+    def test_rows_of_many_versions_in_one_table_are_hidden_and_shown_each_with_its_own(self, rows: Make) -> None:
+        async def work(store: VectorStore, collection: Collection) -> None:
+            table = rows(["a", "b", "c"], [[1, 0], [2, 0], [3, 0]])
+            changes = store.changes().upsert_versions(
+                collection, table, [("one", "1", 2), ("none", "1", 0), ("two", "7", 1)]
+            )
+            await store.write(changes.flip(collection, "one", "1"), durable=True)
+            assert sorted(await found(collection)) == ["a", "b"]
+            await collection.flip("two", "7", durable=True)
+            await collection.remove_document("one", durable=True)
+            assert await found(collection) == ["c"]
+
+        with_store(work)
+
+    @pytest.mark.parametrize("counts", [(1, 1), (2, 2), (4, -1)])
+    def test_versions_that_do_not_share_out_the_rows_of_their_table_are_refused(
+        self, rows: Make, counts: tuple[int, int]
+    ) -> None:
+        async def work(store: VectorStore, collection: Collection) -> None:
+            table = rows(["a", "b", "c"], [[1, 0], [2, 0], [3, 0]])
+            with pytest.raises(InvalidInput):
+                store.changes().upsert_versions(collection, table, [("one", "1", counts[0]), ("two", "1", counts[1])])
+
+        with_store(work)
+
     def test_a_row_written_and_deleted_in_one_flush_never_was(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
             await collection.upsert(rows(["a", "b"], [[1, 0], [2, 0]]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -152,8 +153,9 @@ class IndexWriter:
     ) -> None:
         """Vectors, progress, the batcher's count and the versions that became current.
 
-        The rows of a collection lie in the order of its results. Vectors that are too much for one write go before it: hidden, and written again as they are by a repeated
-        round, they count from the moment that the last write says how far their documents have come.
+        The rows of a collection lie in the order of its results. Those that are too much for one write go before it:
+        hidden, and written again as they are by a repeated round, they count from the moment that the last write says
+        how far their documents have come.
         """
         vectors = {name: self._vectors(name) for name in counts}
         changes = self._write_vectors(vectors, results, rows)
@@ -174,16 +176,13 @@ class IndexWriter:
     ) -> Changes:
         """The last vectors of a round, gathered for its last write; those before them are written."""
         changes, held = Changes(), 0
-        begun = dict.fromkeys(rows, 0)
-        for name, result in results:
-            mine = rows[name].slice(begun[name], len(result.embedded))
-            begun[name] += len(result.embedded)
-            for part in _parts(mine):
+        for name, table in rows.items():
+            owners = [result for found, result in results if found == name for _ in result.embedded]
+            for start, part in _parts(table):
                 if held and held + part.nbytes > WRITE_BYTES_MAX:
                     self._door.run(self._door.store.write(changes))
                     changes, held = Changes(), 0
-                document, version = result.entry.object_key, result.pending.version
-                changes.upsert(vectors[name], part, document=document, version=version)
+                changes.upsert_versions(vectors[name], part, _versions(owners[start : start + part.num_rows]))
                 held += part.nbytes
         return changes
 
@@ -244,8 +243,18 @@ class IndexWriter:
         )
 
 
-def _parts(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows in tables that one write can take; a document in small chunks may have more than fits."""
-    at_once = max(1, WRITE_BYTES_MAX * rows.num_rows // max(1, rows.nbytes))
-    for start in range(0, rows.num_rows, at_once):
-        yield rows.slice(start, at_once)
+def _parts(rows: pa.Table, start: int = 0) -> Iterator[tuple[int, pa.Table]]:
+    """Rows in tables that one write can take, and where each begins; a round in small chunks may have more than fits."""
+    if rows.num_rows <= 1 or rows.nbytes <= WRITE_BYTES_MAX:
+        if rows.num_rows:
+            yield start, rows
+        return
+    half = rows.num_rows // 2
+    yield from _parts(rows.slice(0, half), start)
+    yield from _parts(rows.slice(half), start + half)
+
+
+def _versions(owners: Sequence[Result]) -> list[tuple[str, str, int]]:
+    """The versions that rows are of, and how many each has; the rows of one lie together."""
+    named = [(owner.entry.object_key, owner.pending.version) for owner in owners]
+    return [(document, version, len(list(rows))) for (document, version), rows in groupby(named)]

@@ -48,8 +48,9 @@ class VectorConfig:
     # Collections whose directories and centroids stay in memory between uses.
     collections_open: int = 256
 
-    # A follower looks for a newer state when the one it has is older than this.
-    staleness_seconds: float = 1.0
+    # A follower looks for a newer state when the one it has is older than this. Half of it is the pause between two
+    # looks, a few small requests each.
+    staleness_seconds: float = 0.5
 
     # When writes are flushed and how much of them is held.
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)

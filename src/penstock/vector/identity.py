@@ -8,8 +8,9 @@ Two ids that share all 128 bits are not told apart: among a billion ids the odds
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from penstock.vector.arrays import Bools, Column, Cut, Ids, Indices, Words
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
 
-__all__ = ["ABSENT", "DictionaryBlock", "Identities", "identities_of", "identity_of_text"]
+__all__ = ["ABSENT", "DictionaryBlock", "Identities", "identities_of", "identities_of_versions", "identity_of_text"]
 
 # What the dictionary says of an id that it does not know, or that was taken out.
 ABSENT: Final = -1
@@ -69,12 +70,24 @@ class Identities:
 
 def identities_of(names: Column, document: str | None = None, version: str | None = None) -> Identities:
     """Identities of visible rows, or of rows of one version of a document."""
-    prefix = _VISIBLE
-    if document is not None:
-        parts = [text.encode() for text in (document, version or "")]
-        prefix = _VERSIONED + b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+    prefix = _VISIBLE if document is None else _version_prefix(document, version or "")
+    return _hashed(prefix + name for name in names.cast(pa.binary()).to_pylist())
+
+
+def identities_of_versions(names: Column, versions: Iterable[tuple[str, str, int]]) -> Identities:
+    """Identities of rows of several versions: each names its document, its version and how many rows come next."""
+    listed = iter(names.cast(pa.binary()).to_pylist())
+    prefixes = ((_version_prefix(document, version), rows) for document, version, rows in versions)
+    return _hashed(prefix + name for prefix, rows in prefixes for name in islice(listed, rows))
+
+
+def _version_prefix(document: str, version: str) -> bytes:
+    return _VERSIONED + b"".join(_LENGTH.pack(len(part)) + part for part in (document.encode(), version.encode()))
+
+
+def _hashed(names: Iterable[bytes]) -> Identities:
     digest = xxhash.xxh3_128_digest
-    digests = b"".join([digest(prefix + name) for name in names.cast(pa.binary()).to_pylist()])
+    digests = b"".join([digest(name) for name in names])
     words = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
     return Identities(np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1]))
 

@@ -70,10 +70,13 @@ class Ledger:
     def apply(self, operation: Operation, visible: Indices, versioned: Indices) -> None:
         """Apply one operation, whose identities lie at these places."""
         match operation:
-            case Upsert(version=None):
+            case Upsert(versions=()):
                 self._point(visible, self._take(len(visible)))
-            case Upsert(version=Version() as version):
-                self._write_version(version, visible, versioned)
+            case Upsert(versions=versions):
+                first = 0
+                for version, rows in versions:
+                    self._write_version(version, visible[first : first + rows], versioned[first : first + rows])
+                    first += rows
             case Delete():
                 self._point(visible, np.full(len(visible), ABSENT, np.int64))
             case Flip(version):
@@ -182,8 +185,8 @@ def touched_documents(operations: Sequence[Operation]) -> tuple[set[str], set[st
     moved: set[str] = set()
     for operation in operations:
         match operation:
-            case Upsert(version=Version() as version):
-                known.add(version.document)
+            case Upsert(versions=versions):
+                known.update(version.document for version, _ in versions)
             case Flip(version) | Discard(version):
                 moved.add(version.document)
             case Remove(document):

@@ -65,8 +65,9 @@ class Upsert:
     rows: Rows
     # By external id alone, as visible rows are known.
     identities: Identities
-    version: Version | None = None
-    # By document, version and external id; as `identities` if there is no version.
+    # Versions in the order of their rows, and how many each has; none of rows that are visible at once.
+    versions: tuple[tuple[Version, int], ...] = ()
+    # By document, version and external id.
     versioned: Identities | None = None
 
     @property
