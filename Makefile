@@ -18,14 +18,14 @@ help: ## Show this help
 demo: $(VENV)/.installed ## Set up, then run the main job on this machine
 	@$(BIN)/python -m penstock.cli demo
 
-# Rooms whose tests start no server and no Spark: they run beside the others, which mostly wait for processes.
-BESIDE := tests/coordinator tests/simulation tests/vector
+# Tests that start Spark, which mostly wait for processes; all others run beside them.
+SPARK := tests/cli tests/integration tests/pipelines
 PYTEST := $(BIN)/python -m pytest -q
 
 test: check ## Set up, then check and run all tests
-	@log=$$(mktemp); $(PYTEST) $(BESIDE) >"$$log" 2>&1 & beside=$$!; \
-	$(PYTEST) $(BESIDE:%=--ignore=%); others=$$?; \
-	wait $$beside; code=$$?; echo "== $(BESIDE)"; cat "$$log"; rm -f "$$log"; exit $$((others || code))
+	@log=$$(mktemp); $(PYTEST) tests $(SPARK:%=--ignore=%) >"$$log" 2>&1 & beside=$$!; \
+	echo "== $(SPARK), and all others beside them"; $(PYTEST) $(SPARK); code=$$?; \
+	wait $$beside; others=$$?; echo "== all others"; cat "$$log"; rm -f "$$log"; exit $$((code || others))
 
 check: $(VENV)/.installed ## Format, lint, strict types, layers
 	$(BIN)/ruff format --check .
