@@ -177,7 +177,14 @@ def test_queue_only_notifies_and_leaves_the_work_to_another_job(tmp_path: Path) 
     command = ["index", str(tmp_path / "shelf"), "--store", str(tmp_path / "store"), "--queue-only"]
     answer = CliRunner().invoke(penstock, [*command, "--json"])
     assert json.loads(answer.output) == {
-        "listed": {"to_index": 1, "to_remove": 0, "unchanged": 0, "under_way": 0, "set_aside_before": 0},
+        "listed": {
+            "to_index": 1,
+            "to_remove": 0,
+            "unchanged": 0,
+            "under_way": 0,
+            "set_aside_before": 0,
+            "left_out": [],
+        },
         "done": None,
     }
     assert (tmp_path / "store" / "ingest" / "manifest").exists()
