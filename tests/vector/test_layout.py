@@ -9,10 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.vector.stores import collection_of, opened
 
 from penstock.keyvalue import MemoryVolume
 from penstock.vector import layout
+from penstock.vector.content import IdBlock
 from penstock.vector.directory import FRAGMENT, Directory
 from penstock.vector.identity import identities_of
 from penstock.vector.keys import Family, Shelf
@@ -83,3 +86,12 @@ def test_buckets_that_are_cut_emptied_and_merged_hold_what_a_dictionary_would(ro
         await store.close()
 
     asyncio.run(work())
+
+
+@given(st.lists(st.integers(0, 5), min_size=1))
+def test_rows_are_shared_out_whole_and_in_their_order(places: list[int]) -> None:
+    content = IdBlock(np.arange(len(places), dtype=np.int64))
+    shares = {place: part.ids.tolist() for place, part in layout._shares(content, np.array(places))}
+    assert shares == {
+        place: [row for row, owner in enumerate(places) if owner == place] for place in sorted(set(places))
+    }

@@ -80,3 +80,18 @@ def test_a_block_whose_length_does_not_hold_is_corrupt() -> None:
     for body in (b"", b"\x01" * 24, b"\x00" * 30):
         with pytest.raises(Corrupt):
             TermBlock.decode(7, seal(7, body))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), unique=True).map(sorted),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
+def test_a_slice_of_rows_is_what_their_positions_would_take(
+    entries: list[tuple[int, int]], start: int, stop: int
+) -> None:
+    words, ids = np.array(entries, np.int64).reshape(-1, 2).T
+    block = TermBlock.of(words.astype(np.uint64), ids, np.arange(len(ids), dtype=np.uint16))
+    cut, taken = block.take(slice(start, stop)), block.take(np.arange(len(ids))[start:stop])
+    for column in ("words", "ends", "ids", "counts"):
+        assert getattr(cut, column).tolist() == getattr(taken, column).tolist()

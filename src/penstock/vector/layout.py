@@ -6,12 +6,13 @@ hash are filed: each bucket owns a range of hashes, and one that has grown too l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from penstock.vector.arrays import Array, Words
+from penstock.vector.arrays import Array, Indices, Words
 from penstock.vector.blocks import BlockReader
 from penstock.vector.content import Content
 from penstock.vector.draft import Draft
@@ -57,9 +58,8 @@ async def file(draft: Draft, blocks: BlockReader, shelf: Shelf, content: H) -> N
     directory = draft.base.directory(shelf)
     lows = directory.lows if len(directory) else np.zeros(1, np.uint64)
     places = directory.owners(content.keys) if len(directory) else np.zeros(len(content), np.int64)
-    for place in np.unique(places).tolist():
+    for place, arriving in _shares(content, places):
         low = int(lows[place])
-        arriving = content.take(np.flatnonzero(places == place))
         held = int(directory.bucket(low)["bytes"].sum())
         # A bucket this far over was cut before and is one hash, a word that nearly every text has: let it grow.
         if held + arriving.size_bytes <= _BUCKET_BYTES_MAX or held > 4 * _BUCKET_BYTES_MAX:
@@ -78,8 +78,18 @@ def recut(draft: Draft, shelf: Shelf, low: int, content: HashContent) -> None:
     edges = np.unique(keys[np.linspace(0, len(keys), count, endpoint=False).astype(np.int64)[1:]])
     lows = [low, *(int(edge) for edge in edges if edge > low)]
     places = np.searchsorted(np.array(lows, np.uint64), content.keys, side="right") - 1
-    for place, piece in enumerate(lows):
-        draft.replace(shelf, piece, content.take(np.flatnonzero(places == place)))
+    for place, share in _shares(content, places):
+        draft.replace(shelf, lows[place], share)
+
+
+def _shares(content: H, places: Indices) -> Iterator[tuple[int, H]]:
+    """The rows of each place, in their order; content in the order of its hashes is cut without being copied."""
+    if np.any(places[1:] < places[:-1]):
+        order = np.argsort(places, kind="stable")
+        content, places = content.take(order), places[order]
+    bounds = np.flatnonzero(np.diff(places, prepend=-1, append=-1))
+    for first, end in pairwise(bounds.tolist()):
+        yield int(places[first]), content.take(slice(first, end))
 
 
 def neighbours(lows: Sequence[int], sizes: Array) -> list[list[int]]:

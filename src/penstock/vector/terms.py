@@ -101,7 +101,15 @@ class TermBlock:
         return len(self.ids)
 
     def take(self, rows: Cut) -> TermBlock:
+        if isinstance(rows, slice):
+            return self._between(*rows.indices(len(self))[:2])
         return TermBlock.of(self.keys[rows], self.ids[rows], self.counts[rows])
+
+    def _between(self, start: int, stop: int) -> TermBlock:
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        words = slice(first, int(np.searchsorted(self.ends, stop)) + 1 if start < stop else first)
+        ends = np.minimum(self.ends[words], stop) - start
+        return TermBlock(self.words[words], ends, self.ids[start:stop], self.counts[start:stop])
 
     def find(self, word: int) -> tuple[Ids, Counts]:
         """The rows that have a word, and how often."""
