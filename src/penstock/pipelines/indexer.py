@@ -26,6 +26,7 @@ from penstock.pipelines.backlog import Backlog, Share, wakes_ms
 from penstock.pipelines.events import decoded
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
+from penstock.pipelines.memory import ROUND_BYTES_MIN, give_back_memory
 from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
@@ -190,6 +191,8 @@ class Indexer:
         self._telling.worked(readings, [result for _, result in results])
         self._put((name, result.entry) for name, result in results)
         self._show()
+        if sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN:
+            give_back_memory()
 
     def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
         """Whether buckets did not answer. Then that is written down, and the next round is made without them.
