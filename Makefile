@@ -40,8 +40,11 @@ format: $(VENV)/.installed ## Format the code and apply safe lint fixes
 bench: $(VENV)/.bench ## Run every benchmark beside its peers (minutes)
 	@for program in benchmarks/[a-z]*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
 
-chaos: $(VENV)/.installed ## Run the long kill -9 and simulation campaigns
-	PENSTOCK_CAMPAIGN=long $(BIN)/python -m pytest -q -m "simulation or chaos"
+# Minutes of `make chaos`, shared out among its campaigns.
+MINUTES ?= 45
+
+chaos: $(VENV)/.installed ## Run the kill -9 and simulation campaigns with random seeds; MINUTES=45
+	PENSTOCK_CHAOS_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q -m "simulation or chaos"
 
 lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra spark --group dev \

@@ -8,6 +8,8 @@ import pytest
 
 from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
+pytest_plugins = ["tests.campaigns"]
+
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:

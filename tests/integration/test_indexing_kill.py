@@ -11,7 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +29,6 @@ from penstock.testing.spark_cluster import QUICK_JVM, SparkCluster, descendants,
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration]
 
-LONG = os.environ.get("PENSTOCK_CAMPAIGN") == "long"
-ROUNDS = 20 if LONG else 2
-# Of kills that vary another one.
-VARIED_ROUNDS = 20 if LONG else 1
 # Of one round. A task is given up at its fourth failure, and each kill costs one at most.
 KILLS_MAX = 3
 LOCAL = "local[2]"
@@ -139,17 +135,8 @@ class Trial:
         assert {ask.fate for ask in asks} > {AskFate.ANSWERED}, "the provider has not failed at all"
 
 
-@pytest.fixture(params=range(ROUNDS))
-def seed(request: pytest.FixtureRequest) -> int:
-    """The round's own; a long campaign meets new ones each time, and PENSTOCK_SEED repeats one that failed."""
-    if given := os.environ.get("PENSTOCK_SEED"):
-        return int(given)
-    number: int = request.param
-    return random.SystemRandom().randrange(1 << 32) if LONG else number
-
-
-@pytest.fixture
-def provider(world: World, seed: int) -> Iterator[EmbeddingProcess]:
+@contextmanager
+def failing_provider(world: World, seed: int) -> Iterator[EmbeddingProcess]:
     log = world.folder / f"asks-{len(list(world.folder.glob('asks-*')))}.log"
     with embedding_process(log, dimensions=DIMENSIONS, faults=ProviderFaults(seed=seed, **FAULTS)) as provider:
         yield provider
@@ -165,72 +152,74 @@ def test_the_library_is_what_the_tests_need(world: World) -> None:
         assert len({row[0] for row in rows}) == len(rows) > 0
 
 
-def test_a_killed_python_worker_does_not_end_the_query(world: World, provider: EmbeddingProcess, seed: int) -> None:
-    trial = Trial(world, f"worker-{seed}", provider, seed)
-    chance = random.Random(seed)
-    trial.begin()
-    while trial.kills < KILLS_MAX and trial.driver.process.poll() is None:
-        before = trial.kills
-        trial.strike(chance, lambda: python_workers(trial.driver.pid))
-        if trial.kills == before:
-            break
-    assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
-    assert trial.kills > 0, f"seed {seed}: nothing was killed"
-    trial.check()
+@pytest.mark.chaos(seeds=2, weight=3)
+def test_a_killed_python_worker_does_not_end_the_query(world: World, seed: int) -> None:
+    with failing_provider(world, seed) as provider:
+        trial = Trial(world, f"worker-{seed}", provider, seed)
+        chance = random.Random(seed)
+        trial.begin()
+        while trial.kills < KILLS_MAX and trial.driver.process.poll() is None:
+            before = trial.kills
+            trial.strike(chance, lambda: python_workers(trial.driver.pid))
+            if trial.kills == before:
+                break
+        assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
+        assert trial.kills > 0, f"seed {seed}: nothing was killed"
+        trial.check()
 
 
-@pytest.mark.parametrize("seed", range(VARIED_ROUNDS), indirect=True)
-def test_a_killed_process_of_the_source_ends_the_query_and_the_next_one_goes_on(
-    world: World, provider: EmbeddingProcess, seed: int
-) -> None:
+@pytest.mark.chaos(seeds=1, weight=3)
+def test_a_killed_process_of_the_source_ends_the_query_and_the_next_one_goes_on(world: World, seed: int) -> None:
     """Spark keeps the queue's consumer in a process of its own beside the driver, and does not start it again."""
-    trial = Trial(world, f"source-{seed}", provider, seed)
-    trial.begin()
-    trial.strike(random.Random(seed), lambda: descendants(trial.driver.pid, SOURCE_PROCESS))
-    assert trial.kills == 1, f"seed {seed}: nothing was killed"
-    if trial.driver.end() != "done":
+    with failing_provider(world, seed) as provider:
+        trial = Trial(world, f"source-{seed}", provider, seed)
+        trial.begin()
+        trial.strike(random.Random(seed), lambda: descendants(trial.driver.pid, SOURCE_PROCESS))
+        assert trial.kills == 1, f"seed {seed}: nothing was killed"
+        if trial.driver.end() != "done":
+            trial.resume()
+            assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
+        trial.check()
+
+
+@pytest.mark.chaos(seeds=2, weight=3)
+def test_a_killed_driver_goes_on_where_it_was(world: World, seed: int) -> None:
+    with failing_provider(world, seed) as provider:
+        trial = Trial(world, f"driver-{seed}", provider, seed)
+        chance = random.Random(seed)
+        trial.begin()
+        trial.strike(chance, lambda: [trial.driver.pid, *descendants(trial.driver.pid, "java")])
+        assert trial.kills == 1, f"seed {seed}: nothing was killed"
+        trial.driver.kill()
         trial.resume()
         assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
-    trial.check()
+        trial.check()
 
 
-def test_a_killed_driver_goes_on_where_it_was(world: World, provider: EmbeddingProcess, seed: int) -> None:
-    trial = Trial(world, f"driver-{seed}", provider, seed)
-    chance = random.Random(seed)
-    trial.begin()
-    trial.strike(chance, lambda: [trial.driver.pid, *descendants(trial.driver.pid, "java")])
-    assert trial.kills == 1, f"seed {seed}: nothing was killed"
-    trial.driver.kill()
-    trial.resume()
-    assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
-    trial.check()
-
-
-@pytest.mark.parametrize("seed", range(VARIED_ROUNDS), indirect=True)
-def test_a_killed_driver_that_follows_the_queue_goes_on_where_it_was(
-    world: World, provider: EmbeddingProcess, seed: int
-) -> None:
+@pytest.mark.chaos(seeds=1, weight=3)
+def test_a_killed_driver_that_follows_the_queue_goes_on_where_it_was(world: World, seed: int) -> None:
     """Events come before and after the kill; rounds are worked in micro-batches and in the time between them."""
-    trial = Trial(world, f"follow-{seed}", provider, seed, through=len(world.library.events) - 1)
-    chance = random.Random(seed)
-    trial.begin(batches=2)
-    trial.strike(chance, lambda: [trial.driver.pid, *descendants(trial.driver.pid, "java")])
-    assert trial.kills == 1, f"seed {seed}: nothing was killed"
-    trial.driver.kill()
-    trial.resume()
-    world.library.send(trial.url, start=2)
-    assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
-    trial.check()
+    with failing_provider(world, seed) as provider:
+        trial = Trial(world, f"follow-{seed}", provider, seed, through=len(world.library.events) - 1)
+        chance = random.Random(seed)
+        trial.begin(batches=2)
+        trial.strike(chance, lambda: [trial.driver.pid, *descendants(trial.driver.pid, "java")])
+        assert trial.kills == 1, f"seed {seed}: nothing was killed"
+        trial.driver.kill()
+        trial.resume()
+        world.library.send(trial.url, start=2)
+        assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
+        trial.check()
 
 
-def test_a_killed_executor_of_a_cluster_does_not_end_the_query(
-    world: World, cluster: SparkCluster, provider: EmbeddingProcess, seed: int
-) -> None:
-    trial = Trial(world, f"executor-{seed}", provider, seed, cluster)
-    chance = random.Random(seed)
-    trial.begin()
-    for _ in range(KILLS_MAX - 1):
-        trial.strike(chance, cluster.executors)
-    assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
-    assert trial.kills > 0, f"seed {seed}: nothing was killed"
-    trial.check()
+@pytest.mark.chaos(seeds=2, weight=3)
+def test_a_killed_executor_of_a_cluster_does_not_end_the_query(world: World, cluster: SparkCluster, seed: int) -> None:
+    with failing_provider(world, seed) as provider:
+        trial = Trial(world, f"executor-{seed}", provider, seed, cluster)
+        chance = random.Random(seed)
+        trial.begin()
+        for _ in range(KILLS_MAX - 1):
+            trial.strike(chance, cluster.executors)
+        assert trial.driver.end() == "done", f"seed {seed}\n{trial.driver.story}"
+        assert trial.kills > 0, f"seed {seed}: nothing was killed"
+        trial.check()

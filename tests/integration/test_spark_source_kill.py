@@ -16,7 +16,7 @@ import pytest
 
 from penstock.buffer import ProducerConfig, SyncProducer
 
-ROUNDS = 20 if os.environ.get("PENSTOCK_CAMPAIGN") == "long" else 2
+KILLS = 2
 DRIVER = Path(__file__).with_name("spark_driver.py")
 BATCHES = 45
 POLL_SECONDS = 0.05
@@ -42,10 +42,9 @@ def committed_files(folder: Path) -> list[Path]:
     return sorted({Path(entry["path"].removeprefix("file://")) for entry in entries})
 
 
-@pytest.mark.chaos
+@pytest.mark.chaos(seeds=1, weight=2)
 @pytest.mark.integration
-def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(2**32)
+def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(seed: int, tmp_path: Path) -> None:
     choose = random.Random(seed)
     url = f"file://{tmp_path}/store"
     expected = [b"record %d" % number for number in range(BATCHES * 20)]
@@ -54,7 +53,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(tmp_path: Path)
             producer.produce(expected[start : start + 20]).durable()
 
     command = [sys.executable, str(DRIVER), url, str(tmp_path)]
-    for _ in range(ROUNDS):
+    for _ in range(KILLS):
         # Killed behind a random number of micro-batches, at whatever it happens to do then.
         goal = offsets_planned(tmp_path) + choose.randint(1, 3)
         with subprocess.Popen(command, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True) as driver:

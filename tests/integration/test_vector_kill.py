@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import random
 import time
 from pathlib import Path
@@ -17,7 +16,6 @@ from tests.integration import vector_worker
 from penstock.testing.servers import S3Server
 from penstock.vector import ALL_LISTS, Collection, VectorStore
 
-ROUNDS = 20 if os.environ.get("PENSTOCK_CAMPAIGN") == "long" else 2
 # Deaths in one round, and how long a writer lives after its first durable change.
 KILLS = 5
 LIFE_SECONDS_MAX = 1.2
@@ -60,19 +58,17 @@ class Plain:
         self.visible = {name: row for name, row in self.visible.items() if row[1] != gone}
 
 
-@pytest.mark.chaos
+@pytest.mark.chaos(seeds=2, weight=2)
 @pytest.mark.integration
-@pytest.mark.parametrize("number", range(ROUNDS))
-def test_on_a_directory_nothing_durable_is_lost_and_nothing_is_doubled(number: int, tmp_path: Path) -> None:
-    play(f"file://{tmp_path}/store", {}, tmp_path / "journal", number)
+def test_on_a_directory_nothing_durable_is_lost_and_nothing_is_doubled(seed: int, tmp_path: Path) -> None:
+    play(f"file://{tmp_path}/store", {}, tmp_path / "journal", seed)
 
 
-@pytest.mark.chaos
+@pytest.mark.chaos(seeds=2, weight=2)
 @pytest.mark.integration
-@pytest.mark.parametrize("number", range(ROUNDS))
-def test_on_s3_nothing_durable_is_lost_and_nothing_is_doubled(number: int, tmp_path: Path, s3_server: S3Server) -> None:
-    url = f"s3://penstock/vector-kill/{tmp_path.name}"
-    play(url, s3_server.options, tmp_path / "journal", number)
+def test_on_s3_nothing_durable_is_lost_and_nothing_is_doubled(seed: int, tmp_path: Path, s3_server: S3Server) -> None:
+    url = f"s3://penstock/vector-kill/{tmp_path.parent.name}/{tmp_path.name}"
+    play(url, s3_server.options, tmp_path / "journal", seed)
 
 
 def play(url: str, options: dict[str, Any], journal: Path, seed: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from slatedb import uniffi
+from tests.campaigns import IS_LONG
 
 from penstock.keyvalue import KeyValue, open_keyvalue
 from penstock.keyvalue.directory import DurableDirectory
@@ -27,9 +28,8 @@ _SPEC = importlib.util.spec_from_file_location("keyvalue_process", PROGRAM)
 process: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(process)
 
-LONG = os.environ.get("PENSTOCK_CAMPAIGN") == "long"
-KILLS = 60 if LONG else 4
-POWER_CUTS = 200 if LONG else 10
+KILLS = 4
+POWER_CUTS = 50 if IS_LONG else 10
 
 
 @contextmanager
@@ -66,8 +66,7 @@ async def reopened(url: str, path: str = "store") -> tuple[list[int], int]:
         await store.close()
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1] if not LONG else range(1, 6))
+@pytest.mark.chaos(seeds=1)
 def test_after_kill_9_every_durable_batch_is_whole_and_none_is_partial(tmp_path: Path, seed: int) -> None:
     """One store, killed at moments that the seed chooses; the writer of each round goes on where the last left off."""
     entropy = random.Random(seed)
@@ -185,8 +184,7 @@ class PhotographedDirectory(DurableDirectory):
         return [str(path.relative_to(self.folder)) for path in sorted(files, key=lambda path: path.stat().st_ctime_ns)]
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1] if not LONG else range(1, 4))
+@pytest.mark.chaos(seeds=1)
 def test_after_a_power_cut_every_durable_batch_is_whole_and_in_order(tmp_path: Path, seed: int) -> None:
     """The disk holds what the last sync covered, and any number of the names that came after, in their order.
 
@@ -223,7 +221,7 @@ async def photographed(folder: Path, entropy: random.Random) -> list[tuple[list[
             images.append((certain + later[: entropy.randint(0, len(later))], known))
 
     waits = []
-    for number in range(1, 2000 if LONG else 200):
+    for number in range(1, 500 if IS_LONG else 200):
         waits.append(asyncio.ensure_future(wait(number, await store.write(process.batch(number)))))
         if len(waits) % entropy.randint(1, 8) == 0:
             await waits[-1]

@@ -155,8 +155,7 @@ def test_a_store_used_from_one_loop_after_another_still_becomes_durable() -> Non
     asyncio.run(handle.durable())
 
 
-@pytest.mark.simulation
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.simulation(seeds=100)
 def test_a_process_that_crashes_at_any_step_leaves_what_was_durable_and_no_gap(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         volume, durable = MemoryVolume(), list[int]()
@@ -182,8 +181,7 @@ def test_a_process_that_crashes_at_any_step_leaves_what_was_durable_and_no_gap(s
     simulate(main, seed)
 
 
-@pytest.mark.simulation
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.simulation(seeds=100)
 def test_of_writers_that_take_over_from_each_other_each_keeps_what_it_was_told_is_durable(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         volume, told = MemoryVolume(), list[bytes]()

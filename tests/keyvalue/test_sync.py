@@ -101,8 +101,7 @@ def test_a_waiter_that_gives_up_leaves_the_sync_to_the_others() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.simulation
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.simulation(seeds=50)
 def test_in_any_order_of_events_a_wait_is_covered_by_a_sync_that_began_after_it(seed: int) -> None:
     async def scenario() -> None:
         clock = 0

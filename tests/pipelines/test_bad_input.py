@@ -14,6 +14,7 @@ from typing import Any
 
 import docx
 import pytest
+from tests.campaigns import IS_LONG
 from tests.objects.bucket_server import BucketServer, bucket_server
 from tests.pipelines.desk import SMALL, Desk, prose
 
@@ -31,12 +32,11 @@ from penstock.testing.spark_cluster import python_workers
 pytestmark = pytest.mark.integration
 
 MEBIBYTE = 1 << 20
-LONG = os.environ.get("PENSTOCK_CAMPAIGN") == "long"
 # A zip bomb is one against any limit; a small one makes the test quick.
 LIMITS = ParserLimits(archive_bytes=8 * MEBIBYTE)
 BOMB_BYTES = 16 * MEBIBYTE
 HTML_DEPTH = 200_000
-LINE_BYTES = 2048 * MEBIBYTE if LONG else 64 * MEBIBYTE
+LINE_BYTES = 512 * MEBIBYTE if IS_LONG else 64 * MEBIBYTE
 # A round's text several times over, the model and the libraries; the line itself is far larger in a long campaign.
 WORKER_BYTES_MAX = 1024 * MEBIBYTE
 
