@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
 pytest_plugins = ["tests.campaigns"]
+
+# Machines are noisy: how long an example takes never fails a test.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session")
