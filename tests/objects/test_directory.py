@@ -227,8 +227,9 @@ def test_processes_increment_a_counter_without_losing_one(tmp_path: Path) -> Non
 HOLD_AND_DIE = """
 import os, signal, sys
 from penstock.objects.disk import RealDisk
-for stripe in os.listdir(sys.argv[1]):
-    RealDisk().lock(f"{sys.argv[1]}/{stripe}").__enter__()
+locks = [RealDisk().lock(f"{sys.argv[1]}/{stripe}") for stripe in os.listdir(sys.argv[1])]
+for lock in locks:
+    lock.__enter__()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
