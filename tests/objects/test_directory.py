@@ -41,9 +41,10 @@ async def listed(store: DirectoryStore, prefix: str = "") -> list[str]:
 
 
 def files(root: Path) -> list[str]:
-    """Every file that is neither a lock nor an object's folder."""
+    """Every file that is neither a lock nor the reserve."""
+    apart = {f"{root}/.penstock/locks", f"{root}/.penstock/reserve"}
     return sorted(
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "locks" not in path.parts
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and str(path.parent) not in apart
     )
 
 

@@ -141,13 +141,13 @@ class DirectoryStore:
         raise storm(self.url, key)
 
     async def put(self, key: str, data: Body) -> ObjectMeta:
-        return await self._place(check_key(key), check_body(key, data), _always)
+        return await self._place(check_key(key), check_body(key, data), _always, conditional=False)
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
         def check(found: str | None) -> None:
             check_version(self.url, key, found, version)
 
-        return await self._place(check_key(key), check_body(key, data), check)
+        return await self._place(check_key(key), check_body(key, data), check, conditional=True)
 
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
@@ -172,8 +172,10 @@ class DirectoryStore:
         for threads in self._threads:
             await asyncio.to_thread(threads.close)
 
-    async def _place(self, key: str, body: Body, check: Callable[[str | None], None]) -> ObjectMeta:
-        placement = Placement(self._folder, key, body, check)
+    async def _place(
+        self, key: str, body: Body, check: Callable[[str | None], None], *, conditional: bool
+    ) -> ObjectMeta:
+        placement = Placement(self._folder, key, body, check, conditional=conditional)
         try:
             return _meta(key, await self._patiently(placement.attempt))
         except (Unavailable, asyncio.CancelledError):

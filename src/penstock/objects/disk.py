@@ -27,6 +27,8 @@ from penstock.objects.port import Body
 __all__ = ["Disk", "FileStat", "RealDisk"]
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_OR_NEW_FILE: Final = _OLD_FILE | os.O_CREAT
 # Non-blocking, so that a foreign named pipe cannot hang its reader; files do not care.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -52,6 +54,14 @@ class Disk(Protocol):
 
     def create(self, path: str, data: Body, modified_ns: int | None = None) -> None:
         """A new file holding `data`, not yet synced; `FileExistsError` if there is one."""
+        ...
+
+    def allocate(self, path: str, size: int) -> None:
+        """Set room aside: a file of `size` bytes, made or grown, which can be overwritten on a full disk."""
+        ...
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        """Replace a file's bytes in the room it has, and cut it to their length; not yet synced."""
         ...
 
     def sync_file(self, path: str) -> None:
@@ -124,6 +134,22 @@ class RealDisk:
             _write_all(handle, data)
             if modified_ns is not None:
                 os.utime(handle, ns=(modified_ns, modified_ns))
+        finally:
+            os.close(handle)
+
+    def allocate(self, path: str, size: int) -> None:
+        handle = os.open(path, _OLD_OR_NEW_FILE, 0o666)
+        try:
+            os.posix_fallocate(handle, 0, size)
+        finally:
+            os.close(handle)
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        handle = os.open(path, _OLD_FILE)
+        try:
+            _write_all(handle, data)
+            os.ftruncate(handle, len(memoryview(data).cast("B")))
+            os.utime(handle, ns=(modified_ns, modified_ns))
         finally:
             os.close(handle)
 

@@ -12,6 +12,7 @@ makes anew instead of syncing it again.
 <root>/<key>                   one file an object, its modification time set by us, strictly increasing
 <root>/.penstock/locks/<hh>    256 lock files; a key's is chosen by its checksum
 <root>/.penstock/temporary/    files not yet renamed; those an hour old belong to a dead writer
+<root>/.penstock/reserve/      room set aside for draining a full disk: `reserve.py`
 ```
 """
 
@@ -33,6 +34,7 @@ from penstock.objects.disk_errors import explain
 from penstock.objects.listing import walk
 from penstock.objects.locks import Locks
 from penstock.objects.port import RESERVED_FOLDER
+from penstock.objects.reserve import Reserve
 from penstock.objects.staging import Staging
 
 __all__ = ["Folder", "version_of"]
@@ -58,6 +60,7 @@ class Folder:
         self._hidden = f"{root}/{RESERVED_FOLDER}"
         self.locks = Locks(disk, f"{self._hidden}/locks")
         self.staging = Staging(f"{self._hidden}/temporary", disk=disk, clock=clock, entropy=entropy)
+        self.reserve = Reserve(f"{self._hidden}/reserve", disk=disk, locks=self.locks, staging=self.staging)
         self._prepared = False
         # Guards the preparation and what is vouched for; never held during a write.
         self._mutex = threading.Lock()

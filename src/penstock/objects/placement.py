@@ -11,9 +11,11 @@ import posixpath
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
 from penstock.errors import PenstockError
 from penstock.objects.disk import FileStat
+from penstock.objects.disk_errors import is_full
 from penstock.objects.folder import Folder, version_of
 from penstock.objects.locks import LockHeld
 from penstock.objects.port import Body
@@ -26,8 +28,11 @@ Check = Callable[[str | None], None]
 class Placement:
     """Writes one object durably if `check`, given the version that is there, does not raise."""
 
-    def __init__(self, folder: Folder, key: str, data: Body, check: Check) -> None:
+    def __init__(self, folder: Folder, key: str, data: Body, check: Check, *, conditional: bool) -> None:
         self._folder = folder
+        self._size = len(memoryview(data).cast("B"))
+        # What is written under a condition is what drains: registers. The reserve is kept for their sizes.
+        self._reserved = self._size if conditional else 0
         self._key = key
         self._data = data
         self._check = check
@@ -42,8 +47,11 @@ class Placement:
         self._begin()
         try:
             with self._folder.serving(self._key):
-                self._stage()
-                with self._folder.watching(self._key):
+                no_room = self._stage()
+                with self._folder.watching(self._key), ExitStack() as stack:
+                    if no_room is not None:
+                        self._staged = stack.enter_context(self._folder.reserve.spent(self._data, *no_room))
+                        stack.callback(self._forget_staged)
                     placed = self._place()
                     self._folder.settle(self._key)
         except (LockHeld, PenstockError) as error:
@@ -60,12 +68,22 @@ class Placement:
                 return
         self._discard()
 
-    def _stage(self) -> None:
-        if self._staged is None:
-            before = self._folder.current(self._key)
-            self._check(_version(before))
-            self._folder.make_parents(self._key)
+    def _stage(self) -> tuple[FileStat, OSError] | None:
+        """Write the bytes, unless they are written already. For want of room: what may be replaced without any."""
+        if self._staged is not None:
+            return None
+        before = self._folder.current(self._key)
+        self._check(_version(before))
+        self._folder.make_parents(self._key)
+        fits = before is not None and self._size <= before.size
+        self._folder.reserve.keep(self._reserved, grows=not fits)
+        try:
             self._staged = self._folder.staging.write(self._data, before)
+        except OSError as error:
+            if before is None or not fits or not is_full(error):
+                raise
+            return before, error
+        return None
 
     def _place(self) -> FileStat:
         assert self._staged is not None
@@ -91,6 +109,10 @@ class Placement:
             keep = keep and not self._abandoned
         if not keep:
             self._discard()
+
+    def _forget_staged(self) -> None:
+        """The reserve's file is not ours to keep, nor to discard."""
+        self._staged = None
 
     def _discard(self) -> None:
         if self._staged is not None:

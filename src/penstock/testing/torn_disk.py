@@ -41,6 +41,8 @@ __all__ = ["Hung", "PowerCut", "TornDisk"]
 
 _WRITES: Final = (
     "create",
+    "allocate",
+    "overwrite",
     "sync_file",
     "rename",
     "unlink",
@@ -136,6 +138,28 @@ class TornDisk:
             parent.change(Change(File(next(self._inodes), stamp, body), given=name))
             if room < len(data):
                 raise _error(errno.ENOSPC, path)
+
+    def allocate(self, path: str, size: int) -> None:
+        with self._writing("allocate") as failure:
+            parent, name = self._parent(path)
+            if name not in parent.entries:
+                parent.change(Change(File(next(self._inodes), self._now_ns(), b""), given=name))
+            file = self._file(path)
+            missing = max(0, size - len(file.data))
+            if self._room(missing) < missing:
+                raise _error(errno.ENOSPC, path)
+            if not failure:
+                file.data += bytes(missing)
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        with self._writing("overwrite") as failure:
+            file = self._file(path)
+            body = bytes(data)
+            missing = max(0, len(body) - len(file.data))
+            if self._room(missing) < missing:
+                raise _error(errno.ENOSPC, path)
+            file.modified_ns = modified_ns
+            file.data = body[: self._entropy.below(len(body) + 1)] if failure else body
 
     def sync_file(self, path: str) -> None:
         with self._writing("sync_file") as failure:
@@ -310,10 +334,17 @@ def _stat(node: Node) -> FileStat:
     return FileStat(len(node.data), node.modified_ns, node.inode, is_directory=False)
 
 
-def _size(node: Node) -> int:
-    if isinstance(node, Folder):
-        return sum(map(_size, node.entries.values()))
-    return len(node.data)
+def _size(root: Folder) -> int:
+    """A file that a power loss left with two names takes its room once."""
+    return sum(len(file.data) for file in {file.inode: file for file in _files(root)}.values())
+
+
+def _files(folder: Folder) -> Iterator[File]:
+    for node in folder.entries.values():
+        if isinstance(node, Folder):
+            yield from _files(node)
+        else:
+            yield node
 
 
 def _error(code: int, path: str) -> OSError:
