@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.errors import NotFound, OutcomeUnknown, PenstockError, Unavailable
 from penstock.objects import DirectoryStore, Object, ObjectStore, Register, RegisterPolicy, Stamped, StampedFormat
+from penstock.objects.disk import RealDisk
 from penstock.objects.stamp import BytesCodec
 from penstock.testing import ManualClock, SeededEntropy, Simulation, TornDisk, inline, simulate
 from penstock.testing.hostile_stores import PassingStore
@@ -145,6 +147,54 @@ def test_a_change_that_is_found_already_made_is_confirmed_once_it_lasts() -> Non
 
 def test_a_change_found_already_made_and_not_made_to_last_is_noticed() -> None:
     assert _found_by_the_next(CredulousStore) > SEEDS // 10
+
+
+def test_a_durable_read_shows_what_will_be_there_after_a_power_loss() -> None:
+    async def main(simulation: Simulation) -> bool:
+        disk = TornDisk(entropy=simulation.entropy.fork("disk"), clock=simulation.clock)
+        first = register_in(on_torn(disk, simulation), simulation, deadline_seconds=0.5)
+        await first.update(write(b"a"))
+        disk.hang_next("sync_directory")
+        with pytest.raises(OutcomeUnknown):
+            await first.update(write(b"b"))
+        second = register_in(on_torn(disk, simulation), simulation)
+        shown = (await second.read(durable=True)).payload
+        return shown == await _after_the_power_loss(disk, simulation)
+
+    assert all(simulate(main, seed) for seed in range(SEEDS))
+
+
+class SlowDisk(RealDisk):
+    """Syncs no folder until it is told to."""
+
+    def __init__(self) -> None:
+        self.synced = threading.Event()
+        self.synced.set()
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.wait()
+        super().sync_directory(path)
+
+
+def test_a_sync_slower_than_an_attempt_is_waited_for_or_told_and_reads_go_on(tmp_path: Path) -> None:
+    async def promise() -> None:
+        disk = SlowDisk()
+        store = DirectoryStore(str(tmp_path), disk=disk)
+        policy = RegisterPolicy(deadline_seconds=0.5, attempt_seconds=0.1)
+        hasty = Register(store, KEY, StampedFormat(BytesCodec()), policy=policy)
+        await hasty.update(write(b"a"))
+        disk.synced.clear()
+        try:
+            with pytest.raises(OutcomeUnknown):
+                await hasty.update(write(b"b"))
+            # Visible, though not yet durable; and no thread of the reads waits for the disk.
+            assert (await hasty.read()).payload == b"ab"
+        finally:
+            disk.synced.set()
+        assert (await hasty.read(durable=True)).payload == b"ab"
+        await store.close()
+
+    asyncio.run(promise())
 
 
 # The store itself ---------------------------------------------------------------------------------

@@ -260,7 +260,7 @@ class Folder:
         return OutcomeUnknown(
             f"object {key!r} in {self._url} was changed, and may not last",
             f"the disk failed while making it durable: {error}",
-            "read it again, and check the disk",
+            "read it with get_durable, then decide; and check the disk",
         )
 
     @contextmanager
