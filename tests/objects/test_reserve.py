@@ -77,6 +77,8 @@ def test_an_object_that_grows_is_refused_and_the_error_says_what_still_works() -
 def test_the_next_process_drains_a_disk_that_it_finds_full() -> None:
     async def promise(disk: TornDisk, _: DirectoryStore) -> None:
         store = opened(disk)
+        # Not even room for an empty file, as where a folder has no place for one more name.
+        disk.fail_next("create", errno.ENOSPC)
         await store.prepare()
         await replace(store, b"s" * SIZE)
         await store.delete_many(["filler/10000-0", "filler/10000-1"])

@@ -30,7 +30,7 @@ from penstock.errors import InvalidInput, NotFound, OutcomeUnknown
 from penstock.ids import Entropy
 from penstock.objects.bounds import missing
 from penstock.objects.disk import Disk, FileStat
-from penstock.objects.disk_errors import explain
+from penstock.objects.disk_errors import explain, is_full
 from penstock.objects.listing import walk
 from penstock.objects.locks import Locks
 from penstock.objects.port import RESERVED_FOLDER
@@ -80,7 +80,7 @@ class Folder:
             for folder in (self._hidden, f"{self._hidden}/locks", f"{self._hidden}/temporary"):
                 self._make_folder(folder)
             self.staging.remove_stale()
-            self.staging.check_stamps(self._url)
+            self._check_stamps()
             self._prepared = True
 
     def check_present(self) -> None:
@@ -234,6 +234,14 @@ class Folder:
                 # disk that fails to sync its name may lose it with all that it will hold.
                 if not was_there or error.errno == errno.EIO:
                     raise
+
+    def _check_stamps(self) -> None:
+        try:
+            self.staging.check_stamps(self._url)
+        except OSError as error:
+            # A full disk must open, to be drained. Whoever made the reserve has tried the stamps.
+            if not (is_full(error) and self.reserve.is_established()):
+                raise
 
     def _is_there(self, path: str) -> bool:
         try:

@@ -54,7 +54,7 @@ class Reserve:
         size = self._size()
         if size is not None and size >= bytes_needed:
             return
-        is_first = not self._is_established()
+        is_first = not self.is_established()
         if is_first and bytes_needed == 0:
             return
         try:
@@ -91,6 +91,13 @@ class Reserve:
             finally:
                 self._replenish(size)
 
+    def is_established(self) -> bool:
+        """Whether this directory ever had a reserve."""
+        try:
+            return self._disk.stat(self._folder).is_directory
+        except FileNotFoundError:
+            return False
+
     def _replenish(self, size: int) -> None:
         """From the room of the object that was replaced, if nobody was faster; else the next write sees to it."""
         with suppress(OSError):
@@ -117,9 +124,3 @@ class Reserve:
             return self._disk.stat(self._spare).size
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def _is_established(self) -> bool:
-        try:
-            return self._disk.stat(self._folder).is_directory
-        except FileNotFoundError:
-            return False
