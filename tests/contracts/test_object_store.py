@@ -106,6 +106,18 @@ def test_writing_the_same_bytes_again_changes_the_version_except_on_s3(on_store:
     on_store(promise)
 
 
+def test_a_durable_read_tells_what_get_tells_and_its_version_is_good_for_an_update(on_store: OnStore) -> None:
+    async def promise(store: ObjectStore) -> None:
+        await store.put("object", b"body")
+        found = await store.get_durable("object")
+        assert found == await store.get("object")
+        await store.put_if("object", b"newer", version=found.meta.version)
+        with pytest.raises(NotFound):
+            await store.get_durable("missing")
+
+    on_store(promise)
+
+
 def test_head_tells_what_get_tells(on_store: OnStore) -> None:
     async def promise(store: ObjectStore) -> None:
         await store.put("object", b"body")

@@ -35,13 +35,25 @@ def test_each_answer_to_a_write_has_one_consequence(
     ("sight", "after", "move"),
     [
         (Sight.SAME, LOST, Move.REPEAT),
-        (Sight.SHOWN, FRESH, Move.DONE),
+        (Sight.SHOWN, LOST, Move.CONFIRM),
         (Sight.DENIED, FRESH, Move.REBASE),
         (Sight.MUTE, LOST, Move.UNPROVED),
     ],
 )
 def test_each_sight_after_a_lost_answer_has_one_consequence(sight: Sight, after: Attempt, move: Move) -> None:
     assert LOST.after_read(sight) == (after, move)
+
+
+@pytest.mark.parametrize(
+    ("sight", "after", "move"),
+    [
+        (Sight.SHOWN, FRESH, Move.DONE),
+        (Sight.DENIED, FRESH, Move.REBASE),
+        (Sight.MUTE, LOST, Move.UNPROVED),
+    ],
+)
+def test_only_what_is_durable_proves_that_a_write_was_done(sight: Sight, after: Attempt, move: Move) -> None:
+    assert LOST.after_confirmation(sight) == (after, move)
 
 
 class World:
@@ -91,6 +103,8 @@ def test_done_means_landed_once_and_rebase_means_never(history: list[tuple[str, 
         world.pass_time(before_read)
         if move is Move.REREAD:
             attempt, move = attempt.after_read(world.read())
+        if move is Move.CONFIRM:
+            attempt, move = attempt.after_confirmation(world.read())
         world.pass_time(after_read)
         if move is Move.DONE:
             assert world.landed == 1

@@ -41,9 +41,10 @@ async def listed(store: DirectoryStore, prefix: str = "") -> list[str]:
 
 
 def files(root: Path) -> list[str]:
-    """Every file that is neither a lock nor an object's folder."""
+    """Every file that is neither a lock nor the reserve."""
+    apart = {f"{root}/.penstock/locks", f"{root}/.penstock/reserve"}
     return sorted(
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and "locks" not in path.parts
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and str(path.parent) not in apart
     )
 
 
@@ -227,8 +228,9 @@ def test_processes_increment_a_counter_without_losing_one(tmp_path: Path) -> Non
 HOLD_AND_DIE = """
 import os, signal, sys
 from penstock.objects.disk import RealDisk
-for stripe in os.listdir(sys.argv[1]):
-    RealDisk().lock(f"{sys.argv[1]}/{stripe}").__enter__()
+locks = [RealDisk().lock(f"{sys.argv[1]}/{stripe}") for stripe in os.listdir(sys.argv[1])]
+for lock in locks:
+    lock.__enter__()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

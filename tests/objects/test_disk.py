@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,16 +74,28 @@ def test_a_folder_is_told_from_a_file_and_a_pipe_is_neither(disk: RealDisk, tmp_
     assert disk.read(f"{tmp_path}/pipe", 0, 1)[0] == b""
 
 
-def test_a_lock_excludes_other_threads(disk: RealDisk, tmp_path: Path) -> None:
-    entered = threading.Event()
+def in_another_thread(work: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
 
-    def wait_for_it() -> None:
-        with disk.lock(f"{tmp_path}/lock"):
-            entered.set()
 
+def test_a_lock_excludes_other_threads_and_makes_none_of_them_wait(disk: RealDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/lock"
+
+    def take() -> None:
+        with disk.lock(path):
+            pass
+
+    with disk.lock(path):
+        with pytest.raises(BlockingIOError):
+            in_another_thread(take)
+        with pytest.raises(BlockingIOError):
+            take()
+    in_another_thread(take)
+
+
+def test_a_lock_names_its_holder(disk: RealDisk, tmp_path: Path) -> None:
     with disk.lock(f"{tmp_path}/lock"):
-        other = threading.Thread(target=wait_for_it)
-        other.start()
-        assert not entered.wait(0.05)
-    assert entered.wait(10)
-    other.join()
+        assert f"process {os.getpid()} (" in disk.lock_holder(f"{tmp_path}/lock")
+    assert disk.lock_holder(f"{tmp_path}/lock") == "another process"
+    assert disk.lock_holder(f"{tmp_path}/none") == "another process"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -84,10 +85,18 @@ def test_a_base_read_before_the_question_concludes_nothing() -> None:
     assert bad.waits
 
 
-def test_a_base_read_after_the_question_concludes() -> None:
+def test_a_durable_base_read_after_the_question_concludes() -> None:
+    lazy, bad = caller(unchanged, since=4), caller(refuses, since=4)
+    drafted(replace(BASE, durable=True), (lazy, bad)).conclude()
+    assert lazy.future.result() == "base"
+    with pytest.raises(LookupError):
+        bad.future.result()
+
+
+def test_a_base_that_may_not_last_refuses_and_confirms_nothing() -> None:
     lazy, bad = caller(unchanged, since=4), caller(refuses, since=4)
     draft(lazy, bad).conclude()
-    assert lazy.future.result() == "base"
+    assert lazy.waits
     with pytest.raises(LookupError):
         bad.future.result()
 

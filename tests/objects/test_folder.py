@@ -205,7 +205,7 @@ def test_whenever_the_power_goes_what_was_acknowledged_is_there_and_nothing_is_t
             cut = 0
             while await trial(seed, cut):
                 cut += 1
-            assert cut > 50
+            assert cut > 40
 
     asyncio.run(trials())
 

@@ -23,6 +23,7 @@ def test_reads_pass_and_writes_are_refused() -> None:
         assert await store.get_ranges("object", [(0, 1), (5, 6)]) == [b"0", b"5"]
         assert [page async for page in store.list("o")] == [[meta]]
         for write in (
+            store.get_durable("object"),
             store.put("object", b""),
             store.put_if("object", b"", version=meta.version),
             store.delete("object"),

@@ -50,6 +50,9 @@ class ScriptedStore(MemoryStore):
     async def get(self, key: str) -> Any:
         return await self._play("get", lambda: super(ScriptedStore, self).get(key))
 
+    async def get_durable(self, key: str) -> Any:
+        return await self._play("get_durable", lambda: super(ScriptedStore, self).get_durable(key))
+
     async def head(self, key: str) -> Any:
         return await self._play("head", lambda: super(ScriptedStore, self).head(key))
 

@@ -1,24 +1,28 @@
 """The register under every fault a store may have: eight writers, crashes, zombies, take-overs.
 
 Each update appends a name of its own to a list, so the list tells what was applied, how often and in
-which order; a witness below the faults keeps every body that ever landed. A second set of tests breaks
-the world in known ways and demands that the same checks notice.
+which order; a witness below the faults keeps every body that ever landed. A second world is a directory
+on a disk whose syncs fail and hang, whose lock holders stop, and whose power goes. The last tests break
+both worlds in known ways and demand that the same checks notice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from penstock.errors import Fenced, OutcomeUnknown, PenstockError, Unavailable
 from penstock.objects import (
+    DirectoryStore,
     MemoryStore,
+    Object,
     ObjectMeta,
     ObjectStore,
     Register,
@@ -27,6 +31,7 @@ from penstock.objects import (
     StampedFormat,
     Token,
 )
+from penstock.objects.locks import Locks
 from penstock.objects.port import Body
 from penstock.testing import (
     CarelessStore,
@@ -36,7 +41,9 @@ from penstock.testing import (
     SeededEntropy,
     Simulation,
     StutteringStore,
+    TornDisk,
     WitnessStore,
+    inline,
     simulate,
 )
 from penstock.testing.hostile_stores import PassingStore
@@ -312,6 +319,93 @@ def test_in_fair_weather_every_update_is_confirmed_or_fenced(seed: int) -> objec
     return simulate(main, seed)
 
 
+# A directory whose disk fails ---------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DirectoryWorld(World):
+    """Each process has a store of its own over one disk."""
+
+    disk: TornDisk
+
+    def register(self, name: str, policy: RegisterPolicy | None = None) -> Register[Stamped[Names]]:
+        clock, entropy = self.simulation.clock, self.entropy.fork(f"{name} at {self.disk.writes}")
+
+        async def offload(work: Callable[..., T], /, *args: Any) -> T:
+            await clock.sleep(entropy.uniform(0.0, 0.02))
+            return await inline(work, *args)
+
+        store = DirectoryStore("/store", disk=self.disk, offload=offload, clock=clock, entropy=entropy.fork("store"))
+        return Register(
+            self.seen_as(store),
+            KEY,
+            self.format(),
+            name=name,
+            policy=policy or self.weather.policy,
+            clock=clock,
+            entropy=entropy.fork("register"),
+        )
+
+
+def build_directory(
+    simulation: Simulation, seen_as: Callable[[ObjectStore], ObjectStore] = lambda store: store
+) -> DirectoryWorld:
+    world = build(simulation, seen_as=seen_as)
+    disk = TornDisk(entropy=simulation.entropy.fork("disk"), clock=simulation.clock)
+    return DirectoryWorld(**vars(world), disk=disk)
+
+
+async def wear(world: DirectoryWorld) -> None:
+    """Syncs that fail, syncs that never return, and processes that stop with the lock in their hands."""
+    entropy, clock = world.entropy.fork("wear"), world.simulation.clock
+    await clock.sleep(0.2)
+    while True:
+        await clock.sleep(entropy.uniform(0.0, 1.0))
+        fault = entropy.choice(("failing", "failing", "hanging", "stopped"))
+        if fault == "failing":
+            world.disk.fail_next(entropy.choice(("sync_directory", "sync_directory", "sync_file", "rename")))
+        elif fault == "hanging":
+            world.disk.hang_next("sync_directory")
+        else:
+            with suppress(Exception), Locks(world.disk, "/store/.penstock/locks").held(KEY):
+                await clock.sleep(entropy.uniform(0.0, 8.0))
+
+
+async def lose_power(world: DirectoryWorld, names: list[str]) -> None:
+    """Writers on a wearing disk, until the power goes: whatever was confirmed by then is there afterwards."""
+    simulation, entropy = world.simulation, world.entropy.fork("power")
+    processes = [simulation.start(name, writer(world, name)) for name in names]
+    wearing = simulation.start("wear", wear(world))
+    await simulation.clock.sleep(entropy.uniform(0.5, 15.0))
+    for process in (*processes, wearing):
+        process.crash()
+    world.disk.heal()
+    world.disk.crash()
+    final = (await world.register("auditor", RegisterPolicy()).read()).payload
+    lost = [name for name in world.journal.confirmed if name not in final]
+    assert not lost, f"confirmed and lost: {lost}"
+    doubled = [name for name, times in Counter(final).items() if times > 1]
+    assert not doubled, f"doubled: {doubled}"
+    risen = [name for name in world.journal.denied if name in final]
+    assert not risen, f"denied and applied: {risen}"
+
+
+async def directory_trial(
+    simulation: Simulation, build: Callable[[Simulation], DirectoryWorld] = build_directory
+) -> tuple[int, int, float]:
+    world = build(simulation)
+    for round_name in ("first", "second"):
+        await lose_power(world, [f"{round_name} {number}" for number in range(4)])
+    return simulation.fingerprint
+
+
+@pytest.mark.simulation(seeds=400)
+def test_what_a_register_in_a_directory_confirmed_survives_failing_syncs_and_power_losses(seed: int) -> object:
+    return simulate(directory_trial, seed, stall_seconds_max=0.05)
+
+
 # What the checks are worth ------------------------------------------------------------------------
 
 
@@ -362,10 +456,18 @@ class StubbornFormat(StampedFormat[Names]):
         return super().with_fence(value, fence)
 
 
-def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
-    async def main(simulation: Simulation) -> object:
-        return await trial(simulation, world)
+class CredulousStore(PassingStore):
+    """Takes what it can see for what will last."""
 
+    async def get_durable(self, key: str) -> Object:
+        return await self._inner.get(key)
+
+
+def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
+    return _finds(lambda simulation: trial(simulation, world), violation)
+
+
+def _finds(main: Callable[[Simulation], Awaitable[object]], violation: str) -> bool:
     for seed in range(100):
         try:
             simulate(main, seed, stall_seconds_max=0.05)
@@ -392,3 +494,8 @@ def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
 )
 def test_the_simulation_notices_each_sin_it_is_there_for(sin: dict[str, Any], violation: str) -> None:
     assert _notices(partial(build, **sin), violation)
+
+
+def test_the_simulation_notices_a_directory_that_takes_visible_for_durable() -> None:
+    world = partial(build_directory, seen_as=CredulousStore)
+    assert _finds(lambda simulation: directory_trial(simulation, world), "confirmed and lost")

@@ -28,6 +28,7 @@ async def _first_page(store: ObjectStore) -> list[str]:
 
 CALLS: dict[str, Call] = {
     "get": lambda store: store.get("a"),
+    "get_durable": lambda store: store.get_durable("a"),
     "get_range": lambda store: store.get_range("a", 1, 3),
     "get_ranges": lambda store: store.get_ranges("a", [(0, 1), (2, 3)]),
     "head": lambda store: store.head("a"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from penstock.errors import InvalidInput
 from penstock.objects.disk import Disk, RealDisk
 from penstock.testing import ManualClock, PowerCut, SeededEntropy, TornDisk
+from penstock.testing.torn_disk import Hung
 
 SEEDS = range(60)
 
@@ -90,33 +90,16 @@ def test_a_file_keeps_its_inode_and_stamp_through_a_rename() -> None:
     assert disk.stat("/a").inode != before.inode
 
 
-def test_a_lock_excludes_other_threads_and_makes_its_file() -> None:
-    disk, order = _disk(), []
-    inside = threading.Event()
-
-    def rival() -> None:
-        inside.wait()
-        with disk.lock("/lock"):
-            order.append("rival")
-
-    thread = threading.Thread(target=rival)
-    thread.start()
-    with disk.lock("/lock"):
-        inside.set()
-        thread.join(0.05)
-        order.append("holder")
-    thread.join()
-    assert order == ["holder", "rival"]
-    assert disk.scan("/") == [("lock", False)]
-
-
-def test_a_lock_that_would_wait_for_itself_is_refused_instead_of_hanging() -> None:
+def test_a_lock_excludes_everybody_else_makes_nobody_wait_and_makes_its_file() -> None:
     disk = _disk()
-    with disk.lock("/lock"), pytest.raises(OSError, match=r"(?i)deadlock") as failure, disk.lock("/lock"):
-        pass
-    assert failure.value.errno == errno.EDEADLK
+    with disk.lock("/lock"):
+        with pytest.raises(BlockingIOError), disk.lock("/lock"):
+            pass
+        with disk.lock("/other"):
+            pass
     with disk.lock("/lock"):
         pass
+    assert disk.scan("/") == [("lock", False), ("other", False)]
 
 
 # That forgets ------------------------------------------------------------------------------------
@@ -274,6 +257,61 @@ def test_a_full_disk_takes_a_part_and_says_so() -> None:
     disk.unlink("/a")
     disk.unlink("/b")
     disk.create("/c", b"1234567890")
+
+
+def test_a_failed_sync_of_a_folder_is_not_made_good_by_a_later_one() -> None:
+    found = set()
+    for seed in SEEDS:
+        disk = _disk(seed)
+        disk.create("/a", b"body")
+        disk.sync_file("/a")
+        disk.fail_next("sync_directory")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.sync_directory("/")
+        disk.sync_directory("/")
+        disk.crash()
+        found.add(_read(disk, "/a"))
+    assert found == {None, b"body"}
+
+
+def test_a_name_given_anew_after_a_failed_sync_is_durable() -> None:
+    for seed in SEEDS:
+        disk = _disk(seed)
+        disk.make_directory("/new")
+        disk.create("/new/a", b"old")
+        disk.rename("/new/a", "/a")
+        disk.fail_next("sync_directory")
+        with pytest.raises(OSError, match="Input/output"):
+            disk.sync_directory("/")
+        disk.create("/new/a", b"new")
+        disk.sync_file("/new/a")
+        disk.rename("/new/a", "/a")
+        disk.sync_directory("/")
+        disk.crash()
+        assert _read(disk, "/a") == b"new"
+
+
+def test_a_folder_is_removed_when_it_is_empty() -> None:
+    disk = _disk()
+    disk.make_directory("/x")
+    disk.create("/x/a", b"")
+    with pytest.raises(OSError, match="not empty"):
+        disk.remove_directory("/x")
+    disk.unlink("/x/a")
+    disk.remove_directory("/x")
+    assert disk.scan("/") == []
+
+
+def test_a_call_that_hangs_does_nothing_and_the_next_one_goes_through() -> None:
+    disk = _disk()
+    disk.create("/a", b"body")
+    disk.sync_file("/a")
+    disk.hang_next("sync_directory")
+    with pytest.raises(Hung):
+        disk.sync_directory("/")
+    disk.sync_directory("/")
+    disk.crash()
+    assert _read(disk, "/a") == b"body"
 
 
 @pytest.mark.parametrize("verb", ["create", "sync_file", "rename", "unlink", "make_directory", "sync_directory"])

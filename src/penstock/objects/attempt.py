@@ -10,11 +10,13 @@ never will, and reading the object again tells which of the two it is.
               │ not sent ──▶ REPEAT, or REBASE when nothing is lost and the group may change
               ▼ lost, or conflict after a lost one
             re-read ──same version──▶ REPEAT               (it may still land: same bytes, same base)
-              │ moved, the body shows it ──▶ DONE
+              │ moved, the body shows it ──▶ CONFIRM ──a durable read shows it──▶ DONE
               │ moved, the body denies it ──▶ REBASE
               ▼ moved, the body cannot tell
             UNPROVED
 ```
+A body that can be read proves that the write landed, not that it will last: the lost answer may have been
+that of the disk, which could not make it durable. So the proof is read once more through `get_durable`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class Move(Enum):
 
     DONE = auto()
     REREAD = auto()
+    CONFIRM = auto()  # it has landed: make sure that it lasts
     REPEAT = auto()  # the same bytes on the same base
     REBASE = auto()  # nothing of this attempt will ever land: begin a new one
     UNPROVED = auto()  # whether it landed will never be known
@@ -75,7 +78,13 @@ class Attempt:
             return self, Move.REPEAT
         if sight is Sight.MUTE:
             return self, Move.UNPROVED
-        return Attempt(), Move.DONE if sight is Sight.SHOWN else Move.REBASE
+        if sight is Sight.SHOWN:
+            return self, Move.CONFIRM
+        return Attempt(), Move.REBASE
+
+    def after_confirmation(self, sight: Sight) -> tuple[Attempt, Move]:
+        """After a read of what is durable. It can no longer be the base version, which was seen to be gone."""
+        return (Attempt(), Move.DONE) if sight is Sight.SHOWN else self.after_read(sight)
 
 
 def agreed(verdicts: Iterable[bool | None]) -> Sight:

@@ -90,24 +90,28 @@ class Cell(Generic[T]):
         """What the store last failed with, as long as it has not answered the same verb since."""
         return next((trouble.last for trouble in (self._writing, self._reading) if trouble.in_a_row), "")
 
-    async def fetch(self, go_on: Callable[[], None]) -> Known[T]:
-        """The current value. Faults that a retry may cure are retried until `go_on` raises."""
+    async def fetch(self, go_on: Callable[[], None], *, durable: bool = False) -> Known[T]:
+        """The current value. Faults that a retry may cure are retried until `go_on` raises.
+
+        A value that is visible may be lost again with the power; one that is `durable` may not.
+        """
+        get = self._store.get_durable if durable else self._store.get
         while True:
             self.calls += 1
             call, began = self.calls, self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._attempt_seconds):
-                    found = await self._store.get(self._key)
+                    found = await get(self._key)
             except NotFound:
                 self._answered(self._reading, began)
-                return Known(self._format.empty(), None, call)
-            except (Unavailable, TimeoutError) as error:
+                return Known(self._format.empty(), None, call, durable)
+            except (Unavailable, OutcomeUnknown, TimeoutError) as error:
                 self._failed(self._reading, error)
                 await self._rest(self._reading)
                 go_on()
             else:
                 self._answered(self._reading, began)
-                return Known(self._decode(found.data), found.meta.version, call)
+                return Known(self._decode(found.data), found.meta.version, call, durable)
 
     async def settle(self, sealed: Sealed[T], go_on: Callable[[], None]) -> tuple[Move, Known[T] | None]:
         """Write until the outcome is certain: DONE or REBASE, and what is known of the object by then.
@@ -124,6 +128,9 @@ class Cell(Generic[T]):
                 if move is Move.REREAD:
                     seen = await self.fetch(go_on)
                     attempt, move = attempt.after_read(self._sight(sealed, seen))
+                if move is Move.CONFIRM:
+                    seen = await self.fetch(go_on, durable=True)
+                    attempt, move = attempt.after_confirmation(self._sight(sealed, seen))
                 sealed.draft.expose(attempt.outstanding)
                 if move is Move.UNPROVED:
                     raise self._unproved()
@@ -162,7 +169,7 @@ class Cell(Generic[T]):
             self._failed(self._writing, error)
             return Answer.LOST, None
         self._answered(self._writing, began)
-        return Answer.LANDED, Known(sealed.value, meta.version, call)
+        return Answer.LANDED, Known(sealed.value, meta.version, call, durable=True)
 
     def _sight(self, sealed: Sealed[T], seen: Known[T]) -> Sight:
         if seen.version == sealed.draft.base.version:

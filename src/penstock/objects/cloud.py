@@ -109,6 +109,9 @@ class CloudStore:
         check_size(self.url, meta, self._get_bytes_max)
         return Object(meta, (await self._read(key, result.bytes_async())).to_bytes())
 
+    async def get_durable(self, key: str) -> Object:
+        return await self.get(key)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return (await self.get_ranges(key, [(start, end)], version=version))[0]
 

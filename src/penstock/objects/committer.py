@@ -141,9 +141,10 @@ class Committer(Generic[T]):
                     base = self.known
                     continue
                 await self._pause()
-            # Whoever is left after a draft without a write asked while its base was being read: look again.
+            # Whoever is left after a draft without a write asked while its base was being read, or was only
+            # told what is visible: look again, at what is durable.
             self._gather()
-            base = await self._look()
+            base = await self._look(durable=sealed is None)
 
     async def _begin(self) -> Known[T]:
         """The base of a first try: the value last seen, or after letting older changes pass, the current one."""
@@ -159,8 +160,8 @@ class Committer(Generic[T]):
             self._contention.undisturbed()
         return base
 
-    async def _look(self) -> Known[T]:
-        self.known = known = await self._cell.fetch(self._check_wanted)
+    async def _look(self, *, durable: bool = False) -> Known[T]:
+        self.known = known = await self._cell.fetch(self._check_wanted, durable=durable)
         return known
 
     async def _pause(self) -> None:

@@ -6,7 +6,7 @@ meaning. Symbolic links are never followed in the last part of a path: `ELOOP`.
 """
 
 # Paths are plain text: a pathlib object costs more than the system call behind it.
-# ruff: noqa: PTH102, PTH105, PTH108
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ import errno
 import fcntl
 import os
 import stat as modes
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock.objects.fork import UNINHERITED
+from penstock.objects.lock_holder import lock_holder
 from penstock.objects.port import Body
 
 __all__ = ["Disk", "FileStat", "RealDisk"]
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_OR_NEW_FILE: Final = _OLD_FILE | os.O_CREAT
 # Non-blocking, so that a foreign named pipe cannot hang its reader; files do not care.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,6 +56,14 @@ class Disk(Protocol):
         """A new file holding `data`, not yet synced; `FileExistsError` if there is one."""
         ...
 
+    def allocate(self, path: str, size: int) -> None:
+        """Set room aside: a file of `size` bytes, made or grown, which can be overwritten on a full disk."""
+        ...
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        """Replace a file's bytes in the room it has, and cut it to their length; not yet synced."""
+        ...
+
     def sync_file(self, path: str) -> None:
         """Make a file's bytes and stamps survive a power loss."""
         ...
@@ -65,8 +78,21 @@ class Disk(Protocol):
         """One level; `FileExistsError` if the name is taken."""
         ...
 
+    def remove_directory(self, path: str) -> None:
+        """An empty folder; `OSError` if it is not."""
+        ...
+
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder survive a power loss."""
+        ...
+
+    def watching(self, path: str) -> AbstractContextManager[None]:
+        """Inside, `sync_directory` of this folder by this thread also raises what others' syncs met meanwhile.
+
+        A failed sync is told to whoever had the folder open, and what it was to save counts as saved. So a
+        change and its sync belong into one block: without it, the sync may succeed where another one has
+        just failed on that very change.
+        """
         ...
 
     def scan(self, path: str) -> list[tuple[str, bool]]:
@@ -74,7 +100,14 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> AbstractContextManager[None]:
-        """Exclusive between threads and processes; given up by the system when its holder dies."""
+        """Exclusive between threads and processes; given up by the system when its holder dies.
+
+        Never waits: `BlockingIOError` while somebody else has it, so that a stopped holder stops no thread.
+        """
+        ...
+
+    def lock_holder(self, path: str) -> str:
+        """Who holds a lock, for an error text; "another process" where the system does not tell."""
         ...
 
 
@@ -104,6 +137,22 @@ class RealDisk:
         finally:
             os.close(handle)
 
+    def allocate(self, path: str, size: int) -> None:
+        handle = os.open(path, _OLD_OR_NEW_FILE, 0o666)
+        try:
+            os.posix_fallocate(handle, 0, size)
+        finally:
+            os.close(handle)
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        handle = os.open(path, _OLD_FILE)
+        try:
+            _write_all(handle, data)
+            os.ftruncate(handle, len(memoryview(data).cast("B")))
+            os.utime(handle, ns=(modified_ns, modified_ns))
+        finally:
+            os.close(handle)
+
     def sync_file(self, path: str) -> None:
         _sync(path, _READ)
 
@@ -116,8 +165,26 @@ class RealDisk:
     def make_directory(self, path: str) -> None:
         os.mkdir(path)
 
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
     def sync_directory(self, path: str) -> None:
-        _sync(path, _FOLDER)
+        handles = _WATCHED.handles.get(path)
+        if handles:
+            os.fsync(handles[-1])
+        else:
+            _sync(path, _FOLDER)
+
+    @contextmanager
+    def watching(self, path: str) -> Iterator[None]:
+        handles = _WATCHED.handles.setdefault(path, [])
+        handles.append(os.open(path, _FOLDER))
+        try:
+            yield
+        finally:
+            os.close(handles.pop())
+            if not handles:
+                del _WATCHED.handles[path]
 
     def scan(self, path: str) -> list[tuple[str, bool]]:
         with os.scandir(path) as entries:
@@ -130,12 +197,26 @@ class RealDisk:
     @contextmanager
     def lock(self, path: str) -> Iterator[None]:
         # A fresh open file each time: flock excludes open files, so this excludes threads as well.
-        handle = os.open(path, _LOCK, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+        with UNINHERITED.opened(path, _LOCK) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                yield
+            finally:
+                # Closing would not do: the lock belongs to the open file, which a forked child may hold open too.
+                fcntl.flock(handle, fcntl.LOCK_UN)
+
+    def lock_holder(self, path: str) -> str:
+        return lock_holder(path)
+
+
+class _Watched(threading.local):
+    """The folders that each thread has opened ahead of a change."""
+
+    def __init__(self) -> None:
+        self.handles: dict[str, list[int]] = {}
+
+
+_WATCHED: Final = _Watched()
 
 
 def _plain(path: str, found: os.stat_result) -> FileStat:

@@ -7,17 +7,22 @@ from typing import Final
 
 from penstock.errors import InvalidInput, NotFound, PenstockError, PermissionDenied, StorageFull, Unavailable
 
-__all__ = ["explain"]
+__all__ = ["explain", "is_full"]
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _CLASH: Final = frozenset({errno.ENOTDIR, errno.EISDIR})
 
 
+def is_full(error: OSError) -> bool:
+    return error.errno in _FULL
+
+
 def explain(what: str, error: OSError) -> PenstockError:
     """The error for a call that has written nothing."""
-    if error.errno in _FULL:
-        return StorageFull(what, f"no room is left: {error.strerror}", "free some room; nothing was written")
+    if is_full(error):
+        remedy = "free some room, or drain what is queued; nothing was written"
+        return StorageFull(what, f"no room is left: {error.strerror}", remedy)
     if error.errno in _DENIED:
         return PermissionDenied(what, str(error), "check the owner, mode and mount of the directory")
     if error.errno == errno.ENAMETOOLONG:

@@ -19,11 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A value, its version (None: no object yet), and the number of the store call that told of it."""
+    """A value, its version (None: no object yet), and the number of the store call that told of it.
+
+    One that is not `durable` was only seen, and a power loss may take it back.
+    """
 
     value: T
     version: str | None
     call: int
+    durable: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -79,9 +83,12 @@ class Draft(Generic[T]):
             caller.answer(error)
 
     def conclude(self) -> None:
-        """Answer those whose conclusion needs no write, as far as the base is younger than their question."""
+        """Answer those whose conclusion needs no write, as far as the base is younger than their question.
+
+        That nothing is left to do says that it has been done, so it must last; a refusal promises nothing.
+        """
         for caller in self.idle:
-            if caller.since < self.base.call:
+            if self.base.durable and caller.since < self.base.call:
                 caller.answer(self.value)
         for caller, error in self.refused:
             if caller.since < self.base.call:

@@ -47,6 +47,9 @@ class MemoryStore:
         check_size(self.url, found.meta, self._get_bytes_max)
         return found
 
+    async def get_durable(self, key: str) -> Object:
+        return await self.get(key)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return (await self.get_ranges(key, [(start, end)], version=version))[0]
 

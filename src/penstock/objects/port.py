@@ -76,6 +76,14 @@ class ObjectStore(Protocol):
         """The whole object. Refuses one larger than the store's `get_bytes_max` with `AtCapacity`."""
         ...
 
+    async def get_durable(self, key: str) -> Object:
+        """The whole object, once it is sure to survive a power loss: what a proof may rest on.
+
+        In a service whatever can be read is durable. In a directory a file is seen before it is, and one
+        that this store cannot vouch for is written anew, with a new version. `OutcomeUnknown`: that failed.
+        """
+        ...
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         """Bytes `[start, end)`, clipped at the object's end; `start` past the end is `InvalidInput`.
 

@@ -20,6 +20,10 @@ class ReadOnlyStore:
     async def get(self, key: str) -> Object:
         return await self._store.get(key)
 
+    async def get_durable(self, key: str) -> Object:
+        # Making sure may take a write.
+        raise self._refusal(key)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._store.get_range(key, start, end, version=version)
 

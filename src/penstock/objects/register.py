@@ -111,13 +111,17 @@ class Register(Generic[T]):
         """Writes that lost to another writer, per write, so far."""
         return self._contention.rate
 
-    async def read(self) -> T:
-        """The current value. `Fenced` once another register has taken the fence this one holds."""
+    async def read(self, *, durable: bool = False) -> T:
+        """The current value. `Fenced` once another register has taken the fence this one holds.
+
+        In a directory a value can be seen before it is durable. Whoever decides by it whether something was
+        done, as after an `OutcomeUnknown`, asks for one that is `durable`; that may take a write.
+        """
         self._check_open()
         held = self.fence
         try:
             async with asyncio.timeout(self._policy.deadline_seconds):
-                known = await self._cell.fetch(lambda: None)
+                known = await self._cell.fetch(lambda: None, durable=durable)
         except TimeoutError as error:
             raise DeadlineExceeded(f"{self} was not read", self._out_of_time(), "try again later") from error
         # A fence taken by this register while the read was under way is no take-over.

@@ -69,6 +69,11 @@ class RetryingStore:
         self._observer.count(names.OBJECTS_BYTES, found.meta.size, direction="read")
         return found
 
+    async def get_durable(self, key: str) -> Object:
+        found = await self._write("get_durable", key, lambda: self._store.get_durable(key))
+        self._observer.count(names.OBJECTS_BYTES, found.meta.size, direction="read")
+        return found
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         data = await self._read("get_range", key, lambda: self._store.get_range(key, start, end, version=version))
         self._observer.count(names.OBJECTS_BYTES, len(data), direction="read")

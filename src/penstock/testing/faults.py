@@ -17,7 +17,7 @@ from penstock.testing.entropy import SeededEntropy
 __all__ = ["VERBS", "WRITES", "Course", "Fate", "FaultPlan", "Latency"]
 
 WRITES: Final = ("put", "put_if", "delete", "delete_many")
-VERBS: Final = ("get", "get_range", "get_ranges", "head", "list", *WRITES)
+VERBS: Final = ("get", "get_durable", "get_range", "get_ranges", "head", "list", *WRITES)
 
 
 class Fate(StrEnum):

@@ -69,6 +69,9 @@ class FaultyStore:
     async def get(self, key: str) -> Object:
         return await self._send("get", key, lambda _: self._inner.get(key))
 
+    async def get_durable(self, key: str) -> Object:
+        return await self._send("get_durable", key, lambda _: self._inner.get_durable(key))
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._send("get_range", key, lambda _: self._inner.get_range(key, start, end, version=version))
 

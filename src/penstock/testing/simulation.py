@@ -27,6 +27,7 @@ from penstock.testing.clock import SimulatedClock
 from penstock.testing.entropy import SeededEntropy
 from penstock.testing.loop import STEPS_MAX, SimulatedLoop
 from penstock.testing.process import Process
+from penstock.testing.torn_disk import Hung
 
 __all__ = ["Simulation", "inline", "simulate"]
 
@@ -83,8 +84,14 @@ def simulate(
 
 
 async def inline(work: Callable[..., T], /, *args: Any) -> T:
-    """Blocking work done at once, in one step: the `offload` of stores that would otherwise use threads."""
-    return work(*args)
+    """Blocking work done at once, in one step: the `offload` of stores that would otherwise use threads.
+
+    Work that hangs is never done, as in a thread that waits for a disk.
+    """
+    try:
+        return work(*args)
+    except Hung:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
 
 @contextmanager

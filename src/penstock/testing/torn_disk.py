@@ -9,7 +9,9 @@ names          unsynced creations, renames, removals, folders: any subset surviv
                folder is one step; between folders the file may keep both names, never neither
                synced by `sync_directory` of the parent: never touched, as long as the parent itself,
                and its parent, were synced too
-failed sync    its pages count as clean: a later sync succeeds and saves nothing
+failed sync    what it was to save counts as clean, bytes and names alike: a later sync succeeds and saves
+               nothing of it, until it is written anew. Told to its caller, and to whoever is `watching`
+hung call      nothing of it is done, and it never returns (`hang_next`)
 locks          given up
 never          damage to what was synced (that is for checksums), reuse of an inode number
 ```
@@ -35,13 +37,27 @@ from penstock.objects.port import Body
 from penstock.testing.entropy import SeededEntropy
 from penstock.testing.tree import Change, File, Folder, Node, survivors
 
-__all__ = ["PowerCut", "TornDisk"]
+__all__ = ["Hung", "PowerCut", "TornDisk"]
 
-_WRITES: Final = ("create", "sync_file", "rename", "unlink", "make_directory", "sync_directory")
+_WRITES: Final = (
+    "create",
+    "allocate",
+    "overwrite",
+    "sync_file",
+    "rename",
+    "unlink",
+    "make_directory",
+    "remove_directory",
+    "sync_directory",
+)
 
 
 class PowerCut(BaseException):
     """The machine lost its power during a call. No `Exception`: no handler of a dead machine runs."""
+
+
+class Hung(BaseException):
+    """A call that never returns, as far as its caller lives: `inline` waits for ever where it meets one."""
 
 
 class TornDisk:
@@ -57,11 +73,13 @@ class TornDisk:
         self._capacity_bytes = capacity_bytes
         self._inodes = count(2)
         self._root = Folder(next(self._inodes), self._now_ns())
-        self._failures: dict[str, deque[int]] = {}
+        # What the next calls of each verb meet, in order: an error's code, or None for one that hangs.
+        self._failures: dict[str, deque[int | None]] = {}
         self._powered_until: int | None = None
         self._dark = False
         self._mutex = threading.RLock()
-        self._locks: dict[str, _FileLock] = {}
+        self._locks: set[str] = set()
+        self._watched = _Watched()
 
     # Faults ---------------------------------------------------------------------------------------
 
@@ -74,7 +92,7 @@ class TornDisk:
     def revive(self) -> None:
         """Come back with the page cache as it was: after `cut_power`, a killed process instead of a power loss."""
         with self._mutex:
-            self._locks = {}
+            self._locks = set()
             self._powered_until = None
             self._dark = False
 
@@ -84,9 +102,15 @@ class TornDisk:
 
     def fail_next(self, verb: str, code: int = errno.EIO) -> None:
         """Make the next call of this verb raise an `OSError` with this code, after doing what such a fault may do."""
-        if verb not in _WRITES:
-            raise InvalidInput(f"the disk cannot be told to fail at {verb!r}", f"its writes are {', '.join(_WRITES)}")
-        self._failures.setdefault(verb, deque()).append(code)
+        self._script(verb, code)
+
+    def hang_next(self, verb: str) -> None:
+        """Make the next call of this verb do nothing and never return: a thread in it is lost."""
+        self._script(verb, None)
+
+    def heal(self) -> None:
+        """Forget the failures and hangs that no call has met yet."""
+        self._failures = {}
 
     # The port -------------------------------------------------------------------------------------
 
@@ -114,6 +138,28 @@ class TornDisk:
             parent.change(Change(File(next(self._inodes), stamp, body), given=name))
             if room < len(data):
                 raise _error(errno.ENOSPC, path)
+
+    def allocate(self, path: str, size: int) -> None:
+        with self._writing("allocate") as failure:
+            parent, name = self._parent(path)
+            if name not in parent.entries:
+                parent.change(Change(File(next(self._inodes), self._now_ns(), b""), given=name))
+            file = self._file(path)
+            missing = max(0, size - len(file.data))
+            if self._room(missing) < missing:
+                raise _error(errno.ENOSPC, path)
+            if not failure:
+                file.data += bytes(missing)
+
+    def overwrite(self, path: str, data: Body, modified_ns: int) -> None:
+        with self._writing("overwrite") as failure:
+            file = self._file(path)
+            body = bytes(data)
+            missing = max(0, len(body) - len(file.data))
+            if self._room(missing) < missing:
+                raise _error(errno.ENOSPC, path)
+            file.modified_ns = modified_ns
+            file.data = body[: self._entropy.below(len(body) + 1)] if failure else body
 
     def sync_file(self, path: str) -> None:
         with self._writing("sync_file") as failure:
@@ -152,11 +198,36 @@ class TornDisk:
             if not failure:
                 parent.change(Change(Folder(next(self._inodes), self._now_ns()), given=name))
 
+    def remove_directory(self, path: str) -> None:
+        with self._writing("remove_directory") as failure:
+            folder = self._folder(path)
+            if folder.entries:
+                raise _error(errno.ENOTEMPTY, path)
+            parent, name = self._parent(path)
+            if not failure:
+                parent.change(Change(folder, taken=name))
+
     def sync_directory(self, path: str) -> None:
         with self._writing("sync_directory") as failure:
             folder = self._folder(path)
-            if not failure:
-                folder.sync()
+            if failure:
+                folder.fail_to_sync()
+                return
+            folder.sync()
+            watched = self._watched.failed_syncs.get(path)
+            if watched and watched[-1] < folder.failed_syncs:
+                watched[-1] = folder.failed_syncs
+                raise _error(errno.EIO, path)
+
+    @contextmanager
+    def watching(self, path: str) -> Iterator[None]:
+        with self._reading():
+            watched = self._watched.failed_syncs.setdefault(path, [])
+            watched.append(self._folder(path).failed_syncs)
+        try:
+            yield
+        finally:
+            watched.pop()
 
     @contextmanager
     def lock(self, path: str) -> Iterator[None]:
@@ -164,9 +235,18 @@ class TornDisk:
             parent, name = self._parent(path)
             if name not in parent.entries:
                 parent.change(Change(File(next(self._inodes), self._now_ns(), b""), given=name))
-            lock = self._locks.setdefault(path, _FileLock())
-        with lock.held(path):
+            locks = self._locks
+            if path in locks:
+                raise _error(errno.EWOULDBLOCK, path)
+            locks.add(path)
+        try:
             yield
+        finally:
+            # Of the set it was put in: after a power loss there is another one.
+            locks.discard(path)
+
+    def lock_holder(self, path: str) -> str:
+        return "another process"
 
     # What serves it -------------------------------------------------------------------------------
 
@@ -186,12 +266,19 @@ class TornDisk:
                 raise PowerCut
             self.writes += 1
             failures = self._failures.get(verb)
-            code = failures.popleft() if failures else None
-            yield code is not None
+            code = failures.popleft() if failures else 0
+            if code is None:
+                raise Hung
+            yield bool(code)
             if self._dark:
                 raise PowerCut
-            if code is not None:
+            if code:
                 raise _error(code, verb)
+
+    def _script(self, verb: str, code: int | None) -> None:
+        if verb not in _WRITES:
+            raise InvalidInput(f"the disk cannot be told to fail at {verb!r}", f"its writes are {', '.join(_WRITES)}")
+        self._failures.setdefault(verb, deque()).append(code)
 
     def _node(self, path: str) -> Node:
         node: Node = self._root
@@ -234,23 +321,11 @@ class TornDisk:
         return self._clock.now_ms() * 1_000_000
 
 
-class _FileLock:
-    """An advisory lock. One that would wait for its own thread is refused: in a simulation that is a deadlock."""
+class _Watched(threading.local):
+    """For each folder that a thread watches, how many failed syncs it has been told of."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: int | None = None
-
-    @contextmanager
-    def held(self, path: str) -> Iterator[None]:
-        if self._holder == threading.get_ident():
-            raise _error(errno.EDEADLK, path)
-        with self._lock:
-            self._holder = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder = None
+        self.failed_syncs: dict[str, list[int]] = {}
 
 
 def _stat(node: Node) -> FileStat:
@@ -259,10 +334,17 @@ def _stat(node: Node) -> FileStat:
     return FileStat(len(node.data), node.modified_ns, node.inode, is_directory=False)
 
 
-def _size(node: Node) -> int:
-    if isinstance(node, Folder):
-        return sum(map(_size, node.entries.values()))
-    return len(node.data)
+def _size(root: Folder) -> int:
+    """A file that a power loss left with two names takes its room once."""
+    return sum(len(file.data) for file in {file.inode: file for file in _files(root)}.values())
+
+
+def _files(folder: Folder) -> Iterator[File]:
+    for node in folder.entries.values():
+        if isinstance(node, Folder):
+            yield from _files(node)
+        else:
+            yield node
 
 
 def _error(code: int, path: str) -> OSError:

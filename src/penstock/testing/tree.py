@@ -43,6 +43,8 @@ class Change:
     taken: str | None = None
     requires: Change | None = None
     settled: bool = False
+    # A sync of its folder failed: the system takes it for written, and no later sync writes it.
+    poisoned: bool = False
     _lasts: bool | None = None
 
     def apply(self, entries: dict[str, Node]) -> None:
@@ -51,6 +53,14 @@ class Change:
             del entries[self.taken]
         if self.given is not None:
             entries[self.given] = self.node
+
+    def superseded(self, names: set[str | None]) -> bool:
+        """Whether newer changes of these names, now durable, leave nothing of this one."""
+        if self.poisoned:
+            self.given = None if self.given in names else self.given
+            self.taken = None if self.taken in names else self.taken
+            self.settled = self.given is None and self.taken is None
+        return self.settled
 
     def lasts(self, entropy: SeededEntropy) -> bool:
         """Whether a power loss leaves this change; drawn once."""
@@ -67,6 +77,7 @@ class Folder:
     entries: dict[str, Node] = field(default_factory=dict)
     synced: dict[str, Node] = field(default_factory=dict)
     pending: list[Change] = field(default_factory=list)
+    failed_syncs: int = 0
 
     def change(self, change: Change) -> Change:
         change.apply(self.entries)
@@ -74,15 +85,22 @@ class Folder:
         return change
 
     def sync(self) -> None:
-        """Settle all changes but those whose other half, in another folder, is not settled yet."""
-        waiting = []
+        """Settle all changes but those that an earlier sync failed on, and those whose other half, in another
+        folder, is not settled yet."""
+        waiting, names = [], set()
         for change in self.pending:
-            if change.requires is None or change.requires.settled:
+            if not change.poisoned and (change.requires is None or change.requires.settled):
                 change.apply(self.synced)
                 change.settled = True
+                names |= {change.given, change.taken}
             else:
                 waiting.append(change)
-        self.pending = waiting
+        self.pending = [change for change in waiting if not change.superseded(names)]
+
+    def fail_to_sync(self) -> None:
+        self.failed_syncs += 1
+        for change in self.pending:
+            change.poisoned = True
 
 
 Node = File | Folder
