@@ -24,7 +24,8 @@ from penstock.cli.main import penstock
 from penstock.cli.notify import documents_in
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification, decode_notification
-from penstock.documents.notifications.trust import HmacTrust, SnsMessage, sns_text
+from penstock.documents.notifications.sns import SnsMessage, sns_text
+from penstock.documents.notifications.trust import HmacTrust
 from penstock.errors import InvalidInput
 from penstock.objects import open_store
 
@@ -172,6 +173,26 @@ def test_what_is_unsigned_stale_or_signed_by_another_is_refused(desk: Desk, how:
     assert answer.exit_code == 1
     assert says in answer.output
     assert not desk.store.exists()
+
+
+def test_a_recorded_delivery_is_refused_the_second_time_also_by_another_process(desk: Desk) -> None:
+    body = json.dumps(s3("a.md")).encode()
+    headers = signed(body, SYSTEM_CLOCK.now_ms() // 1000)
+    assert desk.notify(body, "--secret", SECRET, *headers).exit_code == 0
+    again = desk.notify(body, "--secret", SECRET, *headers)
+    assert (again.exit_code, "taken already" in again.output) == (1, True)
+    assert len(desk.queued()) == 1
+
+
+def test_a_secret_on_the_command_line_is_warned_of_and_one_in_a_file_is_not(desk: Desk) -> None:
+    body = json.dumps(s3("a.md")).encode()
+    now = SYSTEM_CLOCK.now_ms() // 1000
+    warned = desk.notify(body, "--secret", SECRET, *signed(body, now))
+    assert "everybody on this machine can read --secret" in warned.stderr
+    (desk.folder / "key").write_text(SECRET + "\n")
+    quiet = desk.notify(body, "--secret-file", str(desk.folder / "key"), *signed(body, now - 1))
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert "there is no" in desk.notify(body, "--secret-file", "nowhere").output
 
 
 def test_a_bearer_token_is_asked_for_and_known_ones_are_taken(desk: Desk) -> None:

@@ -83,6 +83,40 @@ def test_deleting_a_version_never_heard_of_does_not_bury_the_current_one():
     assert state.doc_id
 
 
+def test_a_version_that_was_made_before_the_delete_of_an_older_one_and_comes_after_it_is_taken():
+    """The bucket has version 2 all the while: a tombstone would bury a live object."""
+    state, verdicts = after(
+        upload(1, "A", version_id="v1"), delete(3, version_id="v1"), upload(2, "B", version_id="v2")
+    )
+    assert verdicts == [Verdict.INDEX, Verdict.REMOVE, Verdict.INDEX]
+    assert (state.tombstone, state.version_id) == (False, "v2")
+
+
+def test_the_create_of_a_version_that_was_deleted_told_again_does_not_bring_it_back():
+    state, verdicts = after(
+        upload(1, "A", version_id="v1"), delete(3, version_id="v1"), upload(1, "A", version_id="v1")
+    )
+    assert verdicts == [Verdict.INDEX, Verdict.REMOVE, Verdict.STALE]
+    assert state.tombstone
+    assert apply(state, delete(3, version_id="v1")).verdict is Verdict.ELSEWHERE
+
+
+def test_of_two_writes_in_one_instant_without_a_sequencer_the_second_told_counts():
+    first = msgspec.structs.replace(upload(1, "A"), sequencer=None)
+    second = msgspec.structs.replace(upload(1, "B"), sequencer=None)
+    state, verdicts = after(first, second, second)
+    assert verdicts == [Verdict.INDEX, Verdict.INDEX, Verdict.DUPLICATE]
+    assert state.doc_id == doc_id_of(second)
+
+
+def test_a_removal_in_the_instant_of_a_write_without_a_sequencer_is_not_undone_by_it():
+    write = msgspec.structs.replace(upload(0, "A"), sequencer=None)
+    gone = msgspec.structs.replace(delete(0), sequencer=None)
+    state, verdicts = after(write, gone, write)
+    assert verdicts == [Verdict.INDEX, Verdict.REMOVE, Verdict.STALE]
+    assert state.tombstone
+
+
 def test_the_state_survives_its_serialisation():
     state, _ = after(upload(1, "A"), delete(3))
     assert msgspec.json.decode(msgspec.json.encode(state), type=ObjectState) == state

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.spark_rpc import rpc_answer
 
 from penstock.buffer import SyncProducer
 from penstock.documents import Chunker, UploadNotification, chunk_id, doc_id_of, encode
@@ -95,3 +96,7 @@ def test_spark_submit_runs_the_whole_job_on_executors_of_a_cluster(cluster: Spar
         for chunk in Chunker().chunk((folder / upload.key).read_bytes())
     ]
     assert searchable(url) == sorted(expected)
+
+
+def test_a_cluster_with_a_secret_refuses_whoever_does_not_know_it(cluster: SparkCluster) -> None:
+    assert b"SaslMessage" in rpc_answer(int(cluster.master.rpartition(":")[2]))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.spark_rpc import rpc_answer
 
 from penstock.pipelines.session import prepare_environment, retrying
 
@@ -57,3 +58,18 @@ def test_a_worker_that_dies_is_replaced_and_its_task_tried_again(spark: Any, tmp
 
     assert spark.range(10).mapInArrow(die_once, "id long").count() == 10
     assert died.exists()
+
+
+@pytest.mark.integration
+def test_another_process_of_this_machine_cannot_speak_to_the_driver(spark: Any) -> None:
+    """As an attacker would, without the secret: the driver answers before it deserialises anything."""
+    answer = rpc_answer(int(spark.conf.get("spark.driver.port")))
+    assert b"SaslMessage" in answer, answer
+    assert b"StreamCorrupted" not in answer
+
+
+@pytest.mark.integration
+def test_blocks_and_sockets_lie_where_nobody_else_may_look(spark: Any) -> None:
+    folder = Path(spark.conf.get("spark.local.dir"))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.iterdir()) != []

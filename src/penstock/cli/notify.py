@@ -21,14 +21,18 @@ import msgspec
 
 from penstock.cli.places import collection_options, json_option, url_of
 from penstock.cli.plain import plain
+from penstock.cli.secrets import read_secret, warn_of_secret
 from penstock.cli.sending import described, send
 from penstock.cli.targets import find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification
 from penstock.documents.notifications import PARSERS, Delivery, Destination, Received, parser_of
 from penstock.documents.notifications.cloudevents import BATCHED
-from penstock.documents.notifications.trust import BearerTrust, HmacTrust, SnsTrust, Trust
+from penstock.documents.notifications.replays import StoredReplays
+from penstock.documents.notifications.sns import SnsTrust
+from penstock.documents.notifications.trust import BearerTrust, HmacTrust
 from penstock.errors import AtCapacity, InvalidInput, NotFound, PenstockError, PermissionDenied, Unavailable
+from penstock.objects import StoreSpec
 
 __all__ = ["documents_in", "notify", "receive"]
 
@@ -48,14 +52,22 @@ _FETCH_SECONDS_MAX: Final = 10.0
     "secrets",
     multiple=True,
     envvar="PENSTOCK_NOTIFY_SECRETS",
+    callback=warn_of_secret,
     help="Refuse input that this key has not signed (HMAC-SHA256). Repeatable.",
+)
+@click.option(
+    "--secret-file", "secret_files", multiple=True, metavar="FILE", help="File that holds such a key. Repeatable."
 )
 @click.option(
     "--bearer",
     "tokens",
     multiple=True,
     envvar="PENSTOCK_NOTIFY_TOKENS",
+    callback=warn_of_secret,
     help="Refuse input that does not carry this token. Repeatable.",
+)
+@click.option(
+    "--bearer-file", "token_files", multiple=True, metavar="FILE", help="File that holds such a token. Repeatable."
 )
 @click.option(
     "--sns-topic", "topics", multiple=True, metavar="ARN", help="Take messages of SNS, of this topic alone. Repeatable."
@@ -71,7 +83,9 @@ def notify(
     tenant: str,
     model: str | None,
     secrets: tuple[str, ...],
+    secret_files: tuple[str, ...],
     tokens: tuple[str, ...],
+    token_files: tuple[str, ...],
     topics: tuple[str, ...],
     sns_certificate: str | None,
     headers: tuple[str, ...],
@@ -80,16 +94,34 @@ def notify(
     """Put notifications of an object store on the queue; `penstock index` takes them from there."""
     url, data = url_of(store), _read(file)
     delivery = Delivery(data, _headers(headers), SYSTEM_CLOCK.now_ms())
-    for trust in _trusts(secrets, tokens):
-        trust.check(delivery)
+    keys, known = [*secrets, *map(read_secret, secret_files)], [*tokens, *map(read_secret, token_files)]
+    signed = HmacTrust([key.encode() for key in keys], replays=StoredReplays(StoreSpec(url))) if keys else None
+    if signed:
+        signed.verify(delivery)
+    if known:
+        BearerTrust(known).check(delivery)
     target = asyncio.run(find_target(url, tenant, index_name, model))
-    sns = SnsTrust(topics, _certificate_door(sns_certificate)) if topics else None
+    pinned = sns_certificate is not None
+    sns = SnsTrust(topics, _certificate_door(sns_certificate), pinned=pinned) if topics else None
     received = receive(source, delivery, Destination(tenant, index_name, target.name.model), sns)
-    send(url, received.notifications)
+    _send_once(url, received, delivery, signed)
     if as_json:
         click.echo(json.dumps(_summary(received)))
     else:
         _say(received, index_name)
+
+
+def _send_once(url: str, received: Received, delivery: Delivery, signed: HmacTrust | None) -> None:
+    """Send the events, unless this very delivery was sent before. One that could not be sent may be tried again."""
+    if signed is None:
+        send(url, received.notifications)
+        return
+    signed.claim(delivery)
+    try:
+        send(url, received.notifications)
+    except BaseException:
+        signed.release(delivery)
+        raise
 
 
 def receive(source: str, delivery: Delivery, destination: Destination, sns: SnsTrust | None = None) -> Received:
@@ -189,12 +221,6 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
     if any(not (name.strip() and colon) for name, colon, _ in parts):
         raise click.BadParameter("a header is NAME:VALUE", param_hint="--header")
     return {name.strip().lower(): value.strip() for name, _, value in parts}
-
-
-def _trusts(secrets: Sequence[str], tokens: Sequence[str]) -> list[Trust]:
-    """What is asked for must hold; both when both are."""
-    asked: list[Trust] = [HmacTrust([secret.encode() for secret in secrets])] if secrets else []
-    return [*asked, BearerTrust(list(tokens))] if tokens else asked
 
 
 def _summary(received: Received) -> dict[str, Any]:

@@ -6,6 +6,7 @@ by their bare names, all others by the URL they are opened with. `--bucket NAME=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 STORE_DEFAULT: Final = "penstock-data"
+# What begins like a URL is meant as one: `s3:/bucket`, `file:folder`, `https:/…`.
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/|(memory|file|s3|az|gs|https?):)", re.IGNORECASE)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -93,8 +96,12 @@ json_option: Final = click.option("--json", "as_json", is_flag=True, help="One J
 
 
 def url_of(store: str) -> str:
-    """A store's URL; a plain path is a directory here."""
-    return str(parse_url(store)) if "://" in store else _folder_url(Path(store).absolute())
+    """A store's URL; a plain path is a directory here. A mistyped URL is refused: no folder of its name is made."""
+    if "://" in store or _SCHEME.match(store):
+        return str(parse_url(store))
+    if not store.strip():
+        raise InvalidInput("an empty path cannot be a store", "it names nothing", "write a folder, or a store's URL")
+    return _folder_url(Path(store).absolute())
 
 
 def place_of(given: str, buckets: Mapping[str, str] | None = None) -> Place:

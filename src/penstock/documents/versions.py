@@ -3,8 +3,9 @@
 The state holds the order of the last event accepted, the current document and whether the object is gone. An event is
 accepted only when it is newer; the same event again is a duplicate, an older one is stale. A tombstone keeps its order,
 so that a create that was overtaken by its delete stays dropped. A, B, A on a bucket without versions ends on A: the
-documents of both As are one, and only their order tells them apart. A delete of one version that is not the current
-one changes nothing. Events of a bucket and our own looks at it (`observed`) meet here: each keeps its own order, as
+documents of both As are one, and only their order tells them apart. A delete of one version buries that version alone:
+it changes nothing unless the version is current, and then it holds back no other one, however late its create comes.
+Events of a bucket and our own looks at it (`observed`) meet here: each keeps its own order, as
 `penstock.documents.sequencers` has it.
 """
 
@@ -88,7 +89,12 @@ def _refusal(state: ObjectState, event: Notification) -> Verdict | None:
     if is_newer(event.sequencer, event.created_at, state.sequencer, state.at, state.earlier):
         return None
     same = same_event(event.sequencer, event.created_at, state.sequencer, state.at)
-    return Verdict.DUPLICATE if same and _same_effect(state, event) else Verdict.STALE
+    if same and _same_effect(state, event):
+        return Verdict.DUPLICATE
+    # Two writes in one instant of a store without sequencers: nothing tells their order but that of their events. To
+    # take the older one costs a conditional read, to drop the newer one loses it.
+    is_tie = same and event.sequencer is None and not state.tombstone
+    return None if is_tie else Verdict.STALE
 
 
 def _same_effect(state: ObjectState, event: Notification) -> bool:
@@ -115,6 +121,12 @@ def _removed(state: ObjectState | None, delete: DeleteNotification) -> Decision:
     # Of a version never heard of nothing is known: a tombstone here could bury the version that is current.
     if delete.version_id and (state is None or delete.version_id != state.version_id):
         return Decision(verdict=Verdict.ELSEWHERE, state=state)
+    if state is not None and delete.version_id:
+        # The order stays that of the create: a version after it may have been made before this delete, and come later.
+        buried = msgspec.structs.replace(
+            state, doc_id=None, version_id=None, tombstone=True, revision=state.revision + 1
+        )
+        return Decision(verdict=Verdict.REMOVE, state=buried, superseded=state.doc_id)
     after = ObjectState(
         at=delete.created_at,
         sequencer=delete.sequencer,

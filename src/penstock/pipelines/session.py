@@ -7,8 +7,11 @@ prepares it first.
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
@@ -38,10 +41,22 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+_AUTHENTICATE: Final = "spark.authenticate"
+# The name of a setting, and not a secret.
+_SECRET: Final = "spark.authenticate.secret"  # noqa: S105
+# Of a cluster that shares a secret with its applications: what goes over its network, or to its disks, is encrypted.
+_SEALED_SETTINGS: Final[Mapping[str, str]] = {
+    _AUTHENTICATE: "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.io.encryption.enabled": "true",
+}
 _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET_LOG: Final = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    # Whoever has an account on this machine could otherwise hand the driver objects to deserialise. Spark makes up the
+    # secret of a local session by itself.
+    _AUTHENTICATE: "true",
     # A driver on one machine listens on no other address.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -78,19 +93,33 @@ def open_session(
     """A session on `master`, or the running one when there is one already.
 
     `local[N]` becomes `local[N,4]`: a task whose Python process is lost is tried again, as on a cluster. None leaves
-    the choice to whoever started this program: `spark-submit --master …`.
+    the choice to whoever started this program: `spark-submit --master …`. With `spark.authenticate.secret` among the
+    settings, a cluster is spoken to with authentication and encryption, which its own configuration must ask for too.
     """
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(retrying(master))
-    local = _LOCAL_SETTINGS if master is not None and master.startswith("local") else {}
+    own = dict(settings or {})
+    if master is not None and master.startswith("local"):
+        place: Mapping[str, str] = {**_LOCAL_SETTINGS, **_private_folders()}
+    else:
+        place = _SEALED_SETTINGS if _SECRET in own else {}
     shuffle = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
-    chosen = {**SESSION_SETTINGS, **local, **shuffle, **(settings or {})}
+    chosen = {**SESSION_SETTINGS, **place, **shuffle, **own}
     # Joined and not replaced: a caller that tunes the driver's JVM still gets a quiet log.
     chosen[_DRIVER_OPTIONS] = f"{_QUIET_LOG} {chosen.get(_DRIVER_OPTIONS, '')}".strip()
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _private_folders() -> dict[str, str]:
+    """Where Spark keeps blocks and sockets: documents pass through them, and Spark makes its folders for everybody."""
+    if SparkSession.getActiveSession() is not None:
+        return {}
+    folder = tempfile.mkdtemp(prefix="penstock-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"spark.local.dir": folder, "spark.python.unix.domain.socket.dir": folder}
 
 
 def retrying(master: str) -> str:

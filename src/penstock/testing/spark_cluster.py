@@ -21,6 +21,7 @@ from typing import Final
 
 import httpx
 
+from penstock.ids import SYSTEM_ENTROPY
 from penstock.pipelines.session import prepare_environment
 
 __all__ = ["QUICK_JVM", "SparkCluster", "descendants", "python_workers", "spark_cluster", "spark_environment"]
@@ -44,6 +45,7 @@ class SparkCluster:
     environment: dict[str, str] = field(repr=False)
     workers: tuple[int, ...]
     memory: str
+    secret: str = field(repr=False)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -54,6 +56,7 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.executor.memory": self.memory,
             "spark.executor.cores": "1",
+            "spark.authenticate.secret": self.secret,
         }
 
     def executors(self) -> list[int]:
@@ -66,6 +69,8 @@ def spark_cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> It
     """A master and `workers` workers of one core each, with their logs and work in `folder`."""
     environment = spark_environment() | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
     folder.mkdir(parents=True, exist_ok=True)
+    secret = SYSTEM_ENTROPY.token(32).hex()
+    environment["SPARK_CONF_DIR"] = str(_configuration(folder / "conf", secret))
     port, page = _free_ports(2)
     master = f"spark://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
@@ -79,7 +84,19 @@ def spark_cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> It
             for number, command in enumerate(commands)
         ]
         _await_workers(page, workers, started, folder)
-        yield SparkCluster(master, environment, tuple(process.pid for process in started[1:]), memory)
+        yield SparkCluster(master, environment, tuple(process.pid for process in started[1:]), memory, secret)
+
+
+def _configuration(folder: Path, secret: str) -> Path:
+    """A configuration folder that makes master and workers refuse whoever does not know the secret."""
+    folder.mkdir(mode=0o700)
+    settings = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+    }
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    return folder
 
 
 def spark_environment() -> dict[str, str]:

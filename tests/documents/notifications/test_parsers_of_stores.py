@@ -8,6 +8,7 @@ import pytest
 
 from penstock.documents.contracts import DeleteNotification, UploadNotification, decode_notification, encode
 from penstock.documents.notifications import PARSERS, Delivery, Destination, parser_of
+from penstock.documents.versions import Verdict, apply
 from penstock.errors import InvalidInput, Unsupported
 
 AT = "2025-08-28T12:00:00.000Z"
@@ -180,6 +181,38 @@ def test_a_null_version_is_no_version():
 def test_an_upload_begun_in_ceph_is_not_an_object_yet():
     assert not received("ceph", ceph_event("ObjectCreated:Post")).notifications
     assert received("ceph", ceph_event("ObjectCreated:CompleteMultipartUpload")).notifications
+
+
+def test_an_upload_that_expired_in_ceph_before_its_end_removes_no_object():
+    """The object of that key may well be there: only the parts of an upload that was given up are gone."""
+    for expired in ("AbortMultipartUpload", "DeleteMarker"):
+        assert not received("ceph", ceph_event(f"ObjectLifecycle:Expiration:{expired}")).notifications
+    (gone,) = received("ceph", ceph_event("ObjectLifecycle:Expiration:Current")).notifications
+    assert (type(gone), gone.version_id) == (DeleteNotification, None)
+
+
+def test_an_old_version_that_expired_in_ceph_removes_that_version_alone():
+    event = {"Records": [s3_record("ObjectLifecycle:Expiration:NonCurrent", sequencer="F7E6D75DC742D108")]}
+    assert not received("ceph", event).notifications
+    event["Records"][0]["s3"]["object"]["versionId"] = "v1"
+    (gone,) = received("ceph", event).notifications
+    assert (type(gone), gone.version_id) == (DeleteNotification, "v1")
+
+
+def test_a_generation_of_google_that_was_archived_is_gone_whichever_way_it_is_told():
+    (pushed,) = received("gcs", gcs_push("OBJECT_ARCHIVE")).notifications
+    resource = {"bucket": "docs", "name": "a b/c!.txt", "generation": "17"}
+    event = {**CLOUD_EVENT, "type": "google.cloud.storage.object.v1.archived", "data": resource}
+    (told,) = received("cloudevents", event).notifications
+    assert isinstance(told, DeleteNotification)
+    assert (told.bucket, told.key, told.sequencer) == (pushed.bucket, pushed.key, pushed.sequencer)
+
+
+def test_a_generation_that_was_archived_because_another_took_its_place_holds_back_nothing():
+    (archived,) = received("gcs", gcs_push("OBJECT_ARCHIVE")).notifications
+    (next_one,) = received("gcs", gcs_push(objectGeneration="18")).notifications
+    assert apply(apply(None, archived).state, next_one).verdict is Verdict.INDEX
+    assert apply(apply(None, next_one).state, archived).verdict is Verdict.STALE
 
 
 def test_events_that_change_no_content_and_objects_of_other_buckets_are_ignored_with_a_reason():

@@ -59,13 +59,13 @@ def parse(delivery: Delivery, route: Router) -> Received:
     resource.bucket, resource.name, resource.generation = told.bucket_id, told.object_id, told.object_generation
     time = told.event_time or message.publish_time
     at = instant(time, told.object_id) if time else delivery.received_at
-    kind = {"OBJECT_FINALIZE": "finalized", "OBJECT_DELETE": "deleted", "OBJECT_ARCHIVE": "deleted"}
+    kind = {"OBJECT_FINALIZE": "finalized", "OBJECT_DELETE": "deleted", "OBJECT_ARCHIVE": "archived"}
     collect(kind.get(told.event_type, told.event_type), resource, at, events, source_id=message.message_id)
     return events.received()
 
 
 def collect(kind: str, resource: GcsObject, at: datetime, events: Collector, *, source_id: str | None) -> None:
-    """One event of `kind` (finalized, deleted), also when it came as a CloudEvent."""
+    """One event of `kind` (finalized, deleted, archived), also when it came as a CloudEvent."""
     # By its URL: a bucket without one is read as S3's.
     bucket = f"gs://{resource.bucket}" if resource.bucket else ""
     if kind == "finalized":
@@ -81,7 +81,8 @@ def collect(kind: str, resource: GcsObject, at: datetime, events: Collector, *, 
             content_type=resource.content_type,
             source_id=source_id,
         )
-    elif kind == "deleted":
+    elif kind in ("deleted", "archived"):
+        # Archived is what a bucket with versions says when the live generation goes. Its order is before the next one.
         sequencer = sequencers.gcs(resource.generation, deleted=True)
         events.delete(bucket=bucket, key=resource.name, at=at, sequencer=sequencer, source_id=source_id)
     else:

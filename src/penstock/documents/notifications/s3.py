@@ -20,6 +20,10 @@ from penstock.errors import InvalidInput, Unsupported
 __all__ = ["AWS", "Dialect", "S3Record", "parse", "parse_record"]
 
 _MAJOR: Final = "2"
+_REMOVALS: Final = ("ObjectRemoved:", "LifecycleExpiration:")
+# Ceph's expiry has more kinds: an upload that was never completed, and markers without an object, are no objects.
+_EXPIRED_CURRENT: Final = "ObjectLifecycle:Expiration:Current"
+_EXPIRED_VERSION: Final = "ObjectLifecycle:Expiration:NonCurrent"
 
 
 class _Bucket(msgspec.Struct):
@@ -103,9 +107,13 @@ def parse_record(record: S3Record, events: Collector, dialect: Dialect = AWS) ->
             version_id=entity.version_id,
             content_type=entity.content_type,
         )
-    elif name.startswith(("ObjectRemoved:", "LifecycleExpiration:", "ObjectLifecycle:Expiration:")):
+    elif name.startswith(_REMOVALS) or name == _EXPIRED_CURRENT:
         # A delete marker has a version of its own; what it hides is the object.
-        version = None if name.endswith("MarkerCreated") else entity.version_id
-        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=version)
+        hides = name.endswith("MarkerCreated") or name == _EXPIRED_CURRENT
+        events.delete(
+            bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=None if hides else entity.version_id
+        )
+    elif name == _EXPIRED_VERSION and entity.version_id:
+        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=entity.version_id)
     else:
         events.ignore(f"{bucket}/{key}: {name}")
