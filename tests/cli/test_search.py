@@ -94,6 +94,18 @@ def test_words_that_the_model_does_not_know_are_still_looked_up_as_words(store: 
     assert ask(store, "€€€").exit_code == 0
 
 
+def test_asking_for_more_changes_only_the_length(store: Path) -> None:
+    answers = [
+        ask(store, "the hot appeal of fish", "--json", "-n", str(count)).output.splitlines() for count in (1, 2, 3)
+    ]
+    assert answers[0] == answers[2][:1]
+    assert answers[1] == answers[2][:2]
+
+
+def test_a_word_is_found_in_its_other_forms(store: Path) -> None:
+    assert json.loads(ask(store, "baking loaves", "--json", "-n", "1").output)["key"] == "bread.md"
+
+
 def test_an_index_that_is_not_there_is_named(store: Path) -> None:
     answer = ask(store, "fish", "--index", "nowhere")
     assert (answer.exit_code, "nowhere" in answer.output) == (1, True)

@@ -10,7 +10,7 @@ from penstock.vector.agreement import Shadows, WordSums, shown_by_documents
 from penstock.vector.codes import encode
 from penstock.vector.documents import DocumentBlock, Mark
 from penstock.vector.metric import Metric
-from penstock.vector.terms import TermBlock, count_words
+from penstock.vector.terms import TermBlock, TextAnalysis, count_words
 
 
 @pytest.mark.parametrize("metric", list(Metric))
@@ -27,7 +27,7 @@ def test_codes_agree_with_their_own_vectors_and_with_no_others(metric: Metric, s
 
 def test_words_agree_row_by_row_whatever_their_order_in_the_index() -> None:
     texts = pa.array(["one two two", "two one two", "two", ""])
-    words = count_words(texts)
+    words = count_words(texts, TextAnalysis.WORDS)
     told, indexed = WordSums(4), WordSums(4)
     told.add_texts(np.arange(4), words)
     block = TermBlock.of(words.hashes, words.texts, words.counts)

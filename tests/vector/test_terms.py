@@ -7,14 +7,19 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Corrupt
 from penstock.vector.block import seal
 from penstock.vector.idset import IdSet
-from penstock.vector.terms import TermBlock, count_words, hash_words, split_words
+from penstock.vector.languages import Language
+from penstock.vector.stems import stem
+from penstock.vector.terms import TermBlock, TextAnalysis, count_query_words, count_words, hash_words, split_words
 
+WORDS, STEMS = TextAnalysis.WORDS, TextAnalysis.STEMS
+STEMMED = (Language.ENGLISH, Language.GERMAN, Language.FRENCH, Language.RUSSIAN, Language.TURKISH)
 _ENTRIES = st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 40)), st.integers(1, 9), max_size=30)
 
 
@@ -37,7 +42,7 @@ def test_words_are_runs_of_letters_and_digits_lower_cased(text: str, words: list
 
 
 def test_words_are_counted_by_text_and_missing_texts_have_none() -> None:
-    found = count_words(pa.array(["a b a", None, "b"]))
+    found = count_words(pa.array(["a b a", None, "b"]), WORDS)
     assert found.lengths.tolist() == [3, 0, 1]
     hashes = dict(zip(("a", "b"), hash_words(pa.array(["a", "b"])).tolist(), strict=True))
     counted = Counter(
@@ -47,8 +52,60 @@ def test_words_are_counted_by_text_and_missing_texts_have_none() -> None:
 
 
 def test_an_endless_word_is_the_same_word_in_text_and_query() -> None:
-    text, query = count_words(pa.array(["x" * 500])), count_words(pa.array(["x" * 90]))
+    text, query = count_words(pa.array(["x" * 500]), WORDS), count_words(pa.array(["x" * 90]), WORDS)
     assert text.hashes.tolist() == query.hashes.tolist()
+
+
+def common(query: str, text: str) -> int:
+    """How many words of a query a text has, as stems."""
+    found = count_words(pa.array([text]), STEMS)
+    asked = count_query_words(pa.array([query]), STEMS, found.languages)
+    return len(set(asked.hashes.tolist()) & set(found.hashes.tolist()))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("compress files", "The file is compressed by the compressor."),
+        ("Häuser Verbindungen", "Das Haus hat eine Verbindung und ist nicht auf dem Berg."),
+        ("fichiers compressés", "Le fichier est compressé dans une archive pour les utilisateurs."),
+        ("configuraciones", "La configuración de los servidores es una parte del sistema."),
+        ("файлы", "Это файл, и он не для всех, как и другие файлов."),
+    ],
+)
+def test_a_query_finds_other_forms_of_its_words_in_the_language_of_the_text(query: str, text: str) -> None:
+    assert common(query, text) == len(query.split())
+
+
+def test_stems_of_one_language_are_not_taken_for_words_of_another() -> None:
+    """Spanish cuts `notes` to `not`, which half of all English texts have."""
+    english = count_words(pa.array(["This is not for the faint of heart."]), STEMS)
+    spanish = count_words(pa.array(["El notes de la casa es una palabra que no está en los libros."]), STEMS)
+    assert english.languages.isdisjoint(spanish.languages)
+    assert not set(english.hashes.tolist()) & set(spanish.hashes.tolist())
+
+
+def test_texts_of_several_languages_in_one_column_are_each_stemmed_in_their_own() -> None:
+    texts = ["The houses of the town are old.", "Die Häuser der Stadt sind nicht neu und alt.", None, "x1 y2"]
+    together = count_words(pa.array(texts), STEMS)
+    assert together.languages == {Language.ENGLISH, Language.GERMAN}
+    for place, text in enumerate(texts):
+        alone = count_words(pa.array([text], pa.string()), STEMS)
+        assert sorted(together.hashes[together.texts == place].tolist()) == sorted(alone.hashes.tolist())
+
+
+def test_a_collection_without_texts_is_asked_nothing() -> None:
+    assert len(count_query_words(pa.array(["a word"]), STEMS, frozenset()).hashes) == 0
+
+
+def test_the_stored_form_of_stems_has_not_changed() -> None:
+    """Hashes of stems lie in stores: another release of the stemmer, or another number, would lose their rows."""
+    words = ["connection", "Verbindungen", "continuellement", "соединения", "bağlantıları"]
+    stems = [stem([word.lower().encode()], language)[0].decode() for word, language in zip(words, STEMMED, strict=True)]
+    assert stems == ["connect", "verbind", "continuel", "соединен", "bağlantı"]
+    assert count_words(pa.array(["the connections"]), STEMS).hashes.tolist() == sorted(
+        xxhash.xxh3_64_intdigest(word, 1) for word in (b"the", b"connect")
+    )
 
 
 @given(_ENTRIES)

@@ -41,6 +41,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bytes_per_request: Count | None = None
     usd_per_million_tokens: Price | None = None
     headroom: Share | None = None
+    vector_weight: Share | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in self._said().values())

@@ -23,7 +23,7 @@ from penstock.documents.embedding.provider import Vectors
 from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.registry import VECTOR_PATH
-from penstock.vector import CollectionName, Filter, VectorReader, VectorStore
+from penstock.vector import CollectionName, Filter, Fusion, VectorReader, VectorStore
 
 __all__ = ["Asked", "Question", "find_passages", "search"]
 
@@ -125,11 +125,17 @@ async def _reader(url: str) -> VectorReader:
 async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> list[dict[str, Any]]:
     name = target.name
     collection = await reader.collection(name.tenant, name.index, name.model)
-    query = await _embedded(question.words, name.model, embedding_for(target, asked.provider))
+    embedding = embedding_for(target, asked.provider)
+    query = await _embedded(question.words, name.model, embedding)
     # Words that the model does not know have no direction: then only the text decides.
     vectors = query if np.any(query) else None
     found = await collection.search(
-        vectors, question.count, text=question.words, filter=question.where, columns=["text", "attributes"]
+        vectors,
+        question.count,
+        text=question.words,
+        filter=question.where,
+        fusion=Fusion.weighted(embedding.profile_of(name.model).vector_weight),
+        columns=["text", "attributes"],
     )
     return [
         {"score": row["score"], **{part: row["attributes"][part] for part in _ATTRIBUTES}, "text": row["text"]}

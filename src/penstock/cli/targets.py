@@ -38,17 +38,12 @@ class Target:
         return next((build.profile for build in builds if build.model == self.name.model), None)
 
     def described(self, description: Description) -> ModelProfile | None:
-        """What a person says of the model. An index that is made keeps to what it was made with, but for the price."""
+        """What a person says of the model. An index that is made keeps to what it was made with."""
         if not description:
             return self.profile
         said = description.profile(self.name.model, self.profile)
         made = self.profile or PROFILES.get(self.name.model)
-        if (
-            self.settings is not None
-            and made
-            and msgspec.structs.replace(made, usd_per_million_tokens=0.0)
-            != (msgspec.structs.replace(said, usd_per_million_tokens=0.0))
-        ):
+        if self.settings is not None and made and _lasting(made) != _lasting(said):
             raise InvalidInput(
                 f"index {self.name.index} is made with another profile of {self.name.model}",
                 f"vectors of {made.dimensions} numbers, {made.tokens_per_input} tokens a text",
@@ -67,6 +62,11 @@ class Target:
                 f"it is made with {self.settings.current.model}",
                 f"`penstock reindex --model {self.name.model}` changes it",
             )
+
+
+def _lasting(profile: ModelProfile) -> ModelProfile:
+    """What an index cannot change without being made anew: neither the price nor the weight in searches."""
+    return msgspec.structs.replace(profile, usd_per_million_tokens=0.0, vector_weight=0.0)
 
 
 async def find_target(url: str, tenant: str, index: str, model: str | None) -> Target:

@@ -11,6 +11,7 @@ from penstock.vector.metric import Metric
 from penstock.vector.search import ALL_LISTS, partial_blocks
 from penstock.vector.stats import CollectionStats
 from penstock.vector.store import VectorStore
+from penstock.vector.terms import TextAnalysis
 from penstock.vector.verify import VerifyReport
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Not",
     "Or",
     "Range",
+    "TextAnalysis",
     "VectorConfig",
     "VectorReader",
     "VectorStore",

@@ -19,7 +19,7 @@ from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.lookup import find_column
 from penstock.vector.state import LENGTHS, CollectionState
-from penstock.vector.terms import TermBlock, count_words
+from penstock.vector.terms import TermBlock, count_query_words
 
 __all__ = ["rank_texts"]
 
@@ -38,7 +38,7 @@ async def rank_texts(
     damage: Damage,
 ) -> list[Ranking]:
     """The best rows for each query text."""
-    vocabulary = count_words(texts)
+    vocabulary = count_query_words(texts, state.analysis, state.languages)
     words = np.unique(vocabulary.hashes)
     found = await _postings(blocks, state, words, damage)
     lengths = _Lengths(blocks, state, damage)

@@ -163,12 +163,14 @@ async def _add_texts(draft: Draft, blocks: BlockReader, arriving: _Arriving, led
     column = arriving.column(lambda upsert: upsert.rows.texts)
     if column is not None and len(column):
         stack(draft, Shelf(Family.TEXTS), column)
-        vocabulary = await offload(len(column), 0, count_words, column.values)
+        vocabulary = await offload(len(column), 0, count_words, column.values, state.analysis)
         stack(draft, LENGTHS, ColumnBlock(column.ids, pa.array(vocabulary.lengths)))
         rows = TermBlock.of(vocabulary.hashes, column.ids[vocabulary.texts], vocabulary.counts)
         await file(draft, blocks, Shelf(Family.TERMS), rows)
         found = ~ledger.hidden.contains(column.ids)
         texts, words = texts + int(found.sum()), words + int(vocabulary.lengths[found].sum())
+        if vocabulary.languages - state.languages:
+            head = msgspec.structs.replace(head, languages=tuple(sorted(vocabulary.languages | state.languages)))
     return msgspec.structs.replace(head, texts=texts, words=words)
 
 

@@ -29,6 +29,7 @@ from penstock.vector.operations import CollectionSpec, Delete, Drop, Operation, 
 from penstock.vector.reading import collection_keys
 from penstock.vector.snapshot import VectorSnapshot
 from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord, encode_record
+from penstock.vector.terms import TextAnalysis
 from penstock.vector.upkeep import PATIENCE, maintain
 
 __all__ = ["VectorFlushHandler"]
@@ -138,7 +139,9 @@ class VectorFlushHandler:
                 if not rest:
                     continue
                 spec, _ = wanted[0]
-                record = CollectionRecord(next_collection, spec.dimensions, spec.metric, self._clock.now_ms())
+                record = CollectionRecord(
+                    next_collection, spec.dimensions, spec.metric, self._clock.now_ms(), _stored(spec.analysis)
+                )
                 next_collection += 1
                 state = CollectionState.new(name, record)
                 batch.put(collection_key(name), encode_record(Kind.COLLECTION, record))
@@ -236,6 +239,10 @@ def _since_drop(asked: Sequence[Asked]) -> Sequence[Asked]:
     """What is asked of a collection after it was dropped last."""
     places = [place for place, (_, operation) in enumerate(asked) if isinstance(operation, Drop)]
     return asked[places[-1] + 1 :] if places else asked
+
+
+def _stored(analysis: TextAnalysis) -> TextAnalysis | msgspec.UnsetType:
+    return msgspec.UNSET if analysis is TextAnalysis.WORDS else analysis
 
 
 def _fill(batch: WriteBatch, operations: Operations) -> None:

@@ -61,7 +61,7 @@ class VectorReader:
         """A collection that the writer has made durable."""
         name = CollectionName(tenant, index, model)
         state = await self._fresh(name)
-        return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric))
+        return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric, state.analysis))
 
     async def collections(self) -> list[CollectionName]:
         await read_store(self._blocks.reader)

@@ -1,7 +1,9 @@
 """One ranking from two: how near a row's vector is, and how well its text answers.
 
-Reciprocal rank (the default) adds 1 / (60 + rank) over both rankings and needs no scale. A weighted sum brings
-both scores of a query to the range 0 to 1 and mixes them. A row that one ranking lacks gets nothing from it.
+Reciprocal rank (the default) adds 1 / (60 + rank) over both rankings and needs no scale: right for two rankings that
+are equally good. A weighted sum takes each score as a share of the best one of its ranking and mixes the shares: a weak
+model gets a small say, and what a row gets does not depend on how many others were looked at. A row that one ranking
+lacks gets nothing from it.
 """
 
 from __future__ import annotations
@@ -61,14 +63,13 @@ def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int) -> Ranking:
         if how.vector_weight is None:
             total[places] += 1.0 / (_RANK_OFFSET + 1 + np.arange(len(places)))
         else:
-            total[places] += weight * _scaled(ranking.scores)
+            total[places] += weight * _shares(ranking.scores)
     best = np.argsort(-total, kind="stable")[:count]
     return Ranking(ids[best], total[best].astype(np.float32))
 
 
-def _scaled(scores: Floats) -> Floats:
-    """Scores from 0 to 1; all equal ones are all 1."""
-    if not len(scores):
-        return scores
-    low, high = scores.min(), scores.max()
-    return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+def _shares(scores: Floats) -> Floats:
+    """Scores as shares of the best; what is no better than nothing counts nothing."""
+    best = scores.max(initial=0)
+    shares: Floats = np.maximum(scores, 0) / best if best > 0 else np.zeros_like(scores)
+    return shares

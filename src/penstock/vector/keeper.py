@@ -101,7 +101,7 @@ class Keeper:
         return self._given_up.get(state.name) != state.head and is_due(state, self._config)
 
     async def _step(self, state: CollectionState) -> None:
-        spec = CollectionSpec(state.name, state.dimensions, state.metric)
+        spec = CollectionSpec(state.name, state.dimensions, state.metric, state.analysis)
         handle = await self._coordinator.write(VectorDelta([Change(((spec, Tend()),))]))
         await self._coordinator.flush(handle.epoch)
         after = self._coordinator.current.snapshot.states.get(state.name)

@@ -66,6 +66,13 @@ class Metric(StrEnum):
         shown: Floats = -np.sqrt(np.maximum(-scores, np.float32(0)))
         return shown
 
+    def closeness(self, scores: Floats) -> Floats:
+        """Scores as numbers from zero on, of which a share can be taken: a distance becomes 1 / (1 + distance)."""
+        if self is not Metric.L2:
+            return scores
+        shown: Floats = np.float32(1) / (np.float32(1) - self.similarity(scores))
+        return shown
+
     def scores_of_kernel(self, values: Floats) -> Floats:
         """Scores from what a faiss scan returns: squared distances under L2, products otherwise."""
         return -values if self is Metric.L2 else values

@@ -16,6 +16,7 @@ from penstock.vector.identity import Identities
 from penstock.vector.keys import CollectionName, check_name
 from penstock.vector.metric import Metric
 from penstock.vector.rows import Rows
+from penstock.vector.terms import TextAnalysis
 
 __all__ = [
     "Change",
@@ -44,6 +45,7 @@ class CollectionSpec:
     name: CollectionName
     dimensions: int
     metric: Metric
+    analysis: TextAnalysis = TextAnalysis.STEMS
 
 
 @dataclass(frozen=True, slots=True)

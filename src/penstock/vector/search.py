@@ -51,9 +51,9 @@ ROWS_MAX: Final = 10_000
 _QUERIES_MAX: Final = 65_536
 # The most rows of all queries together: a few hundred megabytes with names and scores.
 _ANSWER_ROWS_MAX: Final = 4_000_000
-# Both rankings of a hybrid search are looked at this deep before they are joined.
-_HYBRID_DEPTH: Final = 5
-_HYBRID_DEPTH_MIN: Final = 100
+# Both rankings of a hybrid search are looked at this deep before they are joined, however few rows are asked for: so
+# that asking for more makes an answer longer and changes nothing else.
+_HYBRID_DEPTH: Final = 1000
 _PARTIAL: Final = b"penstock.partial"
 _FAMILY_OF: Final = {"vector": Family.VECTORS, "text": Family.TEXTS}
 
@@ -144,7 +144,7 @@ class Searcher:
         damage: Damage,
     ) -> _Answer:
         hybrid = request.vectors is not None and request.texts is not None
-        depth = max(_HYBRID_DEPTH * request.count, _HYBRID_DEPTH_MIN) if hybrid else request.count
+        depth = max(_HYBRID_DEPTH, request.count) if hybrid else request.count
         near: list[Ranking] = []
         told: list[Ranking] = []
         if request.vectors is not None:
@@ -223,7 +223,8 @@ def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking
     for place in range(request.queries):
         text = told[place]
         vector = near[place] if near else Ranking.none()
-        joined = fuse(vector, text, request.fusion, request.count) if near else text
+        close = Ranking(vector.ids, state.metric.closeness(vector.scores))
+        joined = fuse(close, text, request.fusion, request.count) if near else text
         similarity = _scores_in(vector, joined.ids)
         rows.append(
             _Answer(

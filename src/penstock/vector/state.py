@@ -24,6 +24,7 @@ from penstock.vector.directory import EMPTY, Directory
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import CollectionName, Family, Shelf
 from penstock.vector.metric import Metric
+from penstock.vector.terms import TextAnalysis
 
 __all__ = [
     "LENGTHS",
@@ -64,6 +65,8 @@ class CollectionRecord(msgspec.Struct, frozen=True):
     dimensions: int
     metric: Metric
     created_ms: int
+    # Left out where words are indexed as they are, as in all collections that were made without it.
+    analysis: TextAnalysis | msgspec.UnsetType = msgspec.UNSET
 
 
 class AttributeRecord(msgspec.Struct, frozen=True):
@@ -118,6 +121,8 @@ class Head(msgspec.Struct, frozen=True):
     sweep: Sweep | None = None
     # Rows that took the place of others since lists were last shaped; left out while there are none.
     replaced: int | msgspec.UnsetType = msgspec.UNSET
+    # Numbers of the languages that texts were ever taken for; left out while there are none.
+    languages: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,15 @@ class CollectionState:
     @property
     def metric(self) -> Metric:
         return self.record.metric
+
+    @property
+    def analysis(self) -> TextAnalysis:
+        return self.record.analysis or TextAnalysis.WORDS
+
+    @property
+    def languages(self) -> frozenset[int]:
+        """Languages that texts were ever taken for."""
+        return frozenset(self.head.languages or ())
 
     def directory(self, shelf: Shelf) -> Directory:
         return self.directories.get(shelf, EMPTY)

@@ -35,6 +35,7 @@ from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
 from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
 from penstock.vector.stats import CollectionStats
+from penstock.vector.terms import TextAnalysis
 from penstock.vector.verify import VerifyReport, unreadable
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
@@ -135,19 +136,31 @@ class VectorStore:
     # collections ----------------------------------------------------------------------------------
 
     async def collection(
-        self, tenant: str, index: str, model: str, *, dimensions: int | None = None, metric: Metric | str | None = None
+        self,
+        tenant: str,
+        index: str,
+        model: str,
+        *,
+        dimensions: int | None = None,
+        metric: Metric | str | None = None,
+        analysis: TextAnalysis | str | None = None,
     ) -> Collection:
-        """A collection; with `dimensions` it is made by its first write if there is none (cosine by default)."""
+        """A collection; with `dimensions` it is made by its first write if there is none (cosine, stems by default)."""
         name = CollectionName(tenant, index, model)
         wanted = None if metric is None else _metric(metric)
+        how = None if analysis is None else _analysis(analysis)
         if name not in self._schemas:
             if name in self._dropped:
                 await self._dropped[name].flushed()
             # Somebody else may have asked meanwhile, and written already: what is known by then stays.
-            announced = await self._announce(name, dimensions, wanted)
+            announced = await self._announce(name, dimensions, wanted, how)
             self._schemas.setdefault(name, announced)
         spec = self._schemas[name].spec
-        for what, asked, found in (("dimensions", dimensions, spec.dimensions), ("metric", wanted, spec.metric)):
+        for what, asked, found in (
+            ("dimensions", dimensions, spec.dimensions),
+            ("metric", wanted, spec.metric),
+            ("analysis", how, spec.analysis),
+        ):
             if asked is not None and asked != found:
                 raise InvalidInput(f"{name} with {what} {asked}", f"it has {what} {found}", "use another model name")
         return Collection(self, self, spec)
@@ -157,17 +170,19 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             return await list_collections(snapshot.reader)
 
-    async def _announce(self, name: CollectionName, dimensions: int | None, metric: Metric | None) -> Schema:
+    async def _announce(
+        self, name: CollectionName, dimensions: int | None, metric: Metric | None, analysis: TextAnalysis | None
+    ) -> Schema:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
             # An earlier writer may have stopped before its upkeep was done.
             self._keeper.notice(state)
-            return Schema(CollectionSpec(name, state.dimensions, state.metric), state.types)
+            return Schema(CollectionSpec(name, state.dimensions, state.metric, state.analysis), state.types)
         if dimensions is None:
             raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
         whole = whole_number("dimensions", dimensions, 1, DIMENSIONS_MAX, f"a vector has 1 to {DIMENSIONS_MAX}")
-        return Schema(CollectionSpec(name, whole, metric or Metric.COSINE), {})
+        return Schema(CollectionSpec(name, whole, metric or Metric.COSINE, analysis or TextAnalysis.STEMS), {})
 
     def known_attributes(self, spec: CollectionSpec) -> Mapping[str, AttributeType]:
         return self._schema(spec).types
@@ -361,3 +376,10 @@ def _metric(metric: Metric | str) -> Metric:
         return Metric(metric)
     except ValueError as error:
         raise InvalidInput(f"metric = {metric!r}", f"the metrics are {', '.join(Metric)}") from error
+
+
+def _analysis(analysis: TextAnalysis | str) -> TextAnalysis:
+    try:
+        return TextAnalysis(analysis)
+    except ValueError as error:
+        raise InvalidInput(f"analysis = {analysis!r}", f"texts are indexed by {', '.join(TextAnalysis)}") from error

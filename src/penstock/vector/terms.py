@@ -1,7 +1,8 @@
 """Words of texts, and the block that finds rows by a word.
 
 A word is a run of letters and digits, in Unicode's compatibility form (NFKC) and lower-cased; each character of a
-script written without spaces is a word of its own. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
+script written without spaces is a word of its own. A collection indexes words as they are, or their stems in the
+language of each text. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -20,8 +22,10 @@ from penstock.errors import Corrupt
 from penstock.vector.arrays import Bools, Column, Counts, Cut, Ids, Indices, Words, compute
 from penstock.vector.block import seal, unseal
 from penstock.vector.idset import IdSet
+from penstock.vector.languages import Language, guess_languages
+from penstock.vector.stems import stem
 
-__all__ = ["TermBlock", "Vocabulary", "count_words", "hash_words", "split_words"]
+__all__ = ["TermBlock", "TextAnalysis", "Vocabulary", "count_query_words", "count_words", "hash_words", "split_words"]
 
 _SHAPE: Final = struct.Struct("<QQQ")
 _BETWEEN_WORDS: Final = r"[^\p{L}\p{N}\p{M}]+"
@@ -45,8 +49,18 @@ def split_words(texts: Column) -> Column:
 
 
 def hash_words(words: Column) -> Words:
-    hashes = map(xxhash.xxh3_64_intdigest, words.cast(pa.binary()).to_pylist())
-    return np.fromiter(hashes, np.uint64, len(words))
+    return _hashed(words.cast(pa.binary()).to_pylist(), 0)
+
+
+def _hashed(words: Sequence[bytes], seed: int) -> Words:
+    return np.fromiter((xxhash.xxh3_64_intdigest(word, seed) for word in words), np.uint64, len(words))
+
+
+class TextAnalysis(StrEnum):
+    """What of a text is indexed: its words as they are, or their stems in the language that the text is taken for."""
+
+    WORDS = "words"
+    STEMS = "stems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +72,69 @@ class Vocabulary:
     counts: Counts
     # Words of each text, repeats included.
     lengths: NDArray[np.uint32]
+    # Languages whose stems are among the hashes.
+    languages: frozenset[int] = frozenset()
 
 
-def count_words(texts: Column) -> Vocabulary:
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The words of some texts one after the other: `distinct[codes[k]]` stands in text `parents[k]`."""
+
+    distinct: list[bytes]
+    codes: Indices
+    parents: Indices
+    texts: int
+
+    @classmethod
+    def of(cls, texts: Column) -> _Running:
+        lists = split_words(texts)
+        words = compute.utf8_slice_codeunits(lists.flatten(), 0, _WORD_CHARACTERS_MAX)
+        parents = compute.list_parent_indices(lists).to_numpy()
+        real = compute.not_equal(words, "").to_numpy(zero_copy_only=False)
+        coded = words.filter(pa.array(real)).dictionary_encode()
+        codes = coded.indices.to_numpy().astype(np.int64)
+        return cls(coded.dictionary.cast(pa.binary()).to_pylist(), codes, parents[real].astype(np.int64), len(texts))
+
+    def counted(self, hashes: Words, parents: Indices, languages: frozenset[int] = frozenset()) -> Vocabulary:
+        """Each hash of each text once, with how often it is there."""
+        lengths = np.bincount(self.parents, minlength=self.texts).astype(np.uint32)
+        order = np.lexsort((parents, hashes))
+        hashes, parents = hashes[order], parents[order]
+        fresh = np.ones(len(hashes), np.bool_)
+        fresh[1:] = (hashes[1:] != hashes[:-1]) | (parents[1:] != parents[:-1])
+        starts = np.flatnonzero(fresh)
+        counts = np.minimum(np.diff(np.append(starts, len(hashes))), _COUNT_MAX).astype(np.uint16)
+        return Vocabulary(hashes[starts], parents[starts], counts, lengths, languages)
+
+    def hashes(self, language: int) -> Words:
+        """The hashes of the distinct words' stems. Those of two languages never meet: each has a seed of its own."""
+        return _hashed(stem(self.distinct, Language(language)), language)
+
+
+def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:
     """Count the words of each text; texts may be missing."""
-    lists = split_words(texts)
-    words = compute.utf8_slice_codeunits(lists.flatten(), 0, _WORD_CHARACTERS_MAX)
-    parents = compute.list_parent_indices(lists).to_numpy()
-    real = compute.not_equal(words, "").to_numpy(zero_copy_only=False)
-    words, parents = words.filter(pa.array(real)), parents[real]
-    lengths = np.bincount(parents, minlength=len(texts)).astype(np.uint32)
-    coded = words.dictionary_encode()
-    hashes = hash_words(coded.dictionary)[coded.indices.to_numpy()]
-    order = np.lexsort((parents, hashes))
-    hashes, parents = hashes[order], parents[order]
-    fresh = np.ones(len(hashes), np.bool_)
-    fresh[1:] = (hashes[1:] != hashes[:-1]) | (parents[1:] != parents[:-1])
-    starts = np.flatnonzero(fresh)
-    counts = np.minimum(np.diff(np.append(starts, len(hashes))), _COUNT_MAX).astype(np.uint16)
-    return Vocabulary(hashes[starts], parents[starts].astype(np.int64), counts, lengths)
+    running = _Running.of(texts)
+    if analysis is TextAnalysis.WORDS:
+        return running.counted(_hashed(running.distinct, 0)[running.codes], running.parents)
+    guessed = guess_languages(running.distinct, running.codes, running.parents, len(texts))
+    spoken = guessed[running.parents]
+    hashes = np.empty(len(running.codes), np.uint64)
+    present = frozenset(np.unique(spoken).tolist())
+    for language in present:
+        mine = spoken == language
+        hashes[mine] = running.hashes(language)[running.codes[mine]]
+    return running.counted(hashes, running.parents, present)
+
+
+def count_query_words(texts: Column, analysis: TextAnalysis, languages: frozenset[int]) -> Vocabulary:
+    """Count the words of queries: too short to guess a language from, they are asked in all that a collection has."""
+    running = _Running.of(texts)
+    if analysis is TextAnalysis.WORDS:
+        return running.counted(_hashed(running.distinct, 0)[running.codes], running.parents)
+    found = [running.hashes(language)[running.codes] for language in sorted(languages)]
+    if not found:
+        return running.counted(np.empty(0, np.uint64), np.empty(0, np.int64))
+    return running.counted(np.concatenate(found), np.tile(running.parents, len(found)), languages)
 
 
 @dataclass(frozen=True, slots=True)

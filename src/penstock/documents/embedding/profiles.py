@@ -36,6 +36,9 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     headroom: float = 0.9
     # OpenAI also refuses requests over this many bytes / 4, whatever their tokens.
     bytes_per_request: int | None = None
+    # How much its vectors count beside the words of a text in a search by both, from 0 to 1. A weak model with an equal
+    # say makes answers worse than words alone.
+    vector_weight: float = 0.5
 
     def cost_usd(self, tokens: int) -> float:
         return tokens * self.usd_per_million_tokens / 1_000_000
@@ -95,7 +98,7 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (
         # Any length is taken: the embedded model averages, and cuts nothing off.
-        _model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256),
+        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.2),
         _openai("text-embedding-3-small", 1536, 0.02),
         _openai("text-embedding-3-large", 3072, 0.13),
         _model("embed-english-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),
