@@ -14,9 +14,10 @@ import click
 
 from penstock.buffer import Collector, CollectorConfig, ConsumedBatch, DeadLetters, Descriptor, Manifest
 from penstock.buffer.config import DATA_PATH_PREFIX, GRACE_SECONDS, MANIFEST_PATH
-from penstock.buffer.inspection import gaps_of, read_batches, read_manifest
+from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.buffer.lag import lag_of
 from penstock.clock import SYSTEM_CLOCK
+from penstock.errors import Corrupt
 from penstock.objects import ObjectStore, open_store
 
 __all__ = ["buffer"]
@@ -97,12 +98,16 @@ def tail(url: str, manifest: str, first: int | None, records: int, follow: bool)
 def verify(url: str, manifest: str) -> None:
     """Check that every queued object exists and decodes.
 
-    Sequences that are missing between two batches are found as well. The exit code is 1 if there is any problem.
+    A manifest in which sequences are missing is refused as a whole. The exit code is 1 if there is any problem.
     """
 
     async def check(store: ObjectStore) -> int:
-        found = await read_manifest(store, manifest)
-        problems = [f"sequences jump from {before} to {after}" for before, after in gaps_of(found)]
+        try:
+            found = await read_manifest(store, manifest)
+        except Corrupt as error:
+            click.echo(str(error))
+            return 1
+        problems: list[str] = []
         batches = records = record_bytes = 0
         async for reading in read_batches(store, list(found)):
             batches += 1
