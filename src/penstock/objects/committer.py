@@ -160,7 +160,7 @@ class Committer(Generic[T]):
         return base
 
     async def _look(self) -> Known[T]:
-        self.known = known = await self._cell.fetch(self._check_wanted)
+        self.known = known = await self._cell.fetch(self._check_wanted, self.known)
         return known
 
     async def _pause(self) -> None:

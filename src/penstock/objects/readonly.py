@@ -20,6 +20,9 @@ class ReadOnlyStore:
     async def get(self, key: str) -> Object:
         return await self._store.get(key)
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        return await self._store.get_if_changed(key, version=version)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._store.get_range(key, start, end, version=version)
 
