@@ -230,6 +230,24 @@ async def test_a_lost_descriptor_stalls_the_frontier_and_a_restart_hands_it_out_
     assert [one.sequence for one in await successor.next_descriptors(5)] == [2, 3, 4]
 
 
+@pytest.mark.parametrize("wrong", [True, 0.0, 2.5, "0", None, b"0"])
+def test_a_sequence_is_a_whole_number_wherever_one_is_given(wrong: Any) -> None:
+    @simulated
+    async def check(simulation: Simulation) -> None:
+        store = await filled(simulation, 4)
+        made, watermark = consumer(simulation, store), Watermark()
+        await made.next_descriptors(4)
+        for call in (made.ack, made.ack_through, made.next_descriptors):
+            with pytest.raises(InvalidInput, match="whole number"):
+                await call(wrong)
+        for mark in (watermark.begin, watermark.complete):
+            with pytest.raises(InvalidInput, match="whole number"):
+                mark(wrong)
+        assert (made.last_acked, await queued(store)) == (None, [0, 1, 2, 3])
+
+    check()
+
+
 # Fencing -----------------------------------------------------------------------------------------
 
 
@@ -323,7 +341,7 @@ async def test_without_a_position_a_consumer_begins_with_what_the_queue_holds(si
 @pytest.mark.parametrize("wrong", [True, 1.5, "1", b"1"])
 def test_a_position_is_a_whole_number(wrong: Any) -> None:
     """A true would count as 1, and take two batches off that nobody has stored."""
-    with pytest.raises(InvalidInput, match="a sequence is a whole number"):
+    with pytest.raises(InvalidInput, match="whole number"):
         Consumer(MemoryStore(), last_acked=wrong)
 
 

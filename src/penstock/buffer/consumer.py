@@ -10,13 +10,12 @@ One consumer belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
-from operator import index
 from types import TracebackType
 from typing import Final
 
 from penstock.buffer.collector import Collector
 from penstock.buffer.config import ConsumerConfig, DeadLetterPolicy
-from penstock.buffer.cursor import Cursor
+from penstock.buffer.cursor import Cursor, whole_number
 from penstock.buffer.dead_letter import DeadLetters
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
 from penstock.buffer.lag import Lag, lag_of
@@ -47,7 +46,8 @@ class Consumer:
         observer: Observer = SILENT,
     ) -> None:
         self._config = config or ConsumerConfig()
-        self._last_acked = _checked_position(last_acked)
+        # Refused before anybody is fenced.
+        self._last_acked = None if last_acked is None else whole_number(last_acked, "last_acked cannot be used")
         self._clock = clock
         self._observer = observer
         self._register = manifest_register(
@@ -121,7 +121,7 @@ class Consumer:
                 try:
                     batch = await self._fetcher.fetch(descriptors[0])
                 except UNREADABLE as error:
-                    await self.set_aside(descriptors[0], error)
+                    await self._pass_over(descriptors[0], error)
                     continue
                 self._cursor.hand_out(descriptors)
                 return batch
@@ -133,7 +133,7 @@ class Consumer:
         Each is handed out once. One that gets lost holds the acknowledgements behind it until a new
         consumer starts from the last acknowledged sequence.
         """
-        if max < 1:
+        if whole_number(max, "next_descriptors cannot be asked", "count") < 1:
             raise InvalidInput(f"next_descriptors({max})", "it must be above zero", "ask for at least one")
         await self.start()
         async with self._reading:
@@ -167,6 +167,7 @@ class Consumer:
         Exactly the next: the first one is the first that was handed out. Every hundredth call
         (`dequeue_every_acks`) writes the manifest, the others read it, so a fence shows at once.
         """
+        sequence = whole_number(sequence, "cannot acknowledge")
         await self.start()
         async with self._acking:
             through = self._cursor.plan_ack(sequence)
@@ -184,6 +185,7 @@ class Consumer:
         It cannot know what was processed: pass the highest sequence with nothing unprocessed below
         it (`Watermark` keeps it). On any error nothing has changed, and the call may be made again.
         """
+        sequence = whole_number(sequence, "cannot acknowledge through")
         await self.start()
         async with self._acking:
             through = self._cursor.plan_ack_through(sequence)
@@ -199,28 +201,16 @@ class Consumer:
     async def set_aside(self, descriptor: Descriptor, error: PenstockError) -> None:
         """Record an unreadable batch as a dead letter and go on without it, if the policy says so; else raise `error`.
 
-        The record is durable before the entry leaves the queue. Sequences behind it can then be
-        acknowledged as if it had been.
+        Takes exactly what this consumer handed out and has not acknowledged; it stays in the queue as long
+        as something before it does. The record is durable before the entry leaves. Sequences behind it can
+        then be acknowledged as if it had been.
         """
-        if self._config.dead_letter is DeadLetterPolicy.HALT or not isinstance(error, UNREADABLE):
-            raise error
+        self._check_may_pass_over(error)
         await self.start()
         async with self._acking:
-            # Still queued, and still ours to judge: a successor may have consumed and collected it long ago.
-            manifest = await self._read()
-            if manifest.location_of(descriptor.sequence) != descriptor.location:
-                raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue", _GONE)
-            letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
-            through = self._cursor.plan_set_aside(descriptor.sequence)
-            if through is not None:
-                await self._dequeue(through)
-            self._cursor.set_aside(descriptor.sequence)
-            if through is not None:
-                self._cursor.written(through)
-        self._observer.count(names.BUFFER_DEAD_LETTERS, reason=letter.reason)
-        self._observer.event(
-            names.BUFFER_DEAD_LETTER, sequence=letter.sequence, location=letter.location, error=letter.error
-        )
+            await self._check_queued(descriptor)
+            self._cursor.check_pending(descriptor.sequence)
+            await self._bury(descriptor, error)
 
     # Looking ---------------------------------------------------------------------------------------------
 
@@ -276,6 +266,36 @@ class Consumer:
                 "read the sink's position again; if it is right, start without last_acked to accept the loss",
             )
 
+    async def _pass_over(self, descriptor: Descriptor, error: PenstockError) -> None:
+        """Set aside the next batch to hand out, before it is."""
+        self._check_may_pass_over(error)
+        async with self._acking:
+            await self._check_queued(descriptor)
+            await self._bury(descriptor, error)
+
+    def _check_may_pass_over(self, error: PenstockError) -> None:
+        if self._config.dead_letter is DeadLetterPolicy.HALT or not isinstance(error, UNREADABLE):
+            raise error
+
+    async def _check_queued(self, descriptor: Descriptor) -> None:
+        """Still queued, and still ours to judge: a successor may have consumed and collected it long ago."""
+        manifest = await self._read()
+        if manifest.location_of(descriptor.sequence) != descriptor.location:
+            raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue", _GONE)
+
+    async def _bury(self, descriptor: Descriptor, error: PenstockError) -> None:
+        letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
+        through = self._cursor.plan_set_aside(descriptor.sequence)
+        if through is not None:
+            await self._dequeue(through)
+        self._cursor.set_aside(descriptor.sequence)
+        if through is not None:
+            self._cursor.written(through)
+        self._observer.count(names.BUFFER_DEAD_LETTERS, reason=letter.reason)
+        self._observer.event(
+            names.BUFFER_DEAD_LETTER, sequence=letter.sequence, location=letter.location, error=letter.error
+        )
+
     async def _ahead(self, limit: int) -> list[Descriptor]:
         manifest = await self._read()
         return manifest.after(self._cursor.handed_out, limit)
@@ -326,13 +346,3 @@ class Consumer:
         if not self._fenced:
             self._fenced = True
             self._observer.event(names.BUFFER_FENCED, fence=self._register.fence)
-
-
-def _checked_position(last_acked: int | None) -> int | None:
-    """Refuse what is no sequence before anybody is fenced; a true or a fraction would take off the wrong batches."""
-    if last_acked is None:
-        return None
-    if isinstance(last_acked, bool) or not hasattr(last_acked, "__index__"):
-        why = f"it is of type {type(last_acked).__name__}, and a sequence is a whole number"
-        raise InvalidInput(f"last_acked = {last_acked!r}", why, "give the sequence that the sink stored, or None")
-    return index(last_acked)
