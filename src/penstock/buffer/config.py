@@ -117,8 +117,14 @@ class ConsumerConfig:
 
     data_path_prefix: str = DATA_PATH_PREFIX
     manifest_path: str = MANIFEST_PATH
-    # Calls of `ack` that share one write of the manifest.
+    # Calls of `ack` that share one write of the manifest, at least.
     dequeue_every_acks: int = 100
+    # What they take off must be this much of the manifest, because the rest is copied: it keeps draining linear.
+    dequeue_percent: int = 10
+    # The longest that acknowledged batches stay in the manifest while the consumer is being called.
+    dequeue_every_seconds: float = 5.0
+    # The pause of `async for` before it looks at an empty queue again.
+    poll_seconds: float = 0.5
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
     decoded_bytes_max: int = DECODED_BYTES_MAX
     # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
@@ -134,11 +140,16 @@ class ConsumerConfig:
         _check_positive(
             self,
             "dequeue_every_acks",
+            "dequeue_percent",
+            "dequeue_every_seconds",
+            "poll_seconds",
             "decoded_bytes_max",
             "manifest_deadline_seconds",
             "collect_interval_seconds",
             "collector_grace_seconds",
         )
+        if self.dequeue_percent > 100:
+            raise InvalidInput(f"dequeue_percent = {self.dequeue_percent}", "a part of the manifest is at most 100 %")
 
     @property
     def collector(self) -> CollectorConfig:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import takewhile
 from operator import index
 
 from penstock.buffer.manifest import Descriptor
@@ -41,7 +42,7 @@ class Cursor:
         self._dequeued = last_acked
         # The last sequence that was never this consumer's to acknowledge.
         self._before = last_acked
-        # Acknowledgements since the last dequeue.
+        # Batches acknowledged since the last dequeue.
         self.unwritten_acks = 0
 
     @property
@@ -105,6 +106,10 @@ class Cursor:
         """Through where all is done once this one is set aside; None while something before it is not."""
         return None if self._pending and self._pending[0] < sequence else self._through(sequence)
 
+    def count_through(self, sequence: int) -> int:
+        """How many batches an acknowledgement through here covers."""
+        return sum(1 for _ in takewhile(lambda pending: pending <= sequence, self._pending))
+
     def acked(self, sequence: int) -> int:
         """Count the acknowledgement; how many batches it covers."""
         count = 0
@@ -112,7 +117,7 @@ class Cursor:
             self._pending.popleft()
             count += 1
         self._last_acked = sequence
-        self.unwritten_acks += 1
+        self.unwritten_acks += count
         return count
 
     def set_aside(self, sequence: int) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 from penstock.buffer.frames import LENGTH, LENGTH_MAX, frame_starts
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
-__all__ = ["FOOTER_BYTES", "Descriptor", "Draft", "Manifest", "MetadataRange"]
+__all__ = ["FOOTER_BYTES", "Descriptor", "Draft", "Manifest", "MetadataRange", "fence_of"]
 
 VERSION: Final = 1
 _FOOTER: Final = struct.Struct("<IQQH")
@@ -133,6 +133,10 @@ class Manifest:
         position = sequence - self.first_sequence
         return self[position].location if 0 <= position < self._count else None
 
+    def bytes_through(self, sequence: int | None) -> int:
+        """How many bytes the entries through this sequence take, or all of them when it is None."""
+        return self._index()[self._count if sequence is None else self._position_after(sequence)]
+
     def append(self, drafts: Sequence[Draft], *, bytes_max: int = LENGTH_MAX) -> Manifest:
         """The queue with these entries behind it, numbered from `next_sequence` on."""
         end = self.next_sequence + len(drafts)
@@ -168,7 +172,8 @@ class Manifest:
         if self._starts is None:
             entries = memoryview(self.body)[:-FOOTER_BYTES]
             starts = frame_starts(entries, self._count, _WHAT)
-            _check_order(entries, starts, self.next_sequence)
+            if not self._whole:
+                _check_order(entries, starts, self.next_sequence)
             self._starts = starts
         return self._starts
 
@@ -180,6 +185,11 @@ class Manifest:
     def _position_after(self, sequence: int) -> int:
         """The first position whose sequence is greater."""
         return min(max(sequence + 1 - self.first_sequence, 0), self._count)
+
+
+def fence_of(footer: bytes) -> int:
+    """The fence in a manifest's footer, which may be read without the entries."""
+    return _footer(footer)[2]
 
 
 def _footer(body: bytes) -> tuple[int, int, int]:
