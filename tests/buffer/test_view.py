@@ -109,6 +109,7 @@ async def test_producers_at_work_do_not_make_the_consumer_read_its_backlog_again
         await fill(simulation, store, range(number, number + 1))
         store.forget()
         await made.ack((await the_next(made)).sequence)
+        await simulation.clock.sleep(0.01)
         assert store.moved == 22, "the footer, once after each change"
 
 
@@ -123,6 +124,7 @@ async def test_a_zombie_with_a_long_backlog_in_memory_is_fenced_at_its_next_call
         if at_successor == "emptied":
             await successor.next_descriptors(5_000)
             await successor.ack_through(4_999)
+        await simulation.clock.sleep(0.01)
         for call in (
             zombie.next_batch,
             lambda z=zombie, b=batch: z.ack(b.sequence),
