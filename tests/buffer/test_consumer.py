@@ -114,6 +114,50 @@ async def test_concurrent_fetches_do_not_block_the_owner(simulation: Simulation)
 
 
 @simulated
+async def test_a_loop_over_the_consumer_gets_every_batch_those_to_come_included_until_it_is_closed(
+    simulation: Simulation,
+) -> None:
+    store = await filled(simulation, 3)
+    made, seen = consumer(simulation, store, poll_seconds=0.5), list[int]()
+
+    async def loop() -> None:
+        async for batch in made:
+            seen.append(batch.sequence)
+            await made.ack(batch.sequence)
+
+    looping = asyncio.create_task(loop())
+    await simulation.clock.sleep(2.0)
+    assert seen == [0, 1, 2]
+    await fill(simulation, store, range(3, 5))
+    await simulation.clock.sleep(1.0)
+    assert seen == [0, 1, 2, 3, 4]
+    await made.close()
+    await looping
+    assert await queued(store) == []
+
+
+@simulated
+async def test_a_loop_that_an_error_ended_goes_on_where_it_ended(simulation: Simulation) -> None:
+    store = await filled(simulation, 3)
+    made = consumer(simulation, store)
+    await made.start()
+    store.script("get", Fate.SERVED, Fate.SERVED, Fate.SERVED, Fate.ERROR_BEFORE)
+    seen = []
+    with pytest.raises(Unavailable):
+        async for batch in made:
+            seen.append(batch.sequence)
+    async for batch in made:
+        seen.append(batch.sequence)
+        if len(seen) == 3:
+            break
+    assert seen == [0, 1, 2]
+    await consumer(simulation, store).start()
+    with pytest.raises(Fenced):
+        async for _ in made:
+            pass
+
+
+@simulated
 async def test_next_descriptors_refuses_a_senseless_number(simulation: Simulation) -> None:
     made = consumer(simulation, await filled(simulation, 1))
     for wrong in (0, -1):

@@ -14,7 +14,7 @@ from penstock.buffer.location import batch_time_ms
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
-__all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig"]
+__all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig", "RunnerConfig"]
 
 MIB: Final = 1024 * 1024
 DATA_PATH_PREFIX: Final = "ingest"
@@ -160,6 +160,21 @@ class ConsumerConfig:
             interval_seconds=self.collect_interval_seconds,
             grace_seconds=self.collector_grace_seconds,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerConfig:
+    """How a runner pipelines its fetches."""
+
+    # Fetches under way at once: enough to hide the latency of an object store.
+    fetch_concurrency: int = 8
+    # Records fetched and not yet stored by the sink.
+    in_flight_bytes_max: int = 256 * MIB
+    # Entries taken over from the manifest at a time.
+    read_ahead_batches: int = 64
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "fetch_concurrency", "in_flight_bytes_max", "read_ahead_batches")
 
 
 def _check_paths(data_path_prefix: str, manifest_path: str) -> None:

@@ -10,6 +10,7 @@ One consumer belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final
 
@@ -120,6 +121,18 @@ class Consumer:
                 return batch
             return None
 
+    async def __aiter__(self) -> AsyncIterator[ConsumedBatch]:
+        """Every batch in turn, those not yet produced included: looks again each `poll_seconds`, until `close`.
+
+        Each is the caller's to acknowledge. What a call raises ends the loop, and another goes on where it ended.
+        """
+        while not self._closed:
+            batch = await self._next_unless_closed()
+            if batch is not None:
+                yield batch
+            elif not self._closed:
+                await self._clock.sleep(self._config.poll_seconds)
+
     async def next_descriptors(self, max: int) -> list[Descriptor]:
         """Up to `max` entries behind those already handed out, from one read of the manifest; none is fetched.
 
@@ -219,6 +232,15 @@ class Consumer:
         return self._view.conflict_rate
 
     # What serves the above ------------------------------------------------------------------------------
+
+    async def _next_unless_closed(self) -> ConsumedBatch | None:
+        try:
+            return await self.next_batch()
+        except Closed:
+            # Closed while it waited; a store that was closed under it is another matter.
+            if not self._closed:
+                raise
+            return None
 
     async def _start(self) -> None:
         if self._view.fence is None:
