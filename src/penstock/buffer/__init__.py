@@ -10,6 +10,7 @@ from penstock.buffer.handle import WriteHandle
 from penstock.buffer.lag import Lag
 from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
 from penstock.buffer.producer import Producer
+from penstock.buffer.replay import Replayed, Replayer
 from penstock.buffer.runner import Runner, Sink
 from penstock.buffer.sync import SyncConsumer, SyncProducer
 from penstock.buffer.watermark import Watermark
@@ -34,6 +35,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "Records",
+    "Replayed",
+    "Replayer",
     "Runner",
     "RunnerConfig",
     "Sink",
