@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from tests.buffer.consumers import MANIFEST, consumer, filled, queued, the_next
@@ -111,24 +112,25 @@ async def test_what_is_no_dead_letter_is_not_found(simulation: Simulation) -> No
 
 @pytest.mark.parametrize("verb", ["put_if", "put"])
 @pytest.mark.parametrize("step", range(4))
-@pytest.mark.parametrize("fate", [Fate.ERROR_BEFORE, Fate.ERROR_AFTER])
+@pytest.mark.parametrize("fate", [Fate.ERROR_BEFORE, Fate.ERROR_AFTER, Fate.CRASH_BEFORE, Fate.CRASH_AFTER])
 def test_a_replay_that_is_cut_off_anywhere_is_finished_by_the_next_and_delivered_once(
     verb: str, step: int, fate: Fate
 ) -> None:
-    """Every write fails from this step on, before or after it landed; then everything is well again."""
+    """Every write fails from this step on, or its process is killed, before or after it landed; then all is well."""
 
     @simulated
     async def check(simulation: Simulation) -> None:
         store, location = await with_dead_letter(simulation)
         await store.put(location, encode_batch([b"1"]))
         store.script(verb, *[Fate.SERVED] * step, *[fate] * 100)
-        made = replayer(simulation, store)
-        try:
-            async with asyncio.timeout(20.0):
+
+        async def command() -> None:
+            made = replayer(simulation, store)
+            with suppress(PenstockError):
                 await made.replay(1)
-        except (PenstockError, TimeoutError):
-            pass
-        await made.close()
+            await made.close()
+
+        await simulation.start("command", command()).join()
         store._scripts.clear()
         assert (await replayer(simulation, store).replay(1)).queued_as == 3
         assert await delivered(simulation, store) == [b"1"]
