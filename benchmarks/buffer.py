@@ -207,7 +207,7 @@ def report_load(load: Load, place: Path) -> None:
         with folder_in(place) as folder:
             try:
                 produced, consumed = asyncio.run(measure(load, start(folder)))
-            except Absent as absent:
+            except (Absent, ModuleNotFoundError) as absent:
                 missing[system] = str(absent)
                 continue
         best = rates.get(system, (0.0, 0.0))

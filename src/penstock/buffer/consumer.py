@@ -293,17 +293,17 @@ class Consumer:
     async def _bury(self, descriptor: Descriptor, error: PenstockError) -> None:
         letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
         through = self._cursor.plan_set_aside(descriptor.sequence)
-        # At once if that is worth it: a queue of nothing but dead letters must not be copied for each of them.
         now = self._clock.monotonic()
-        writes = through is not None and (
-            self._relief.is_fair_share(self._view.seen, through) or self._relief.is_overdue(now)
-        )
-        if through is not None and writes:
+        if through is None:
+            # It leaves with those before it.
+            self._cursor.set_aside(descriptor.sequence)
+        elif self._relief.is_fair_share(self._view.seen, through) or self._relief.is_overdue(now):
             await self._dequeue(through)
-        self._cursor.set_aside(descriptor.sequence)
-        if through is not None and writes:
+            self._cursor.set_aside(descriptor.sequence)
             self._written(through)
         else:
+            # A long queue of nothing but dead letters must not be copied for each of them.
+            self._cursor.set_aside(descriptor.sequence)
             self._relief.put_off(now)
         self._observer.count(names.BUFFER_DEAD_LETTERS, reason=letter.reason)
         self._observer.event(
