@@ -156,6 +156,25 @@ async def test_a_replay_that_was_cut_off_long_ago_gets_a_new_object(simulation: 
 
 
 @simulated
+async def test_a_replay_that_was_cut_off_before_a_consumer_started_gets_a_new_object(simulation: Simulation) -> None:
+    """That consumer's collector may have taken the old one for garbage."""
+    store, location = await with_dead_letter(simulation)
+    await store.put(location, encode_batch([b"1"]))
+    store.script("put_if", Fate.SERVED, *[Fate.ERROR_BEFORE] * 100)
+    made = replayer(simulation, store)
+    with pytest.raises(Unavailable):
+        await made.replay(1)
+    await made.close()
+    store._scripts.clear()
+    cut_off = (await DeadLetters(store, "ingest").read(1)).replay
+    assert cut_off is not None
+    await consumer(simulation, store).start()
+    assert (await replayer(simulation, store).replay(1)).queued_as == 3
+    assert Manifest((await store.get(MANIFEST)).data)[0].location != cut_off.location
+    assert await delivered(simulation, store) == [b"1"]
+
+
+@simulated
 async def test_a_replay_that_may_have_been_consumed_is_not_repeated_on_a_guess(simulation: Simulation) -> None:
     store, location = await with_dead_letter(simulation)
     await store.put(location, encode_batch([b"1"]))

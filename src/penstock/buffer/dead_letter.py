@@ -28,6 +28,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     # The entry can only be at or behind this sequence.
     not_before: int
+    # The consumer's by then: under a later one, a collector may have taken the object for garbage.
+    fence: int
     started_ms: int
     queued_as: int | None = None
 

@@ -13,8 +13,8 @@ replaying it once more does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ from penstock.objects import ObjectStore
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["Replayed", "Replayer"]
+
+# Objects of one letter that may each outlive their fence or half the grace before it is given up.
+_RENEWALS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,21 @@ class Replayer:
         if earlier is not None and (found := _place_of(earlier, manifest)) is not None:
             await self._mark(letter, version, earlier, found)
             return Replayed(sequence, found, is_new=False)
-        body = await self._readable(letter)
-        intent = earlier
-        if intent is None or self._is_too_old(intent):
-            intent = self._intent(manifest)
-            version = await self._letters.amend(letter, intent, version)
-        replayed = await self._enqueue(letter, intent, body)
-        await self._mark(letter, version, intent, replayed.queued_as)
-        self._observer.event(names.BUFFER_REPLAYED, sequence=sequence, queued_as=replayed.queued_as)
-        return replayed
+        body, intent = await self._readable(letter), earlier
+        for _ in range(_RENEWALS_MAX):
+            if intent is None or self._is_too_old(intent, manifest):
+                intent = self._intent(manifest)
+                version = await self._letters.amend(letter, intent, version)
+            try:
+                replayed = await self._enqueue(letter, intent, body)
+            except GrownTooOld:
+                manifest = await self._register.read()
+                continue
+            await self._mark(letter, version, intent, replayed.queued_as)
+            self._observer.event(names.BUFFER_REPLAYED, sequence=sequence, queued_as=replayed.queued_as)
+            return replayed
+        why = "consumers started, or half the collector's grace passed, during each attempt"
+        raise DeadlineExceeded(f"dead letter {sequence} was not replayed", why, "check the store, then replay it again")
 
     async def close(self) -> None:
         await self._register.close()
@@ -109,11 +118,12 @@ class Replayer:
         now_ms = self._clock.now_ms()
         key = batch_location(self._config.data_path_prefix, ulid(now_ms, self._entropy))
         location = bucket_prefix(self._store.url) + key
-        return Replay(location=location, not_before=manifest.next_sequence, started_ms=now_ms)
+        return Replay(location=location, not_before=manifest.next_sequence, fence=manifest.fence, started_ms=now_ms)
 
-    def _is_too_old(self, intent: Replay) -> bool:
-        """Whether its object may be collected as garbage; a write that is still under way has long failed by then."""
-        return self._clock.now_ms() - intent.started_ms >= 1000 * self._config.enqueue_age_seconds_max
+    def _is_too_old(self, intent: Replay, manifest: Manifest) -> bool:
+        """Whether its object may be collected as garbage. A write of it that is still under way has failed by then."""
+        age_ms = self._clock.now_ms() - intent.started_ms
+        return manifest.fence != intent.fence or age_ms >= 1000 * self._config.enqueue_age_seconds_max
 
     async def _readable(self, letter: DeadLetter) -> bytes:
         """The batch object's bytes, from its own place if somebody put it back, else from beside the letter."""
@@ -139,39 +149,30 @@ class Replayer:
 
     async def _enqueue(self, letter: DeadLetter, intent: Replay, body: bytes) -> Replayed:
         await self._store.put(key_of(intent.location, self._store.url), body)
-        change = _EnqueueOnce(
+        enqueue = Enqueue(
             [Draft(intent.location, letter.metadata)],
             bytes_max=self._config.manifest_bytes_max,
-            too_old=lambda: self._is_too_old(intent),
-            intent=intent,
+            too_old=lambda *_: False,
         )
+
+        def once(manifest: Manifest) -> Manifest:
+            """Looks for its own entry at every attempt: one of a command that was killed may have landed late."""
+            found = _place_of(intent, manifest)
+            if found is not None:
+                raise _Enqueued(found)
+            if self._is_too_old(intent, manifest):
+                raise GrownTooOld
+            return enqueue(manifest)
+
         try:
-            await self._register.update(change, landed=change.landed)
+            await self._register.update(once, landed=enqueue.landed)
         except _Enqueued as earlier:
             return Replayed(letter.sequence, earlier.sequence, is_new=False)
-        except GrownTooOld as error:
-            why = f"it took longer than half the collector's grace of {self._config.collector_grace_seconds:g} s"
-            what = f"dead letter {letter.sequence} was not replayed"
-            raise DeadlineExceeded(what, why, "check the store, then replay it again") from error
-        return Replayed(letter.sequence, change.first, is_new=True)
+        return Replayed(letter.sequence, enqueue.first, is_new=True)
 
     async def _mark(self, letter: DeadLetter, version: str, replay: Replay, queued_as: int) -> None:
         if replay.queued_as is None:
             await self._letters.amend(letter, msgspec.structs.replace(replay, queued_as=queued_as), version)
-
-
-class _EnqueueOnce(Enqueue):
-    """Looks for its own entry at every attempt: one of a command that was killed may have landed late."""
-
-    def __init__(self, drafts: Sequence[Draft], *, bytes_max: int, too_old: Callable[[], bool], intent: Replay) -> None:
-        super().__init__(drafts, bytes_max=bytes_max, too_old=too_old)
-        self._intent = intent
-
-    def __call__(self, manifest: Manifest) -> Manifest:
-        found = _place_of(self._intent, manifest)
-        if found is not None:
-            raise _Enqueued(found)
-        return super().__call__(manifest)
 
 
 class _Enqueued(Exception):
