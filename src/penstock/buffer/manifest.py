@@ -27,6 +27,7 @@ VERSION: Final = 1
 _FOOTER: Final = struct.Struct("<IQQH")
 FOOTER_BYTES: Final = _FOOTER.size
 _HEAD: Final = struct.Struct("<IQH")  # entry length, sequence, location length
+_START: Final = struct.Struct("<IQ")  # entry length, sequence
 _SEQUENCE: Final = struct.Struct("<Q")
 _RANGE: Final = struct.Struct("<IqI")  # start index, ingestion time, payload length
 _LOCATION_BYTES_MAX: Final = (1 << 16) - 1
@@ -171,8 +172,10 @@ class Manifest:
     def _index(self) -> array[int]:
         if self._starts is None:
             entries = memoryview(self.body)[:-FOOTER_BYTES]
-            starts = frame_starts(entries, self._count, _WHAT)
-            if not self._whole:
+            starts = _sound_starts(entries, self._count, self.next_sequence)
+            if starts is None:
+                # Walk again, slowly, to say what is wrong: with the frames, or with the sequences in them.
+                starts = frame_starts(entries, self._count, _WHAT)
                 _check_order(entries, starts, self.next_sequence)
             self._starts = starts
         return self._starts
@@ -201,6 +204,26 @@ def _footer(body: bytes) -> tuple[int, int, int]:
     if version != VERSION:
         raise Unsupported(f"{_WHAT} of version {version}", f"this release reads version {VERSION}", _UPGRADE)
     return count, next_sequence, fence
+
+
+def _sound_starts(entries: memoryview, count: int, next_sequence: int) -> array[int] | None:
+    """Where each entry starts, and where the last one ends; None unless all are whole and count up by one."""
+    end, start, sequence = len(entries), 0, next_sequence - count
+    if count > end // _START.size:
+        return None
+    starts, start_at, offset = array("Q", bytes(8 * (count + 1))), _START.unpack_from, LENGTH.size
+    try:
+        for index in range(count):
+            starts[index] = start
+            length, found = start_at(entries, start)
+            if found != sequence:
+                return None
+            start += offset + length
+            sequence += 1
+    except struct.error:
+        return None
+    starts[count] = end
+    return starts if start == end else None
 
 
 def _check_order(entries: memoryview, starts: array[int], next_sequence: int) -> None:
