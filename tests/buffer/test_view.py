@@ -8,7 +8,7 @@ import pytest
 from tests.buffer.consumers import MANIFEST, consumer, fill, queued, the_next
 from tests.buffer.simulated import simulated
 
-from penstock.buffer import Draft, Manifest, encode_batch
+from penstock.buffer import DeadLetterPolicy, DeadLetters, Draft, Manifest, encode_batch
 from penstock.errors import Corrupt, Fenced
 from penstock.objects import MemoryStore, Object, ObjectMeta
 from penstock.objects.port import Body
@@ -98,6 +98,21 @@ async def test_a_long_queue_is_drained_with_a_few_times_its_manifest_moved(simul
         assert store.moved < 16 * size
         moved[count] = store.moved
     assert moved[10_000] < 2.5 * moved[5_000]
+
+
+@simulated
+async def test_a_long_queue_of_dead_letters_is_not_copied_for_each_of_them(simulation: Simulation) -> None:
+    """As after somebody deleted the folder of the batch objects."""
+    store = await backlog(simulation, 2_000)
+    await store.delete("ingest/one")
+    size = len((await store.get(MANIFEST)).data)
+    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
+    store.forget()
+    assert await made.next_batch() is None
+    await made.flush()
+    assert await queued(store) == []
+    assert store.moved < 16 * size
+    assert len(await DeadLetters(store, "ingest").sequences(0, 2_000)) == 2_000
 
 
 @simulated

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import groupby
 from typing import Protocol
 
@@ -147,8 +146,8 @@ class Runner:
         finally:
             for task in (sleep, stop):
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            # Not awaited one by one: that would take a cancellation of this task for theirs.
+            await asyncio.wait((sleep, stop))
 
     # The sink's side: in order ---------------------------------------------------------------------------
 
