@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ class Sink:
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
+        self.stored = asyncio.Event()
 
     def position(self) -> int | None:
         return max(self.batches, default=None)
 
     def store(self, records: buffer.Records, *, position: int) -> None:
         self.batches[position] = [bytes(record) for record in records]
+        self.stored.set()
 
 
 async def write(store: objects.ObjectStore, clock: Clock, entropy: Entropy) -> None:
@@ -94,8 +97,8 @@ def test_the_examples_of_the_key_value_store_run(tmp_path: Path) -> None:
 def test_the_examples_of_the_queue_run(tmp_path: Path) -> None:
     async def session() -> None:
         sink = Sink()
-        names: dict[str, Any] = {**vars(buffer), "open_store": objects.open_store, "sink": sink}
-        produce, one_by_one, ahead = examples("buffer.md")
+        names: dict[str, Any] = {**vars(buffer), "open_store": objects.open_store, "sink": sink, "Sequence": Sequence}
+        produce, one_by_one, ahead, loop, run = examples("buffer.md")
         await play(produce, names, tmp_path)
         await play(one_by_one, names, tmp_path)
         assert sink.batches == {0: [b"one", b"two"]}
@@ -103,7 +106,17 @@ def test_the_examples_of_the_queue_run(tmp_path: Path) -> None:
         names |= {"consumer": buffer.Consumer(names["store"], last_acked=0), "sequence": 1}
         await play(ahead, names, tmp_path)
         assert names["consumer"].last_acked == 1
+        await play(produce, names, tmp_path)
+        sink.stored.clear()
+        looping = asyncio.create_task(play(loop, names, tmp_path))
+        await sink.stored.wait()
+        looping.cancel()
+        await asyncio.wait((looping,))
+        assert sink.position() == 2
         await names["consumer"].close()
+        await play(produce, names, tmp_path)
+        await play(run, names, tmp_path)
+        assert sink.batches[3] == [b"one", b"two"]
         await names["store"].close()
 
     asyncio.run(session())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given
@@ -79,6 +80,30 @@ def test_a_zstd_frame_without_a_content_size_is_streamed(parts: list[bytes]) -> 
     block = bytes(encode_batch(parts))[:-7]
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(block)
     assert [bytes(record) for record in decode_batch(packed + footer(1, len(parts)))] == parts
+
+
+def test_no_single_flipped_bit_of_a_compressed_batch_changes_a_record_in_silence() -> None:
+    """The checksum of the zstd frame sees what framing and lengths do not."""
+    sound = [b"penstock" * 20, bytes(range(256)), b"", b"short"]
+    body = encode_batch(sound, Compression.ZSTD)
+    for bit in range(8 * len(body)):
+        flipped = bytearray(body)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            found = decode_batch(bytes(flipped))
+        except (Corrupt, Unsupported, AtCapacity):
+            continue
+        assert [bytes(record) for record in found] == sound, f"bit {bit}"
+
+
+def test_a_compressed_batch_is_a_plain_zstd_frame_with_its_checksum_to_any_other_decoder() -> None:
+    """Of another binding of zstd, which streams: readers of the public format know the frame alone."""
+    body = encode_batch([b"hello", b"penstock" * 100], Compression.ZSTD)
+    frame, block = body[:-7], encode_batch([b"hello", b"penstock" * 100])[:-7]
+    assert zstandard.get_frame_parameters(frame).has_checksum
+    assert pa.input_stream(pa.BufferReader(frame), compression="zstd").read() == block
+    with pytest.raises(OSError, match="checksum"):
+        pa.input_stream(pa.BufferReader(frame[:-1] + b"!"), compression="zstd").read()
 
 
 def test_decoding_does_not_copy_the_records() -> None:

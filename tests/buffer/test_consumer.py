@@ -114,6 +114,50 @@ async def test_concurrent_fetches_do_not_block_the_owner(simulation: Simulation)
 
 
 @simulated
+async def test_a_loop_over_the_consumer_gets_every_batch_those_to_come_included_until_it_is_closed(
+    simulation: Simulation,
+) -> None:
+    store = await filled(simulation, 3)
+    made, seen = consumer(simulation, store, poll_seconds=0.5), list[int]()
+
+    async def loop() -> None:
+        async for batch in made:
+            seen.append(batch.sequence)
+            await made.ack(batch.sequence)
+
+    looping = asyncio.create_task(loop())
+    await simulation.clock.sleep(2.0)
+    assert seen == [0, 1, 2]
+    await fill(simulation, store, range(3, 5))
+    await simulation.clock.sleep(1.0)
+    assert seen == [0, 1, 2, 3, 4]
+    await made.close()
+    await looping
+    assert await queued(store) == []
+
+
+@simulated
+async def test_a_loop_that_an_error_ended_goes_on_where_it_ended(simulation: Simulation) -> None:
+    store = await filled(simulation, 3)
+    made = consumer(simulation, store)
+    await made.start()
+    store.script("get", Fate.SERVED, Fate.SERVED, Fate.SERVED, Fate.ERROR_BEFORE)
+    seen = []
+    with pytest.raises(Unavailable):
+        async for batch in made:
+            seen.append(batch.sequence)
+    async for batch in made:
+        seen.append(batch.sequence)
+        if len(seen) == 3:
+            break
+    assert seen == [0, 1, 2]
+    await consumer(simulation, store).start()
+    with pytest.raises(Fenced):
+        async for _ in made:
+            pass
+
+
+@simulated
 async def test_next_descriptors_refuses_a_senseless_number(simulation: Simulation) -> None:
     made = consumer(simulation, await filled(simulation, 1))
     for wrong in (0, -1):
@@ -230,6 +274,24 @@ async def test_a_lost_descriptor_stalls_the_frontier_and_a_restart_hands_it_out_
     assert [one.sequence for one in await successor.next_descriptors(5)] == [2, 3, 4]
 
 
+@pytest.mark.parametrize("wrong", [True, 0.0, 2.5, "0", None, b"0"])
+def test_a_sequence_is_a_whole_number_wherever_one_is_given(wrong: Any) -> None:
+    @simulated
+    async def check(simulation: Simulation) -> None:
+        store = await filled(simulation, 4)
+        made, watermark = consumer(simulation, store), Watermark()
+        await made.next_descriptors(4)
+        for call in (made.ack, made.ack_through, made.next_descriptors):
+            with pytest.raises(InvalidInput, match="whole number"):
+                await call(wrong)
+        for mark in (watermark.begin, watermark.complete):
+            with pytest.raises(InvalidInput, match="whole number"):
+                mark(wrong)
+        assert (made.last_acked, await queued(store)) == (None, [0, 1, 2, 3])
+
+    check()
+
+
 # Fencing -----------------------------------------------------------------------------------------
 
 
@@ -323,7 +385,7 @@ async def test_without_a_position_a_consumer_begins_with_what_the_queue_holds(si
 @pytest.mark.parametrize("wrong", [True, 1.5, "1", b"1"])
 def test_a_position_is_a_whole_number(wrong: Any) -> None:
     """A true would count as 1, and take two batches off that nobody has stored."""
-    with pytest.raises(InvalidInput, match="a sequence is a whole number"):
+    with pytest.raises(InvalidInput, match="whole number"):
         Consumer(MemoryStore(), last_acked=wrong)
 
 

@@ -142,6 +142,43 @@ async def test_a_zombie_records_no_dead_letter_of_what_its_successor_consumed(si
 
 
 @simulated
+async def test_a_batch_that_this_consumer_did_not_hand_out_cannot_be_set_aside(simulation: Simulation) -> None:
+    """Taken off the queue with it, everything before it would be lost, and nobody has read it."""
+    store = await filled(simulation, 5)
+    predecessor = consumer(simulation, store)
+    of_predecessor = await predecessor.next_descriptors(5)
+    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
+    for descriptor in of_predecessor:
+        with pytest.raises(InvalidInput, match="did not hand it out"):
+            await made.set_aside(descriptor, NotFound("gone"))
+    mine = await made.next_descriptors(2)
+    for descriptor in of_predecessor[2:]:
+        with pytest.raises(InvalidInput, match="did not hand it out"):
+            await made.set_aside(descriptor, NotFound("gone"))
+    assert await queued(store) == [0, 1, 2, 3, 4]
+    assert await DeadLetters(store, "ingest").sequences(0, 10) == set()
+    await made.set_aside(mine[1], NotFound("gone"))
+    assert await queued(store) == [0, 1, 2, 3, 4], "the one before it is not acknowledged"
+    assert (await the_next(made)).sequence == 2
+
+
+@simulated
+async def test_what_was_acknowledged_and_is_still_in_the_manifest_cannot_be_set_aside(simulation: Simulation) -> None:
+    store = await filled(simulation, 3)
+    made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
+    descriptors = await made.next_descriptors(3)
+    await made.ack(0)
+    with pytest.raises(InvalidInput, match="did not hand it out"):
+        await made.set_aside(descriptors[0], NotFound("gone"))
+    await made.set_aside(descriptors[1], NotFound("gone"))
+    with pytest.raises(InvalidInput):
+        await made.set_aside(descriptors[1], NotFound("gone"))
+    await made.ack(2)
+    await made.flush()
+    assert await queued(store) == []
+
+
+@simulated
 async def test_what_is_no_longer_queued_cannot_be_set_aside(simulation: Simulation) -> None:
     made = consumer(simulation, await filled(simulation, 1), dead_letter=DeadLetterPolicy.SET_ASIDE)
     descriptor = (await made.next_descriptors(1))[0]

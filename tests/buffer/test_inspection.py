@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from penstock.buffer.batch import encode_batch
-from penstock.buffer.inspection import gaps_of, read_batches, read_manifest
+from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.buffer.manifest import Draft, Manifest
 from penstock.errors import Corrupt, NotFound, Unsupported
 from penstock.objects import MemoryStore
@@ -45,8 +45,12 @@ def test_every_batch_is_checked_in_order_also_behind_a_damaged_one() -> None:
 
 
 def test_missing_sequences_are_found_between_entries_and_at_the_end() -> None:
-    sound = Manifest.empty().append([Draft("a"), Draft("b")])
-    assert gaps_of(sound) == []
-    assert gaps_of(Manifest.empty()) == []
-    entries = [Draft("x").encode(sequence) for sequence in (3, 4, 7)]
-    assert gaps_of(Manifest(b"".join(entries) + struct.pack("<IQQH", 3, 10, 0, 1))) == [(4, 7), (7, 10)]
+    async def main() -> None:
+        store = MemoryStore()
+        for sequences, next_sequence, jump in (((3, 4, 7), 8, "from 4 to 7"), ((3, 4), 10, "from 4 to 10")):
+            entries = [Draft("x").encode(sequence) for sequence in sequences]
+            await store.put("q", b"".join(entries) + struct.pack("<IQQH", len(entries), next_sequence, 0, 1))
+            with pytest.raises(Corrupt, match=f"sequences jump {jump}"):
+                await read_manifest(store, "q")
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -158,18 +159,55 @@ def test_a_fence_changes_the_footer_alone(entries: list[tuple[str, list[Metadata
     assert after.body[:-FOOTER_BYTES] == before.body[:-FOOTER_BYTES]
 
 
-@given(st.lists(u64, unique=True, max_size=8).map(sorted), u64, st.integers(0, 10))
-def test_entries_of_other_writers_are_found_even_where_their_numbers_have_gaps(
-    sequences: list[int], after: int, limit: int
+@given(contents, st.integers(0, 2**63), st.integers(0, 2**63 + 20), st.integers(0, 10))
+def test_entries_are_found_by_their_sequence(
+    entries: list[tuple[str, list[MetadataRange]]], first: int, after: int, limit: int
 ) -> None:
-    body = b"".join(entry(sequence, b"x") for sequence in sequences)
-    manifest = Manifest(body + footer(len(sequences), 2**64 - 1))
-    expected = [sequence for sequence in sequences if sequence > after]
-    assert [found.sequence for found in manifest.after(after, limit)] == expected[:limit]
-    assert [found.sequence for found in manifest.after(None, limit)] == sequences[:limit]
-    assert manifest.count_after(after) == len(expected)
-    assert manifest.location_of(after) == ("x" if after in sequences else None)
-    assert [found.sequence for found in manifest.dequeue_through(after)] == expected
+    manifest = Manifest(built(entries, first).body)
+    for behind in (after, first + min(after, 5)):
+        expected = [one for one in range(first, first + len(entries)) if one > behind]
+        assert [found.sequence for found in manifest.after(behind, limit)] == expected[:limit]
+        assert manifest.count_after(behind) == len(expected)
+        here = behind - first
+        assert manifest.location_of(behind) == (entries[here][0] if 0 <= here < len(entries) else None)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "next_sequence"),
+    [([3, 4, 6], 7), ([3, 4, 5], 7), ([4, 3, 5], 6), ([3, 3, 4], 5), ([3, 4, 5], 5), ([0, 1], 0), ([5], 2**63)],
+)
+def test_entries_that_do_not_count_up_by_one_to_the_next_sequence_are_refused_by_everybody(
+    sequences: list[int], next_sequence: int
+) -> None:
+    """Read as they stand, batches behind such a jump are passed over, or dequeued unread."""
+    body = b"".join(entry(sequence, b"x") for sequence in sequences) + footer(len(sequences), next_sequence)
+    touches: list[Callable[[Manifest], object]] = [
+        lambda m: m.first_sequence,
+        lambda m: m.after(None, 1),
+        lambda m: m.count_after(0),
+        lambda m: m.location_of(3),
+        lambda m: m.append([Draft("b")]),
+        lambda m: m.dequeue_through(3),
+        lambda m: m.with_fence(9),
+        list,
+    ]
+    for touch in touches:
+        with pytest.raises(Corrupt, match="sequences jump"):
+            touch(Manifest(body))
+
+
+def test_no_single_flipped_bit_changes_which_batches_are_queued_in_silence() -> None:
+    """All that a flip can do unseen is to change what only the producer knows: a location, a metadata range."""
+    sound = built([("ingest/a.batch", [MetadataRange(0, 5, b"m")]), ("ingest/b.batch", []), ("ingest/c.batch", [])], 7)
+    for bit in range(8 * len(sound.body)):
+        body = bytearray(sound.body)
+        body[bit // 8] ^= 1 << bit % 8
+        try:
+            found = Manifest.decode(bytes(body))
+        except (Corrupt, Unsupported):
+            continue
+        assert [one.sequence for one in found] == [7, 8, 9]
+        assert found.next_sequence == 10
 
 
 def test_append_refuses_to_write_onto_damaged_entries() -> None:

@@ -16,14 +16,18 @@ from penstock.buffer import (
     Consumer,
     ConsumerConfig,
     DeadLetterPolicy,
+    Descriptor,
     Manifest,
     Producer,
     ProducerConfig,
+    Runner,
+    RunnerConfig,
 )
+from penstock.buffer import Sink as RunnerSink
 from penstock.errors import NotFound
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.objects.port import Body
-from penstock.testing import FaultPlan, FaultyStore, Latency, Simulation
+from penstock.testing import FaultPlan, FaultyStore, Latency, SeededEntropy, Simulation
 from penstock.testing.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
@@ -136,6 +140,8 @@ class Journal:
     denied: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     events: set[str] = field(default_factory=set)
+    # What consumers were handed, whatever became of them since.
+    descriptors: list[Descriptor] = field(default_factory=list)
 
 
 class World:
@@ -173,16 +179,30 @@ class World:
 
     def consumer(self, name: str) -> Consumer:
         entropy = self.entropy.fork(name)
-        config = ConsumerConfig(
+        config, last_acked = self._consuming(entropy), self.sink.position
+        return Consumer(self.faulty, config, last_acked, clock=self.clock, entropy=entropy.fork("doors"))
+
+    def runner(self, name: str, sink: RunnerSink) -> Runner:
+        entropy = self.entropy.fork(name)
+        config = RunnerConfig(
+            fetch_concurrency=entropy.choice([1, 3, 8]),
+            in_flight_bytes_max=entropy.choice([1, 100, 100_000]),
+            read_ahead_batches=entropy.choice([1, 4, 64]),
+        )
+        doors = entropy.fork("doors")
+        return Runner(self.faulty, sink, config, self._consuming(entropy), clock=self.clock, entropy=doors)
+
+    def _consuming(self, entropy: SeededEntropy) -> ConsumerConfig:
+        return ConsumerConfig(
             dequeue_every_acks=entropy.choice([1, 3, 100]),
+            dequeue_percent=entropy.choice([1, 10, 100]),
+            dequeue_every_seconds=entropy.choice([0.5, 5.0, 1000.0]),
             dead_letter=DeadLetterPolicy.SET_ASIDE if self.vandal else DeadLetterPolicy.HALT,
             collect=entropy.chance(0.3),
             collect_interval_seconds=10.0,
             collector_grace_seconds=GRACE_SECONDS,
             manifest_deadline_seconds=10.0,
         )
-        last_acked = self.sink.position
-        return Consumer(self.faulty, config, last_acked, clock=self.clock, entropy=entropy.fork("doors"))
 
     def collector(self) -> Collector:
         config = CollectorConfig(interval_seconds=5.0, grace_seconds=GRACE_SECONDS, delete_batch_keys=3)

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.buffer import Consumer, ConsumerConfig, Draft, Manifest, MetadataRange, Producer, ProducerConfig
+from penstock.buffer import (
+    Consumer,
+    ConsumerConfig,
+    DeadLetterPolicy,
+    Draft,
+    Manifest,
+    MetadataRange,
+    Producer,
+    ProducerConfig,
+)
 from penstock.cli.buffer import buffer
 from penstock.errors import NotFound
 from penstock.ids import ulid
@@ -130,6 +139,34 @@ def test_verify_finds_a_gap(queue: str) -> None:
     answer = run("verify", queue)
     assert answer.exit_code == 1
     assert "sequences jump from 2 to 9" in answer.output
+
+
+def test_replay_puts_dead_letters_back_once_and_says_what_it_did(queue: str) -> None:
+    first = batches_of(queue)[1]
+    sound = first.read_bytes()
+    first.write_bytes(b"damaged")
+
+    async def set_aside() -> None:
+        store = await open_store(queue)
+        config = ConsumerConfig(collect=False, dead_letter=DeadLetterPolicy.SET_ASIDE)
+        async with Consumer(store, config) as consumer:
+            while batch := await consumer.next_batch():
+                await consumer.ack(batch.sequence)
+        await store.close()
+
+    asyncio.run(set_aside())
+    answer = run("replay", queue)
+    assert answer.exit_code == 1
+    assert "dead letter 1 cannot be replayed" in answer.output
+    first.write_bytes(sound)
+    answer = run("replay", queue)
+    assert answer.exit_code == 0, answer.output
+    assert "1 replayed, as 3" in answer.output
+    answer = run("replay", queue, "1")
+    assert answer.exit_code == 0, answer.output
+    assert "1 was replayed before, as 3" in answer.output
+    assert [entry.sequence for entry in manifest_of(queue)] == [3]
+    assert run("replay", queue, "9").exit_code == 1
 
 
 def test_collect_says_first_what_it_would_delete_and_then_deletes_it(queue: str) -> None:

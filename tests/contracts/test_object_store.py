@@ -169,6 +169,40 @@ def test_an_object_too_large_to_get_is_refused_and_can_be_read_in_ranges(on_stor
     on_store(promise, get_bytes_max=9)
 
 
+def test_an_object_that_has_not_changed_is_not_read_again(on_store: OnStore) -> None:
+    async def promise(store: ObjectStore) -> None:
+        first = await store.put("object", b"one")
+        assert await store.get_if_changed("object", version=first.version) is None
+        second = await store.put("object", b"another")
+        found = await store.get_if_changed("object", version=first.version)
+        assert found is not None
+        assert (found.data, found.meta.version) == (b"another", second.version)
+        assert await store.get_if_changed("object", version=found.meta.version) is None
+
+    on_store(promise)
+
+
+@pytest.mark.parametrize("version", ["", "*", "no such version", "\n"])
+def test_a_version_that_no_object_has_is_one_that_has_changed(on_store: OnStore, version: str) -> None:
+    async def promise(store: ObjectStore) -> None:
+        await store.put("object", b"body")
+        found = await store.get_if_changed("object", version=version)
+        assert found is not None
+        assert found.data == b"body"
+
+    on_store(promise)
+
+
+def test_what_is_gone_is_not_found_whatever_its_version_was(on_store: OnStore) -> None:
+    async def promise(store: ObjectStore) -> None:
+        meta = await store.put("object", b"body")
+        await store.delete("object")
+        with pytest.raises(NotFound, match="object"):
+            await store.get_if_changed("object", version=meta.version)
+
+    on_store(promise)
+
+
 # Conditional writes -------------------------------------------------------------------------------
 
 
@@ -533,6 +567,7 @@ def test_a_key_that_some_backend_would_misread_is_refused_by_every_verb(on_store
         await store.put("kept", b"kept")
         for call in (
             store.get(key),
+            store.get_if_changed(key, version="1"),
             store.get_range(key, 0, 1),
             store.head(key),
             store.put(key, b""),

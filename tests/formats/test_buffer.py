@@ -19,6 +19,7 @@ RECORDS = {
     "batch-v1-none.bin": [b"hello", b""],
     "batch-v1-zstd.bin": [b"hello", b"", b"penstock" * 4],
     "batch-v1-zstd-unsized.bin": [b"hello", b"", b"penstock" * 4],
+    "batch-v1-zstd-checksum.bin": [b"hello", b"", b"penstock" * 4],
 }
 ONE = MetadataRange(0, 0x018EAFC180B0, bytes.fromhex("01010100"))
 TWO = (

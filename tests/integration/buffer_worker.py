@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from penstock.buffer import (
     ConsumedBatch,
@@ -18,10 +20,13 @@ from penstock.buffer import (
     ConsumerConfig,
     Producer,
     ProducerConfig,
+    Runner,
+    RunnerConfig,
     Watermark,
 )
 from penstock.errors import Fenced, InvalidInput, PenstockError
 from penstock.objects import ObjectStore, StoreSpec
+from penstock.observability import Event, Observer, names
 
 RECORDS_PER_CALL = 5
 CALLS_AT_ONCE = 3
@@ -32,9 +37,13 @@ def produce(spec: StoreSpec, folder: Path, name: str) -> None:
     asyncio.run(_produce(spec, folder, name))
 
 
-def consume(spec: StoreSpec, folder: Path, reads_ahead: bool) -> None:
+# The ways to consume: one by one, reading ahead, and by the runner.
+WAYS = ("one", "ahead", "runner")
+
+
+def consume(spec: StoreSpec, folder: Path, way: str) -> None:
     """Carry batches into the sink until producers have stopped and the queue is empty, or a successor takes over."""
-    asyncio.run(_consume(spec, folder, reads_ahead))
+    asyncio.run(_consume(spec, folder, way))
 
 
 def holds_fence(folder: Path, pid: int) -> Path:
@@ -71,11 +80,11 @@ async def _produce(spec: StoreSpec, folder: Path, name: str) -> None:
     config = ProducerConfig(flush_interval_seconds=0.01, manifest_deadline_seconds=60.0)
 
     async def call(first: int) -> None:
-        names = [f"{name}.{first + index}" for index in range(RECORDS_PER_CALL)]
+        offered = [f"{name}.{first + index}" for index in range(RECORDS_PER_CALL)]
         # Padded, so that a batch is more than one write of the disk.
-        handle = await producer.produce([each.ljust(500).encode() for each in names])
+        handle = await producer.produce([each.ljust(500).encode() for each in offered])
         sequence = await handle.durable()
-        os.write(journal, "".join(f"{each} {sequence}\n" for each in names).encode())
+        os.write(journal, "".join(f"{each} {sequence}\n" for each in offered).encode())
 
     async with Producer(opened, config) as producer:
         while not stop.exists():
@@ -84,16 +93,62 @@ async def _produce(spec: StoreSpec, folder: Path, name: str) -> None:
     await opened.close()
 
 
-async def _consume(spec: StoreSpec, folder: Path, reads_ahead: bool) -> None:
+async def _consume(spec: StoreSpec, folder: Path, way: str) -> None:
     opened = await spec.open()
-    with closing(open_sink(folder)) as sink:
-        try:
+    with closing(open_sink(folder)) as sink, suppress(Fenced):
+        if way == "runner":
+            await _run(opened, sink, folder)
+        else:
             async with await _started(opened, sink) as consumer:
                 holds_fence(folder, os.getpid()).touch()
-                await (_feed_ahead if reads_ahead else _feed)(consumer, sink, folder)
-        except Fenced:
-            pass
+                await (_feed_ahead if way == "ahead" else _feed)(consumer, sink, folder)
     await opened.close()
+
+
+class _Table:
+    """The SQLite file as a runner knows it."""
+
+    def __init__(self, sink: sqlite3.Connection) -> None:
+        self._sink = sink
+
+    async def position(self) -> int | None:
+        return position_of(self._sink)
+
+    async def store(self, batches: Sequence[ConsumedBatch]) -> None:
+        for batch in batches:
+            store(self._sink, batch)
+
+
+class _Starter(Observer):
+    """Makes the file that tells who holds the fence."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def event(self, event: Event, **fields: Any) -> None:
+        if event is names.BUFFER_STARTED:
+            self._file.touch()
+
+
+async def _run(opened: ObjectStore, sink: sqlite3.Connection, folder: Path) -> None:
+    config = ConsumerConfig(dequeue_every_acks=10, manifest_deadline_seconds=60.0, poll_seconds=0.01)
+    observer = _Starter(holds_fence(folder, os.getpid()))
+    runner = Runner(opened, _Table(sink), RunnerConfig(fetch_concurrency=4), config, observer=observer)
+
+    async def stop() -> None:
+        while not (folder / "producers-gone").exists():  # noqa: ASYNC110  another process makes it
+            await asyncio.sleep(0.01)
+        runner.stop()
+
+    stopping = asyncio.create_task(stop())
+    for _ in range(20):
+        # A predecessor that is still alive may move the sink between asking it and taking the fence: ask again.
+        with suppress(InvalidInput):
+            if not stopping.done():
+                await runner.run()
+            await runner.run(until_empty=True)
+            return
+    raise PenstockError("the sink never stood still")
 
 
 async def _started(opened: ObjectStore, sink: sqlite3.Connection) -> Consumer:

@@ -99,7 +99,7 @@ class Crew:
         return self._start(buffer_worker.produce, f"p{self._count}")
 
     def _consumer(self) -> ForkServerProcess:
-        return self._start(buffer_worker.consume, self._random.random() < 0.5)
+        return self._start(buffer_worker.consume, self._random.choice(buffer_worker.WAYS))
 
     def _start(self, work: object, argument: object) -> ForkServerProcess:
         process = WORLD.Process(target=work, args=(self._spec, self._folder, argument), daemon=True)  # type: ignore[arg-type]

@@ -318,6 +318,42 @@ class LaggingStore(PassingStore):
         await self.release.wait()
         return seen
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        seen = await super().get_if_changed(key, version=version)
+        await self.release.wait()
+        return seen
+
+
+class CountingStore(PassingStore):
+    """Counts the bytes of every body that is read."""
+
+    bytes_read = 0
+
+    async def get(self, key: str) -> Object:
+        return self._counted(await super().get(key))
+
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        found = await super().get_if_changed(key, version=version)
+        return None if found is None else self._counted(found)
+
+    def _counted(self, found: Object) -> Object:
+        self.bytes_read += len(found.data)
+        return found
+
+
+@simulated
+async def test_a_read_of_what_has_not_changed_moves_no_bytes(world: World) -> None:
+    store = CountingStore(world.witness)
+    register, other = world.register(store), world.register()
+    value = await register.update(appends(b"a"))
+    before = store.bytes_read
+    for _ in range(3):
+        assert await register.read() is value
+    assert store.bytes_read == before
+    await other.update(appends(b"b"))
+    assert (await register.read()).payload == b"ab"
+    assert store.bytes_read > before
+
 
 @simulated
 async def test_a_read_begun_before_the_own_take_over_is_no_reason_to_stop(world: World) -> None:

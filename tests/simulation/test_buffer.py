@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -93,8 +93,11 @@ async def watch(world: World, handle: WriteHandle, records: list[str], entropy: 
 async def consume(world: World, name: str, *, until_empty: bool = False) -> None:
     """A process that feeds the sink until it is fenced, told to stop, or killed."""
     entropy = world.entropy.fork(f"{name} moves")
-    consumer, started_behind = world.consumer(name), world.sink.position
     try:
+        if entropy.chance(0.3):
+            await feed_by_runner(world, name, entropy, until_empty=until_empty)
+            return
+        consumer, started_behind = world.consumer(name), world.sink.position
         await patiently(world, consumer.start)
         feed = feed_one_by_one if entropy.chance(0.5) else feed_read_ahead
         await feed(world, consumer, entropy, started_behind, until_empty=until_empty)
@@ -102,6 +105,43 @@ async def consume(world: World, name: str, *, until_empty: bool = False) -> None
     except (Fenced, InvalidInput, Unavailable, OutcomeUnknown):
         # Fenced, or the sink moved on between asking it and starting: the next consumer asks it again.
         world.journal.events.add("stopped")
+
+
+class CheckedSink:
+    """The world's sink as a runner knows it: some time passes, and then a whole run is stored in one step."""
+
+    def __init__(self, world: World, entropy: SeededEntropy) -> None:
+        self._world = world
+        self._entropy = entropy
+        self._last: int | None = None
+
+    async def position(self) -> int | None:
+        self._last = self._world.sink.position
+        return self._last
+
+    async def store(self, batches: Sequence[ConsumedBatch]) -> None:
+        for batch in batches:
+            self._last = await check_next(self._world, batch.descriptor, self._last)
+        await self._world.clock.sleep(self._entropy.uniform(0.0, 0.3))
+        for batch in batches:
+            self._world.sink.store(batch)
+
+
+async def feed_by_runner(world: World, name: str, entropy: SeededEntropy, *, until_empty: bool) -> None:
+    """Run again after every fault that may pass: each run asks the sink where to go on."""
+    runner = world.runner(name, CheckedSink(world, entropy))
+    await patiently(world, lambda: runner.run(until_empty=until_empty), tries=20)
+
+
+async def meddle(world: World, consumer: Consumer, entropy: SeededEntropy) -> None:
+    """Ask to set aside what another consumer was handed, or nobody yet: taken, batches would be lost unread."""
+    known = [*world.journal.descriptors, *world.auditor.manifest]
+    handed = consumer._cursor._pending  # the one thing that tells what this consumer may set aside
+    strange = [descriptor for descriptor in known if descriptor.sequence not in handed]
+    if strange:
+        # Whether it was refused, the sink tells in the end.
+        with suppress(PenstockError):
+            await consumer.set_aside(entropy.choice(strange), NotFound("gone", "as a confused program believes"))
 
 
 async def patiently(world: World, call: Callable[[], Awaitable[T]], tries: int = 5) -> T:
@@ -139,12 +179,15 @@ async def feed_read_ahead(
 ) -> None:
     handle, watermark = consumer.fetch_handle(), Watermark()
     while True:
+        if entropy.chance(0.2):
+            await meddle(world, consumer, entropy)
         descriptors = await patiently(world, lambda: consumer.next_descriptors(1 + entropy.below(4)))
         if not descriptors:
             if until_empty:
                 return
             await world.clock.sleep(entropy.uniform(0.1, 1.0))
             continue
+        world.journal.descriptors += descriptors
         for descriptor in descriptors:
             last = await check_next(world, descriptor, last)
             watermark.begin(descriptor.sequence)
@@ -278,6 +321,14 @@ def test_nothing_acknowledged_is_lost_or_doubled_and_nothing_referenced_is_colle
     return simulate(trial, seed, stall_seconds_max=0.05)
 
 
+@pytest.mark.simulation(seeds=500)
+def test_the_same_holds_where_the_manifest_is_too_long_to_be_read_for_every_call(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> object:
+    monkeypatch.setattr("penstock.buffer.view._GLANCE_BYTES_MIN", 0)
+    return simulate(trial, seed, stall_seconds_max=0.05)
+
+
 # The same checks over planted bugs ---------------------------------------------------------------
 
 
@@ -321,6 +372,13 @@ class LooseCursor(Cursor):
         return through
 
 
+class TrustingCursor(Cursor):
+    """Sets aside whatever it is given."""
+
+    def check_pending(self, sequence: int) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("place", "bug"),
     [
@@ -329,6 +387,7 @@ class LooseCursor(Cursor):
         ("pipeline.Enqueue", GuessingEnqueue),
         ("producer.Pipeline", ImpatientPipeline),
         ("consumer.Cursor", LooseCursor),
+        ("consumer.Cursor", TrustingCursor),
         ("collector.garbage", lambda aged, manifest, prefix, above: list(aged)),
         ("collector._aged", lambda meta, prefix, newest_ms: batch_time_ms(meta.key, prefix) is not None),
     ],

@@ -2,7 +2,7 @@
 
 from penstock.buffer.batch import Compression, Records, decode_batch, encode_batch
 from penstock.buffer.collector import Collection, Collector
-from penstock.buffer.config import CollectorConfig, ConsumerConfig, DeadLetterPolicy, ProducerConfig
+from penstock.buffer.config import CollectorConfig, ConsumerConfig, DeadLetterPolicy, ProducerConfig, RunnerConfig
 from penstock.buffer.consumer import Consumer
 from penstock.buffer.dead_letter import DeadLetter, DeadLetters
 from penstock.buffer.fetch import ConsumedBatch, FetchHandle
@@ -10,6 +10,8 @@ from penstock.buffer.handle import WriteHandle
 from penstock.buffer.lag import Lag
 from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
 from penstock.buffer.producer import Producer
+from penstock.buffer.replay import Replayed, Replayer
+from penstock.buffer.runner import Runner, Sink
 from penstock.buffer.sync import SyncConsumer, SyncProducer
 from penstock.buffer.watermark import Watermark
 
@@ -33,6 +35,11 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "Records",
+    "Replayed",
+    "Replayer",
+    "Runner",
+    "RunnerConfig",
+    "Sink",
     "SyncConsumer",
     "SyncProducer",
     "Watermark",

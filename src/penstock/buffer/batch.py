@@ -117,7 +117,8 @@ class RecordBlock:
         parts, self._parts = self._parts, []
         footer = _FOOTER.pack(compression, self.count, VERSION)
         if compression == Compression.ZSTD:
-            packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj(size=self._size)
+            # The frame's own checksum is the only one that the format has room for; every reader of zstd checks it.
+            packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compressobj(size=self._size)
             parts = [*map(packer.compress, parts), packer.flush()]
         return b"".join((*parts, footer))
 

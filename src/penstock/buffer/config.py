@@ -14,7 +14,7 @@ from penstock.buffer.location import batch_time_ms
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
-__all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig"]
+__all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig", "RunnerConfig"]
 
 MIB: Final = 1024 * 1024
 DATA_PATH_PREFIX: Final = "ingest"
@@ -117,8 +117,14 @@ class ConsumerConfig:
 
     data_path_prefix: str = DATA_PATH_PREFIX
     manifest_path: str = MANIFEST_PATH
-    # Calls of `ack` that share one write of the manifest.
+    # Calls of `ack` that share one write of the manifest, at least.
     dequeue_every_acks: int = 100
+    # What they take off must be this much of the manifest, because the rest is copied: it keeps draining linear.
+    dequeue_percent: int = 10
+    # The longest that acknowledged batches stay in the manifest while the consumer is being called.
+    dequeue_every_seconds: float = 5.0
+    # The pause of `async for` before it looks at an empty queue again.
+    poll_seconds: float = 0.5
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
     decoded_bytes_max: int = DECODED_BYTES_MAX
     # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
@@ -134,11 +140,16 @@ class ConsumerConfig:
         _check_positive(
             self,
             "dequeue_every_acks",
+            "dequeue_percent",
+            "dequeue_every_seconds",
+            "poll_seconds",
             "decoded_bytes_max",
             "manifest_deadline_seconds",
             "collect_interval_seconds",
             "collector_grace_seconds",
         )
+        if self.dequeue_percent > 100:
+            raise InvalidInput(f"dequeue_percent = {self.dequeue_percent}", "a part of the manifest is at most 100 %")
 
     @property
     def collector(self) -> CollectorConfig:
@@ -149,6 +160,21 @@ class ConsumerConfig:
             interval_seconds=self.collect_interval_seconds,
             grace_seconds=self.collector_grace_seconds,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerConfig:
+    """How a runner pipelines its fetches."""
+
+    # Fetches under way at once: enough to hide the latency of an object store.
+    fetch_concurrency: int = 8
+    # Records fetched and not yet stored by the sink.
+    in_flight_bytes_max: int = 256 * MIB
+    # Entries taken over from the manifest at a time.
+    read_ahead_batches: int = 64
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "fetch_concurrency", "in_flight_bytes_max", "read_ahead_batches")
 
 
 def _check_paths(data_path_prefix: str, manifest_path: str) -> None:

@@ -10,18 +10,19 @@ One consumer belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
-from operator import index
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final
 
 from penstock.buffer.collector import Collector
 from penstock.buffer.config import ConsumerConfig, DeadLetterPolicy
-from penstock.buffer.cursor import Cursor
+from penstock.buffer.cursor import Cursor, whole_number
 from penstock.buffer.dead_letter import DeadLetters
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
 from penstock.buffer.lag import Lag, lag_of
 from penstock.buffer.manifest import Descriptor, Manifest
-from penstock.buffer.queue import Dequeue, manifest_register
+from penstock.buffer.relief import Relief
+from penstock.buffer.view import ManifestView
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
@@ -47,18 +48,12 @@ class Consumer:
         observer: Observer = SILENT,
     ) -> None:
         self._config = config or ConsumerConfig()
-        self._last_acked = _checked_position(last_acked)
+        # Refused before anybody is fenced.
+        self._last_acked = None if last_acked is None else whole_number(last_acked, "last_acked cannot be used")
         self._clock = clock
         self._observer = observer
-        self._register = manifest_register(
-            store,
-            self._config.manifest_path,
-            role="consumer",
-            deadline_seconds=self._config.manifest_deadline_seconds,
-            clock=clock,
-            entropy=entropy,
-            observer=observer,
-        )
+        self._view = ManifestView(store, self._config, clock=clock, entropy=entropy, observer=observer)
+        self._relief = Relief(self._config)
         self._store = store
         self._fetcher = self.fetch_handle()
         self._dead_letters = DeadLetters(store, self._config.data_path_prefix)
@@ -66,7 +61,6 @@ class Consumer:
         self._collecting: asyncio.Task[None] | None = None
         self._cursor = Cursor(self._last_acked)
         self._started = False
-        self._fenced = False
         self._closed = False
         # Starting, reading ahead and acknowledging each go one at a time, and not in each other's way.
         self._starting = asyncio.Lock()
@@ -81,8 +75,8 @@ class Consumer:
             self._check_open()
             if not self._started:
                 await self._start()
-        assert self._register.fence is not None
-        return self._register.fence
+        assert self._view.fence is not None
+        return self._view.fence
 
     async def close(self) -> None:
         """Write what is acknowledged, and stop. A consumer that was fenced leaves that to its successor. Idempotent.
@@ -100,7 +94,7 @@ class Consumer:
             if self._collecting is not None:
                 self._collecting.cancel()
                 await asyncio.wait((self._collecting,))
-            await self._register.close()
+            await self._view.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -121,11 +115,23 @@ class Consumer:
                 try:
                     batch = await self._fetcher.fetch(descriptors[0])
                 except UNREADABLE as error:
-                    await self.set_aside(descriptors[0], error)
+                    await self._pass_over(descriptors[0], error)
                     continue
                 self._cursor.hand_out(descriptors)
                 return batch
             return None
+
+    async def __aiter__(self) -> AsyncIterator[ConsumedBatch]:
+        """Every batch in turn, those not yet produced included: looks again each `poll_seconds`, until `close`.
+
+        Each is the caller's to acknowledge. What a call raises ends the loop, and another goes on where it ended.
+        """
+        while not self._closed:
+            batch = await self._next_unless_closed()
+            if batch is not None:
+                yield batch
+            elif not self._closed:
+                await self._clock.sleep(self._config.poll_seconds)
 
     async def next_descriptors(self, max: int) -> list[Descriptor]:
         """Up to `max` entries behind those already handed out, from one read of the manifest; none is fetched.
@@ -133,7 +139,7 @@ class Consumer:
         Each is handed out once. One that gets lost holds the acknowledgements behind it until a new
         consumer starts from the last acknowledged sequence.
         """
-        if max < 1:
+        if whole_number(max, "next_descriptors cannot be asked", "count") < 1:
             raise InvalidInput(f"next_descriptors({max})", "it must be above zero", "ask for at least one")
         await self.start()
         async with self._reading:
@@ -164,32 +170,26 @@ class Consumer:
     async def ack(self, sequence: int) -> None:
         """Acknowledge the next batch, which the sink now holds durably.
 
-        Exactly the next: the first one is the first that was handed out. Every hundredth call
-        (`dequeue_every_acks`) writes the manifest, the others read it, so a fence shows at once.
+        Exactly the next: the first one is the first that was handed out. Some calls write the manifest (after
+        `dequeue_every_acks` batches that are `dequeue_percent` of it, and after `dequeue_every_seconds`); the
+        others only compare the fence. What was not written when the process dies is handed out again, unless
+        the next consumer starts with the sink's position as `last_acked`.
         """
+        sequence = whole_number(sequence, "cannot acknowledge")
         await self.start()
         async with self._acking:
-            through = self._cursor.plan_ack(sequence)
-            if self._cursor.unwritten_acks + 1 >= self._config.dequeue_every_acks:
-                await self._dequeue(through)
-                self._count_acked(sequence)
-                self._cursor.written(through)
-            else:
-                await self._read()
-                self._count_acked(sequence)
+            await self._acknowledge(sequence, self._cursor.plan_ack(sequence), at_once=False)
 
-    async def ack_through(self, sequence: int) -> None:
-        """Acknowledge everything through `sequence` in one write.
+    async def ack_through(self, sequence: int, *, at_once: bool = True) -> None:
+        """Acknowledge everything through `sequence` in one write; not `at_once`, in the one that `ack` would make.
 
         It cannot know what was processed: pass the highest sequence with nothing unprocessed below
         it (`Watermark` keeps it). On any error nothing has changed, and the call may be made again.
         """
+        sequence = whole_number(sequence, "cannot acknowledge through")
         await self.start()
         async with self._acking:
-            through = self._cursor.plan_ack_through(sequence)
-            await self._dequeue(through)
-            self._count_acked(sequence)
-            self._cursor.written(through)
+            await self._acknowledge(sequence, self._cursor.plan_ack_through(sequence), at_once=at_once)
 
     async def flush(self) -> None:
         """Take everything acknowledged off the queue now."""
@@ -199,28 +199,16 @@ class Consumer:
     async def set_aside(self, descriptor: Descriptor, error: PenstockError) -> None:
         """Record an unreadable batch as a dead letter and go on without it, if the policy says so; else raise `error`.
 
-        The record is durable before the entry leaves the queue. Sequences behind it can then be
-        acknowledged as if it had been.
+        Takes exactly what this consumer handed out and has not acknowledged; it stays in the queue as long
+        as something before it does. The record is durable before the entry leaves. Sequences behind it can
+        then be acknowledged as if it had been.
         """
-        if self._config.dead_letter is DeadLetterPolicy.HALT or not isinstance(error, UNREADABLE):
-            raise error
+        self._check_may_pass_over(error)
         await self.start()
         async with self._acking:
-            # Still queued, and still ours to judge: a successor may have consumed and collected it long ago.
-            manifest = await self._read()
-            if manifest.location_of(descriptor.sequence) != descriptor.location:
-                raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue", _GONE)
-            letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
-            through = self._cursor.plan_set_aside(descriptor.sequence)
-            if through is not None:
-                await self._dequeue(through)
-            self._cursor.set_aside(descriptor.sequence)
-            if through is not None:
-                self._cursor.written(through)
-        self._observer.count(names.BUFFER_DEAD_LETTERS, reason=letter.reason)
-        self._observer.event(
-            names.BUFFER_DEAD_LETTER, sequence=letter.sequence, location=letter.location, error=letter.error
-        )
+            await self._check_queued(descriptor)
+            self._cursor.check_pending(descriptor.sequence)
+            await self._bury(descriptor, error)
 
     # Looking ---------------------------------------------------------------------------------------------
 
@@ -241,20 +229,29 @@ class Consumer:
     @property
     def conflict_rate(self) -> float:
         """Writes of the manifest that lost to another writer, per write, so far."""
-        return self._register.conflict_rate
+        return self._view.conflict_rate
 
     # What serves the above ------------------------------------------------------------------------------
 
+    async def _next_unless_closed(self) -> ConsumedBatch | None:
+        try:
+            return await self.next_batch()
+        except Closed:
+            # Closed while it waited; a store that was closed under it is another matter.
+            if not self._closed:
+                raise
+            return None
+
     async def _start(self) -> None:
-        if self._register.fence is None:
+        if self._view.fence is None:
             # Looked at before anybody is fenced: a position that fits another queue must harm nobody.
-            await self._check_position(await self._register.read())
-            await self._register.acquire_fence()
+            await self._check_position(await self._view.read())
+            await self._view.acquire_fence()
         await self._check_position(await self._read())
         if self._last_acked is not None:
             await self._dequeue(self._last_acked)
         self._started = True
-        self._observer.event(names.BUFFER_STARTED, fence=self._register.fence, last_acked=self._last_acked)
+        self._observer.event(names.BUFFER_STARTED, fence=self._view.fence, last_acked=self._last_acked)
         if self._config.collect:
             self._collecting = asyncio.create_task(self._collector.run(), name="buffer collector")
 
@@ -276,44 +273,92 @@ class Consumer:
                 "read the sink's position again; if it is right, start without last_acked to accept the loss",
             )
 
-    async def _ahead(self, limit: int) -> list[Descriptor]:
+    async def _pass_over(self, descriptor: Descriptor, error: PenstockError) -> None:
+        """Set aside the next batch to hand out, before it is."""
+        self._check_may_pass_over(error)
+        async with self._acking:
+            await self._check_queued(descriptor)
+            await self._bury(descriptor, error)
+
+    def _check_may_pass_over(self, error: PenstockError) -> None:
+        if self._config.dead_letter is DeadLetterPolicy.HALT or not isinstance(error, UNREADABLE):
+            raise error
+
+    async def _check_queued(self, descriptor: Descriptor) -> None:
+        """Still queued, and still ours to judge: a successor may have consumed and collected it long ago."""
         manifest = await self._read()
-        return manifest.after(self._cursor.handed_out, limit)
+        if manifest.location_of(descriptor.sequence) != descriptor.location:
+            raise InvalidInput(f"batch {descriptor.sequence} cannot be set aside", "it is not in the queue", _GONE)
+
+    async def _bury(self, descriptor: Descriptor, error: PenstockError) -> None:
+        letter = await self._dead_letters.record(descriptor, error, self._clock.now_ms())
+        through = self._cursor.plan_set_aside(descriptor.sequence)
+        now = self._clock.monotonic()
+        if through is None:
+            # It leaves with those before it.
+            self._cursor.set_aside(descriptor.sequence)
+        elif self._relief.is_fair_share(self._view.seen, through) or self._relief.is_overdue(now):
+            await self._dequeue(through)
+            self._cursor.set_aside(descriptor.sequence)
+            self._written(through)
+        else:
+            # A long queue of nothing but dead letters must not be copied for each of them.
+            self._cursor.set_aside(descriptor.sequence)
+            self._relief.put_off(now)
+        self._observer.count(names.BUFFER_DEAD_LETTERS, reason=letter.reason)
+        self._observer.event(
+            names.BUFFER_DEAD_LETTER, sequence=letter.sequence, location=letter.location, error=letter.error
+        )
+
+    async def _acknowledge(self, sequence: int, through: int, *, at_once: bool) -> None:
+        """Write first, or see that the fence is still held, and move afterwards."""
+        acks, now = self._cursor.unwritten_acks + self._cursor.count_through(sequence), self._clock.monotonic()
+        if at_once or self._relief.is_due(self._view.seen, through, acks, now):
+            await self._dequeue(through)
+            self._count_acked(sequence)
+            self._written(through)
+        else:
+            self._check_open()
+            await self._view.check_fence()
+            self._count_acked(sequence)
+            self._relief.put_off(now)
+        self._tell_lag(self._view.seen)
+
+    async def _ahead(self, limit: int) -> list[Descriptor]:
+        self._check_open()
+        found = await self._view.ahead(self._cursor.handed_out, limit)
+        self._tell_lag(self._view.seen)
+        if not found and self._relief.is_overdue(self._clock.monotonic()):
+            # Nothing more may come to acknowledge for a long time.
+            await self._relieve()
+        return found
 
     async def _read(self) -> Manifest:
         self._check_open()
-        try:
-            manifest = await self._register.read()
-        except Fenced:
-            self._tell_fenced()
-            raise
+        manifest = await self._view.read()
+        self._tell_lag(manifest)
+        return manifest
+
+    def _tell_lag(self, manifest: Manifest) -> None:
         lag = lag_of(manifest, self._cursor.done_through, self._clock.now_ms())
         self._observer.gauge(names.BUFFER_QUEUE_BATCHES, len(manifest))
         self._observer.gauge(names.BUFFER_LAG_BATCHES, lag.batches)
         self._observer.gauge(names.BUFFER_LAG_SECONDS, lag.seconds)
-        return manifest
 
     async def _relieve(self) -> None:
         async with self._acking:
             through = self._cursor.to_dequeue
             if through is not None:
                 await self._dequeue(through)
-                self._cursor.written(through)
+                self._written(through)
 
     async def _dequeue(self, through: int) -> None:
         self._check_open()
-        change = Dequeue(through)
-        try:
-            with self._observer.span(names.BUFFER_DEQUEUE, through=through):
-                manifest = await self._register.update(change, landed=change.landed)
-        except Fenced:
-            self._tell_fenced()
-            raise
-        if manifest.fence != self._register.fence:
-            # It is gone, and perhaps a successor took it off: not for this one to build on.
-            self._tell_fenced()
-            why = f"this one holds fence {self._register.fence}, and the manifest is at fence {manifest.fence}"
-            raise Fenced("the consumer was taken over", why, "stop: the newer one goes on from here")
+        await self._view.dequeue(through)
+
+    def _written(self, through: int) -> None:
+        self._cursor.written(through)
+        self._relief.written()
 
     def _count_acked(self, sequence: int) -> None:
         self._observer.count(names.BUFFER_ACKS, self._cursor.acked(sequence))
@@ -321,18 +366,3 @@ class Consumer:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the consumer is closed", "close() was called", "make a new one")
-
-    def _tell_fenced(self) -> None:
-        if not self._fenced:
-            self._fenced = True
-            self._observer.event(names.BUFFER_FENCED, fence=self._register.fence)
-
-
-def _checked_position(last_acked: int | None) -> int | None:
-    """Refuse what is no sequence before anybody is fenced; a true or a fraction would take off the wrong batches."""
-    if last_acked is None:
-        return None
-    if isinstance(last_acked, bool) or not hasattr(last_acked, "__index__"):
-        why = f"it is of type {type(last_acked).__name__}, and a sequence is a whole number"
-        raise InvalidInput(f"last_acked = {last_acked!r}", why, "give the sequence that the sink stored, or None")
-    return index(last_acked)

@@ -14,11 +14,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import takewhile
+from operator import index
 
 from penstock.buffer.manifest import Descriptor
 from penstock.errors import InvalidInput
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "whole_number"]
+
+
+def whole_number(value: object, what: str, noun: str = "sequence") -> int:
+    """Refuse a fraction, a text or a true: taken for a sequence, each would take off the wrong batches."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        why = f"{value!r} is of type {type(value).__name__}, and a {noun} is a whole number"
+        raise InvalidInput(what, why, "give it as an int")
+    return index(value)
 
 
 class Cursor:
@@ -32,7 +42,7 @@ class Cursor:
         self._dequeued = last_acked
         # The last sequence that was never this consumer's to acknowledge.
         self._before = last_acked
-        # Acknowledgements since the last dequeue.
+        # Batches acknowledged since the last dequeue.
         self.unwritten_acks = 0
 
     @property
@@ -86,9 +96,19 @@ class Cursor:
             raise InvalidInput(what, f"the last one handed out is {self._handed_out}", remedy)
         return self._through(sequence)
 
+    def check_pending(self, sequence: int) -> None:
+        """Refuse what this cursor has not handed out, or has done with: the batches before it are not its to skip."""
+        if sequence not in self._pending:
+            why = "this consumer did not hand it out, or has acknowledged or set it aside"
+            raise InvalidInput(f"batch {sequence} cannot be set aside", why, "set aside what its own reads returned")
+
     def plan_set_aside(self, sequence: int) -> int | None:
         """Through where all is done once this one is set aside; None while something before it is not."""
         return None if self._pending and self._pending[0] < sequence else self._through(sequence)
+
+    def count_through(self, sequence: int) -> int:
+        """How many batches an acknowledgement through here covers."""
+        return sum(1 for _ in takewhile(lambda pending: pending <= sequence, self._pending))
 
     def acked(self, sequence: int) -> int:
         """Count the acknowledgement; how many batches it covers."""
@@ -97,7 +117,7 @@ class Cursor:
             self._pending.popleft()
             count += 1
         self._last_acked = sequence
-        self.unwritten_acks += 1
+        self.unwritten_acks += count
         return count
 
     def set_aside(self, sequence: int) -> None:

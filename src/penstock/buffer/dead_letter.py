@@ -16,10 +16,22 @@ from penstock.buffer.manifest import Descriptor, MetadataRange
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError
 from penstock.objects import ObjectStore
 
-__all__ = ["DeadLetter", "DeadLetters"]
+__all__ = ["DeadLetter", "DeadLetters", "Replay"]
 
 # Enough digits for any u64, so that names sort like sequences.
 _DIGITS: Final = 20
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """How a dead letter is being put back into the queue, or was: `queued_as` tells when it is certain."""
+
+    location: str
+    # The entry can only be at or behind this sequence.
+    not_before: int
+    # The consumer's by then: under a later one, a collector may have taken the object for garbage.
+    fence: int
+    started_ms: int
+    queued_as: int | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +44,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     recorded_ms: int
     metadata: tuple[MetadataRange, ...]
     body_key: str | None = None
+    replay: Replay | None = None
 
 
 class DeadLetters:
@@ -57,11 +70,27 @@ class DeadLetters:
 
     async def read(self, sequence: int) -> DeadLetter:
         """The record of one sequence, or `NotFound`."""
-        found = await self._store.get(f"{self._stem(sequence)}.json")
+        return (await self.read_version(sequence))[0]
+
+    async def read_version(self, sequence: int) -> tuple[DeadLetter, str]:
+        """The record, and the version that it has in the store."""
         try:
-            return msgspec.json.decode(found.data, type=DeadLetter)
+            found = await self._store.get(f"{self._stem(sequence)}.json")
+        except NotFound as error:
+            what = f"there is no dead letter {sequence} in {self._store.url}"
+            raise NotFound(what, f"nothing is recorded under {self.folder}", "see `penstock buffer inspect`") from error
+        try:
+            return msgspec.json.decode(found.data, type=DeadLetter), found.meta.version
         except msgspec.MsgspecError as error:
             raise Corrupt(f"dead letter {found.meta.key!r} is damaged", str(error)) from error
+
+    async def amend(self, letter: DeadLetter, replay: Replay, version: str) -> str:
+        """Write down how far a replay has come; the new version. `Conflict` when somebody else did meanwhile."""
+        amended = msgspec.structs.replace(letter, replay=replay)
+        meta = await self._store.put_if(
+            f"{self._stem(letter.sequence)}.json", msgspec.json.encode(amended), version=version
+        )
+        return meta.version
 
     async def sequences(self, first: int, end: int) -> set[int]:
         """The sequences of `[first, end)` that have a record."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
@@ -13,7 +12,7 @@ from penstock.buffer.manifest import Descriptor, Manifest
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 
-__all__ = ["Reading", "gaps_of", "read_batches", "read_manifest"]
+__all__ = ["Reading", "read_batches", "read_manifest"]
 
 # Objects read at once: enough to hide latency, few enough to hold in memory.
 _READS_AT_ONCE: Final = 4
@@ -48,12 +47,6 @@ async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> Asy
         several = descriptors[first : first + _READS_AT_ONCE]
         for reading in await asyncio.gather(*(_read(handle, descriptor) for descriptor in several)):
             yield reading
-
-
-def gaps_of(manifest: Manifest) -> list[tuple[int, int]]:
-    """Neighbours in the manifest, and its end, between which sequences are missing."""
-    sequences = [*(entry.sequence for entry in manifest), manifest.next_sequence]
-    return [(before, after) for before, after in pairwise(sequences) if after != before + 1]
 
 
 async def _read(handle: FetchHandle, descriptor: Descriptor) -> Reading:

@@ -2,10 +2,11 @@
 
 A `Manifest` is an immutable view of the object's bytes. Appending and dequeuing splice bytes: entries
 that stay are copied as one block, never decoded and encoded again, so a write costs what copying costs.
-Entries are parsed when they are asked for. Every structural fault is `Corrupt`, another version is
-`Unsupported`. Next sequence and fence only grow and an entry never returns, so no two states of one
-queue have the same bytes, and a version made from a hash of them never repeats. Format page:
-docs/format/buffer.md.
+Entries are parsed when they are asked for, but their sequences are checked together before the first is:
+they count up by one to `next_sequence`, since every append hands out the next ones and a dequeue takes
+entries from the head alone. Every structural fault is `Corrupt`, another version is `Unsupported`. Next
+sequence and fence only grow and an entry never returns, so no two states of one queue have the same bytes,
+and a version made from a hash of them never repeats. Format page: docs/format/buffer.md.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from penstock.buffer.frames import LENGTH, LENGTH_MAX, frame_starts
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
-__all__ = ["FOOTER_BYTES", "Descriptor", "Draft", "Manifest", "MetadataRange"]
+__all__ = ["FOOTER_BYTES", "Descriptor", "Draft", "Manifest", "MetadataRange", "fence_of"]
 
 VERSION: Final = 1
 _FOOTER: Final = struct.Struct("<IQQH")
 FOOTER_BYTES: Final = _FOOTER.size
 _HEAD: Final = struct.Struct("<IQH")  # entry length, sequence, location length
+_START: Final = struct.Struct("<IQ")  # entry length, sequence
 _SEQUENCE: Final = struct.Struct("<Q")
 _RANGE: Final = struct.Struct("<IqI")  # start index, ingestion time, payload length
 _LOCATION_BYTES_MAX: Final = (1 << 16) - 1
@@ -114,7 +117,8 @@ class Manifest:
     @property
     def first_sequence(self) -> int:
         """The sequence at the head of the queue; `next_sequence` when it is empty."""
-        return self._sequence(0) if self._count else self.next_sequence
+        self._index()
+        return self.next_sequence - self._count
 
     def after(self, sequence: int | None, limit: int) -> list[Descriptor]:
         """Up to `limit` entries behind this sequence, or from the head when it is None."""
@@ -127,10 +131,12 @@ class Manifest:
 
     def location_of(self, sequence: int) -> str | None:
         """Where the batch with this sequence lies; None when the manifest has no such entry."""
-        position = self._position_after(sequence) - 1
-        if position < 0 or self._sequence(position) != sequence:
-            return None
-        return self[position].location
+        position = sequence - self.first_sequence
+        return self[position].location if 0 <= position < self._count else None
+
+    def bytes_through(self, sequence: int | None) -> int:
+        """How many bytes the entries through this sequence take, or all of them when it is None."""
+        return self._index()[self._count if sequence is None else self._position_after(sequence)]
 
     def append(self, drafts: Sequence[Draft], *, bytes_max: int = LENGTH_MAX) -> Manifest:
         """The queue with these entries behind it, numbered from `next_sequence` on."""
@@ -165,7 +171,13 @@ class Manifest:
 
     def _index(self) -> array[int]:
         if self._starts is None:
-            self._starts = frame_starts(memoryview(self.body)[:-FOOTER_BYTES], self._count, _WHAT)
+            entries = memoryview(self.body)[:-FOOTER_BYTES]
+            starts = _sound_starts(entries, self._count, self.next_sequence)
+            if starts is None:
+                # Walk again, slowly, to say what is wrong: with the frames, or with the sequences in them.
+                starts = frame_starts(entries, self._count, _WHAT)
+                _check_order(entries, starts, self.next_sequence)
+            self._starts = starts
         return self._starts
 
     def _frame(self, index: int) -> memoryview:
@@ -173,20 +185,14 @@ class Manifest:
         position = range(self._count)[index]
         return memoryview(self.body)[starts[position] : starts[position + 1]]
 
-    def _sequence(self, position: int) -> int:
-        return _head(self._frame(position))[1]
-
     def _position_after(self, sequence: int) -> int:
-        """The first position whose sequence is greater: by arithmetic where there are no gaps, else by looking."""
-        if self._count == 0:
-            return 0
-        guess = min(max(sequence + 1 - self._sequence(0), 0), self._count)
-        below = guess == 0 or self._sequence(guess - 1) <= sequence
-        above = guess == self._count or self._sequence(guess) > sequence
-        if below and above:
-            return guess
-        behind = (position for position in range(self._count) if self._sequence(position) > sequence)
-        return next(behind, self._count)
+        """The first position whose sequence is greater."""
+        return min(max(sequence + 1 - self.first_sequence, 0), self._count)
+
+
+def fence_of(footer: bytes) -> int:
+    """The fence in a manifest's footer, which may be read without the entries."""
+    return _footer(footer)[2]
 
 
 def _footer(body: bytes) -> tuple[int, int, int]:
@@ -198,6 +204,41 @@ def _footer(body: bytes) -> tuple[int, int, int]:
     if version != VERSION:
         raise Unsupported(f"{_WHAT} of version {version}", f"this release reads version {VERSION}", _UPGRADE)
     return count, next_sequence, fence
+
+
+def _sound_starts(entries: memoryview, count: int, next_sequence: int) -> array[int] | None:
+    """Where each entry starts, and where the last one ends; None unless all are whole and count up by one."""
+    end, start, sequence = len(entries), 0, next_sequence - count
+    if count > end // _START.size:
+        return None
+    starts, start_at, offset = array("Q", bytes(8 * (count + 1))), _START.unpack_from, LENGTH.size
+    try:
+        for index in range(count):
+            starts[index] = start
+            length, found = start_at(entries, start)
+            if found != sequence:
+                return None
+            start += offset + length
+            sequence += 1
+    except struct.error:
+        return None
+    starts[count] = end
+    return starts if start == end else None
+
+
+def _check_order(entries: memoryview, starts: array[int], next_sequence: int) -> None:
+    """The sequences are the only thing in the format that can be held against each other: no checksum covers them."""
+    count, sequence_at, offset = len(starts) - 1, _SEQUENCE.unpack_from, LENGTH.size
+    try:
+        sequences = [sequence_at(entries, start + offset)[0] for start in starts[:count]]
+    except struct.error as error:
+        raise Corrupt(f"{_WHAT} is damaged", f"its last entry has no room for a sequence: {error}") from error
+    if sequences == [*range(next_sequence - count, next_sequence)]:
+        return
+    for before, after in pairwise((*sequences, next_sequence)):
+        if after != before + 1:
+            why = f"sequences jump from {before} to {after}, and they are handed out one by one"
+            raise Corrupt(f"{_WHAT} is damaged", why)
 
 
 def _head(frame: memoryview) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from penstock.buffer.cursor import whole_number
 from penstock.errors import InvalidInput
 
 __all__ = ["Watermark"]
@@ -31,6 +32,7 @@ class Watermark:
         return len(self._begun)
 
     def begin(self, sequence: int) -> None:
+        sequence = whole_number(sequence, "sequence cannot begin")
         if self._begun and sequence <= self._begun[-1]:
             raise InvalidInput(f"sequence {sequence} begins out of order", f"{self._begun[-1]} was begun before it")
         self._begun.append(sequence)
@@ -38,6 +40,7 @@ class Watermark:
 
     def complete(self, sequence: int) -> bool:
         """Mark one as processed; whether the watermark moved."""
+        sequence = whole_number(sequence, "sequence cannot be completed")
         if sequence not in self._unfinished:
             raise InvalidInput(f"sequence {sequence} cannot be completed", "it was not begun, or is completed already")
         self._unfinished.discard(sequence)

@@ -1,4 +1,6 @@
-"""`penstock buffer`: look at a queue, check it, and collect its garbage. Only `collect` ever writes.
+"""`penstock buffer`: look at a queue, check it, replay its dead letters, and collect its garbage.
+
+Only `collect` and `replay` ever write.
 
 None of these takes the fence, so all are safe beside a running consumer.
 """
@@ -12,11 +14,22 @@ from typing import Any, Final
 
 import click
 
-from penstock.buffer import Collector, CollectorConfig, ConsumedBatch, DeadLetters, Descriptor, Manifest
+from penstock.buffer import (
+    Collector,
+    CollectorConfig,
+    ConsumedBatch,
+    DeadLetters,
+    Descriptor,
+    Manifest,
+    ProducerConfig,
+    Replayed,
+    Replayer,
+)
 from penstock.buffer.config import DATA_PATH_PREFIX, GRACE_SECONDS, MANIFEST_PATH
-from penstock.buffer.inspection import gaps_of, read_batches, read_manifest
+from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.buffer.lag import lag_of
 from penstock.clock import SYSTEM_CLOCK
+from penstock.errors import Corrupt, PenstockError
 from penstock.objects import ObjectStore, open_store
 
 __all__ = ["buffer"]
@@ -33,11 +46,11 @@ _prefix_option = click.option("--prefix", default=DATA_PATH_PREFIX, show_default
 
 @click.group()
 def buffer() -> None:
-    """Look at a queue on object storage, check it, collect its garbage.
+    """Look at a queue on object storage, check it, replay its dead letters, collect its garbage.
 
     URL is file:///directory, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix;
     credentials and endpoints come from the service's usual environment variables. All but collect
-    only read, and none disturbs a running consumer.
+    and replay only read, and none disturbs a running consumer.
     """
 
 
@@ -97,12 +110,16 @@ def tail(url: str, manifest: str, first: int | None, records: int, follow: bool)
 def verify(url: str, manifest: str) -> None:
     """Check that every queued object exists and decodes.
 
-    Sequences that are missing between two batches are found as well. The exit code is 1 if there is any problem.
+    A manifest in which sequences are missing is refused as a whole. The exit code is 1 if there is any problem.
     """
 
     async def check(store: ObjectStore) -> int:
-        found = await read_manifest(store, manifest)
-        problems = [f"sequences jump from {before} to {after}" for before, after in gaps_of(found)]
+        try:
+            found = await read_manifest(store, manifest)
+        except Corrupt as error:
+            click.echo(str(error))
+            return 1
+        problems: list[str] = []
         batches = records = record_bytes = 0
         async for reading in read_batches(store, list(found)):
             batches += 1
@@ -148,6 +165,49 @@ def collect(url: str, manifest: str, prefix: str, grace: float, dry_run: bool) -
     # Looked for by reading alone: a mistyped URL must not become a new, empty store.
     _on(url, lambda store: read_manifest(store, manifest))
     _on(url, run, read_only=dry_run)
+
+
+@buffer.command()
+@click.argument("url")
+@click.argument("sequences", type=_COUNT, nargs=-1)
+@_manifest_option
+@_prefix_option
+@click.option("--again", is_flag=True, help="Replay also what was replayed before, or may have been.")
+def replay(url: str, sequences: tuple[int, ...], manifest: str, prefix: str, again: bool) -> None:
+    """Put dead letters back into the queue.
+
+    All of them, or those of SEQUENCES. A batch that can be read by now (its object was put back, or this
+    release knows its version) goes to the end of the queue under a new sequence. One that was replayed
+    before is left alone, also if that command was killed; where nobody can tell any more, it is named, and
+    needs --again. The exit code is 1 if any could not be replayed.
+    """
+    config = ProducerConfig(data_path_prefix=prefix, manifest_path=manifest)
+
+    async def run(store: ObjectStore) -> bool:
+        end = (await read_manifest(store, manifest)).next_sequence
+        chosen = sequences or sorted(await DeadLetters(store, prefix).sequences(0, end))
+        replayer, sound = Replayer(store, config), True
+        try:
+            for sequence in chosen:
+                try:
+                    click.echo(_told(await replayer.replay(sequence, again=again)))
+                except PenstockError as error:
+                    click.echo(str(error))
+                    sound = False
+        finally:
+            await replayer.close()
+        click.echo(f"{len(chosen)} dead letters")
+        return sound
+
+    # Looked for by reading alone: a mistyped URL must not become a new, empty store.
+    _on(url, lambda store: read_manifest(store, manifest))
+    if not _on(url, run, read_only=False):
+        raise SystemExit(1)
+
+
+def _told(replayed: Replayed) -> str:
+    verb = "replayed" if replayed.is_new else "was replayed before"
+    return f"{replayed.sequence} {verb}, as {replayed.queued_as}"
 
 
 def _on(url: str, work: Callable[[ObjectStore], Coroutine[Any, Any, Any]], *, read_only: bool = True) -> Any:

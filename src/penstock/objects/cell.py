@@ -27,7 +27,7 @@ from penstock.objects.attempt import Answer, Attempt, Move, Sight, agreed
 from penstock.objects.contention import Contention
 from penstock.objects.draft import Draft, Known
 from penstock.objects.format import Format, Token
-from penstock.objects.port import ObjectStore, check_key
+from penstock.objects.port import Object, ObjectStore, check_key
 from penstock.objects.retry import DEFAULT_RETRY
 from penstock.observability import Observer, names
 
@@ -90,18 +90,20 @@ class Cell(Generic[T]):
         """What the store last failed with, as long as it has not answered the same verb since."""
         return next((trouble.last for trouble in (self._writing, self._reading) if trouble.in_a_row), "")
 
-    async def fetch(self, go_on: Callable[[], None], *, durable: bool = False) -> Known[T]:
-        """The current value. Faults that a retry may cure are retried until `go_on` raises.
+    async def fetch(
+        self, go_on: Callable[[], None], last: Known[T] | None = None, *, durable: bool = False
+    ) -> Known[T]:
+        """The current value; of one that is still as it was `last`, nothing is read but its version.
 
-        A value that is visible may be lost again with the power; one that is `durable` may not.
+        A value that is visible may be lost again with the power; one that is `durable` may not. Faults that a
+        retry may cure are retried until `go_on` raises.
         """
-        get = self._store.get_durable if durable else self._store.get
         while True:
             self.calls += 1
             call, began = self.calls, self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._attempt_seconds):
-                    found = await get(self._key)
+                    found = await self._get(last, durable=durable)
             except NotFound:
                 self._answered(self._reading, began)
                 return Known(self._format.empty(), None, call, durable)
@@ -111,7 +113,17 @@ class Cell(Generic[T]):
                 go_on()
             else:
                 self._answered(self._reading, began)
+                if found is None:
+                    assert last is not None
+                    return Known(last.value, last.version, call, last.durable)
                 return Known(self._decode(found.data), found.meta.version, call, durable)
+
+    async def _get(self, last: Known[T] | None, *, durable: bool) -> Object | None:
+        if durable:
+            return await self._store.get_durable(self._key)
+        if last is None or last.version is None:
+            return await self._store.get(self._key)
+        return await self._store.get_if_changed(self._key, version=last.version)
 
     async def settle(self, sealed: Sealed[T], go_on: Callable[[], None]) -> tuple[Move, Known[T] | None]:
         """Write until the outcome is certain: DONE or REBASE, and what is known of the object by then.

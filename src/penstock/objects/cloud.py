@@ -104,10 +104,19 @@ class CloudStore:
         return CloudStore(self.url, self._bucket, self._remote, prefix=prefix, clock=self._clock)
 
     async def get(self, key: str) -> Object:
-        result = await self._read(key, obstore.get_async(self._remote.store, self._path(key)))
-        meta = remote_meta(key, result.meta, self._remote)
-        check_size(self.url, meta, self._get_bytes_max)
-        return Object(meta, (await self._read(key, result.bytes_async())).to_bytes())
+        return await self._whole(key, await self._read(key, obstore.get_async(self._remote.store, self._path(key))))
+
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        options = self._remote.versions.unless(version) if _is_condition(version) else {}
+        call = obstore.get_async(self._remote.store, self._path(key), options=options)
+        try:
+            result = await self._read(key, call)
+        except Conflict:
+            # The only condition that was sent: it is still at this version.
+            return None
+        # A service that ignores the condition, or has none, answers with the meta before the body, which is not taken.
+        is_same = remote_meta(key, result.meta, self._remote).version == version
+        return None if is_same else await self._whole(key, result)
 
     async def get_durable(self, key: str) -> Object:
         return await self.get(key)
@@ -185,9 +194,14 @@ class CloudStore:
             raise InvalidInput(f"object key {key[:80]!r} cannot be used", f"behind {self._base!r} it is too long")
         return path
 
+    async def _whole(self, key: str, result: obstore.GetResult) -> Object:
+        meta = remote_meta(key, result.meta, self._remote)
+        check_size(self.url, meta, self._get_bytes_max)
+        return Object(meta, (await self._read(key, result.bytes_async())).to_bytes())
+
     def _check_condition(self, key: str, version: str | None) -> None:
-        """An empty or starred condition would match anything, so it is not sent; no object has such a version."""
-        if version is not None and not (version.isascii() and version.isprintable() and version.strip('" ,*')):
+        """What is no condition is not sent; no object has such a version."""
+        if version is not None and not _is_condition(version):
             raise conflict(self.url, key, version)
 
     def _written(self, key: str, body: Body, result: obstore.PutResult) -> ObjectMeta:
@@ -268,6 +282,11 @@ class CloudStore:
                 raise
             what = f"delete of {len(paths)} objects in {self.url} failed"
             raise self._explained(answer, what, is_write=True) from error
+
+
+def _is_condition(version: str) -> bool:
+    """An empty or starred one would match anything."""
+    return version.isascii() and version.isprintable() and bool(version.strip('" ,*'))
 
 
 class _PastEnd(Exception):

@@ -161,7 +161,7 @@ class Committer(Generic[T]):
         return base
 
     async def _look(self, *, durable: bool = False) -> Known[T]:
-        self.known = known = await self._cell.fetch(self._check_wanted, durable=durable)
+        self.known = known = await self._cell.fetch(self._check_wanted, self.known, durable=durable)
         return known
 
     async def _pause(self) -> None:

@@ -115,6 +115,9 @@ class DirectoryStore:
     async def get(self, key: str) -> Object:
         return await self._reading(self._get, check_key(key))
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        return await self._reading(self._get_if_changed, check_key(key), version)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return (await self.get_ranges(key, [(start, end)], version=version))[0]
 
@@ -212,6 +215,9 @@ class DirectoryStore:
         meta = _meta(key, found)
         check_size(self.url, meta, self._get_bytes_max)
         return Object(meta, data)
+
+    def _get_if_changed(self, key: str, version: str) -> Object | None:
+        return None if version_of(self._folder.stat(key)) == version else self._get(key)
 
     def _get_ranges(self, key: str, ranges: Sequence[tuple[int, int]], version: str | None) -> _Ranges:
         for _ in range(RACES_MAX):

@@ -50,6 +50,10 @@ class MemoryStore:
     async def get_durable(self, key: str) -> Object:
         return await self.get(key)
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        found = self._find(key)
+        return None if found.meta.version == version else await self.get(key)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return (await self.get_ranges(key, [(start, end)], version=version))[0]
 

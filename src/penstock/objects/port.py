@@ -84,6 +84,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        """The whole object, or None while it is still at `version`: then nothing of its body is read or sent."""
+        ...
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         """Bytes `[start, end)`, clipped at the object's end; `start` past the end is `InvalidInput`.
 

@@ -24,6 +24,9 @@ class ReadOnlyStore:
         # Making sure may take a write.
         raise self._refusal(key)
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        return await self._store.get_if_changed(key, version=version)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._store.get_range(key, start, end, version=version)
 

@@ -121,7 +121,7 @@ class Register(Generic[T]):
         held = self.fence
         try:
             async with asyncio.timeout(self._policy.deadline_seconds):
-                known = await self._cell.fetch(lambda: None, durable=durable)
+                known = await self._cell.fetch(lambda: None, self._committer.known, durable=durable)
         except TimeoutError as error:
             raise DeadlineExceeded(f"{self} was not read", self._out_of_time(), "try again later") from error
         # A fence taken by this register while the read was under way is no take-over.

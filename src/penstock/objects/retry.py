@@ -74,6 +74,12 @@ class RetryingStore:
         self._observer.count(names.OBJECTS_BYTES, found.meta.size, direction="read")
         return found
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        found = await self._read("get_if_changed", key, lambda: self._store.get_if_changed(key, version=version))
+        if found is not None:
+            self._observer.count(names.OBJECTS_BYTES, found.meta.size, direction="read")
+        return found
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         data = await self._read("get_range", key, lambda: self._store.get_range(key, start, end, version=version))
         self._observer.count(names.OBJECTS_BYTES, len(data), direction="read")

@@ -74,6 +74,10 @@ class Versions(Protocol):
 
     def for_read(self, version: str) -> GetOptions: ...
 
+    def unless(self, version: str) -> GetOptions:
+        """A condition that spares the answer's body; empty where the service knows none by this version."""
+        ...
+
 
 class ETags:
     """S3 and Azure: the entity tag, kept without its quotes, which listings leave out."""
@@ -87,6 +91,9 @@ class ETags:
     def for_read(self, version: str) -> GetOptions:
         return {"if_match": f'"{version}"'}
 
+    def unless(self, version: str) -> GetOptions:
+        return {"if_none_match": f'"{version}"'}
+
 
 class Generations:
     """Google: a number that grows with every write. Listings do not tell it, so their versions are empty."""
@@ -99,6 +106,9 @@ class Generations:
 
     def for_read(self, version: str) -> GetOptions:
         return {"version": version}
+
+    def unless(self, version: str) -> GetOptions:
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,6 +190,7 @@ BUFFER_UNPROVED = _event("buffer.unproved", "error", "Whether batches were enque
 BUFFER_FENCED = _event("buffer.fenced", "warning", "Another consumer took over: this one stops.")
 BUFFER_STARTED = _event("buffer.started", "info", "A consumer took the fence.")
 BUFFER_DEAD_LETTER = _event("buffer.dead_letter", "error", "A batch object is missing or unreadable and was set aside.")
+BUFFER_REPLAYED = _event("buffer.replayed", "info", "A dead letter was put back into the queue.")
 BUFFER_COLLECT_FAILED = _event("buffer.collect_failed", "warning", "A collection failed; the next one goes on.")
 
 # vector -------------------------------------------------------------------------------------------

@@ -72,6 +72,10 @@ class FaultyStore:
     async def get_durable(self, key: str) -> Object:
         return await self._send("get_durable", key, lambda _: self._inner.get_durable(key))
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        """To a plan and to a script it is one more `get`."""
+        return await self._send("get", key, lambda _: self._inner.get_if_changed(key, version=version))
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._send("get_range", key, lambda _: self._inner.get_range(key, start, end, version=version))
 

@@ -30,6 +30,9 @@ class PassingStore:
     async def get_durable(self, key: str) -> Object:
         return await self._inner.get_durable(key)
 
+    async def get_if_changed(self, key: str, *, version: str) -> Object | None:
+        return await self._inner.get_if_changed(key, version=version)
+
     async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
         return await self._inner.get_range(key, start, end, version=version)
 
@@ -93,7 +96,8 @@ class UnreachableStore:
     async def _refuse(self, *_: Any, **__: Any) -> Any:
         raise Unavailable(f"{self.url} did not answer", "nothing is there", "check the address")
 
-    get = get_durable = get_range = get_ranges = head = put = put_if = delete = delete_many = _refuse
+    get = get_durable = get_if_changed = get_range = get_ranges = _refuse
+    head = put = put_if = delete = delete_many = _refuse
 
     async def list(self, prefix: str = "", *, offset: str = "", page_size: int = 1000) -> AsyncIterator[_Page]:
         await self._refuse()
