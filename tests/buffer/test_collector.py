@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, SeededEntropy, Simulation
+from penstock.testing.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
 CONFIG = CollectorConfig(grace_seconds=600.0, interval_seconds=300.0)
@@ -160,6 +162,22 @@ async def test_a_background_collector_outlives_its_failures_and_counts_them(simu
     await simulation.clock.sleep(300.0)
     assert observer.counted(names.BUFFER_COLLECTED) == 1
     assert await keys(store) == [MANIFEST]
+    running.cancel()
+
+
+@simulated
+async def test_a_background_collector_outlives_an_error_that_nobody_foresaw(simulation: Simulation) -> None:
+    observer = RecordingObserver()
+
+    class Broken(PassingStore):
+        def list(self, *_: object, **__: object) -> Any:
+            raise OverflowError("cannot convert float infinity to integer")
+
+    store = Broken(MemoryStore(clock=simulation.clock))
+    running = asyncio.create_task(Collector(store, CONFIG, clock=simulation.clock, observer=observer).run())
+    await simulation.clock.sleep(601.0)
+    assert observer.counted(names.BUFFER_COLLECT_FAILURES) == 2
+    assert not running.done()
     running.cancel()
 
 

@@ -16,7 +16,7 @@ from penstock.buffer.config import CollectorConfig
 from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.buffer.manifest import Manifest
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import NotFound, PenstockError
+from penstock.errors import NotFound
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
@@ -81,9 +81,9 @@ class Collector:
             await self._clock.sleep(self._config.interval_seconds)
             try:
                 await self.collect()
-            except PenstockError as error:
+            except Exception as error:  # noqa: BLE001  nobody waits for this task: what ended it would never be seen
                 self._observer.count(names.BUFFER_COLLECT_FAILURES)
-                self._observer.event(names.BUFFER_COLLECT_FAILED, error=str(error))
+                self._observer.event(names.BUFFER_COLLECT_FAILED, error=f"{type(error).__name__}: {error}")
 
     async def _manifest(self) -> Manifest | None:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from math import inf
 from typing import Any, Final
 
 from penstock.buffer.batch import DECODED_BYTES_MAX, Compression
@@ -160,12 +161,12 @@ def _check_paths(data_path_prefix: str, manifest_path: str) -> None:
 
 
 def _check_positive(config: Any, *names: str) -> None:
-    """Durations may have fractions; what is counted may not."""
+    """Durations may have fractions, and end; what is counted is whole."""
     for name in names:
         value = getattr(config, name)
         is_number = isinstance(value, int if "_seconds" not in name else int | float) and not isinstance(value, bool)
-        if not is_number or not value > 0:
-            kind = "number" if "_seconds" in name else "whole number"
+        if not is_number or not 0 < value < inf:
+            kind = "finite number" if "_seconds" in name else "whole number"
             raise InvalidInput(f"{name} = {value!r}", f"it must be a {kind} above zero", "leave it out for its default")
 
 
