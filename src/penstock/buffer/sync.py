@@ -2,7 +2,7 @@
 
 Each door opens its own store and runs it on a loop in a thread of its own, so calls simply block until
 they are done. One door may be used by several threads; it promises what the async class behind it
-promises, and nothing more.
+promises, and nothing more. A process that was forked from the one that opened a door is refused there.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class _Door(Generic[Role]):
         """Close the role, its store and its thread; raises what closing the role raises. Idempotent."""
         if self._thread.closed:
             return
+        self._thread.check_home()
         try:
             self._thread.run(self._role.close())
         finally:
