@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.buffer.accumulator import Input, OpenBatch
-from penstock.buffer.batch import decode_batch
+from penstock.buffer.batch import DECODED_RECORDS_MAX, RECORDS_MAX, decode_batch
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.manifest import Descriptor
 from penstock.errors import InvalidInput
@@ -44,6 +44,15 @@ def test_a_batch_is_full_by_size_or_by_inputs() -> None:
     big = OpenBatch(0.0)
     big.add(offered(bytes(80)), 0)
     assert big.full(CONFIG) == "size"
+
+
+def test_a_batch_is_full_by_records_long_before_a_consumer_refuses_it() -> None:
+    batch = OpenBatch(0.0)
+    batch.add(Input.of([b""] * (RECORDS_MAX - 1), b"", ProducerConfig()), 0)
+    assert batch.full(ProducerConfig()) is None
+    batch.add(Input.of([b""] * RECORDS_MAX, b"", ProducerConfig()), 0)
+    assert batch.full(ProducerConfig()) == "records"
+    assert batch.block.count < DECODED_RECORDS_MAX
 
 
 inputs = st.lists(

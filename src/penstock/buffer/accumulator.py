@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.buffer.batch import RecordBlock, checked_records
+from penstock.buffer.batch import RECORDS_MAX, RecordBlock, checked_records
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
 from penstock.buffer.manifest import MetadataRange
@@ -77,4 +77,6 @@ class OpenBatch:
         """The bound that this batch has reached; None while it can take more."""
         if self.size >= config.flush_size_bytes:
             return "size"
+        if self.block.count >= RECORDS_MAX:
+            return "records"
         return "inputs" if self.inputs >= config.max_buffered_inputs else None

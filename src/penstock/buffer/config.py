@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Any, Final
 
-from penstock.buffer.batch import DECODED_BYTES_MAX, Compression
+from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
 from penstock.buffer.location import batch_time_ms
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
@@ -122,6 +122,8 @@ class ConsumerConfig:
     dequeue_every_acks: int = 100
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
     decoded_bytes_max: int = DECODED_BYTES_MAX
+    # Records of one batch. They cost time however small they are: 4 million take some seconds of one core.
+    decoded_records_max: int = DECODED_RECORDS_MAX
     # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
     manifest_deadline_seconds: float = 30.0
     # Collect in the background while the consumer runs.
@@ -136,6 +138,7 @@ class ConsumerConfig:
             self,
             "dequeue_every_acks",
             "decoded_bytes_max",
+            "decoded_records_max",
             "manifest_deadline_seconds",
             "collect_interval_seconds",
             "collector_grace_seconds",

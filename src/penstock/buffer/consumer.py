@@ -151,6 +151,7 @@ class Consumer:
             self._store,
             spec or StoreSpec(self._store.url),
             decoded_bytes_max=self._config.decoded_bytes_max,
+            decoded_records_max=self._config.decoded_records_max,
             clock=self._clock,
             observer=self._observer,
         )
