@@ -47,6 +47,7 @@ class Pipeline:
         config: ProducerConfig,
         *,
         released: Callable[[int], None],
+        failed: Callable[[Outcome, int, PenstockError], None],
         halted: Callable[[PenstockError], None],
         clock: Clock,
         entropy: Entropy,
@@ -54,6 +55,7 @@ class Pipeline:
     ) -> None:
         self._config = config
         self._released = released
+        self._tell_failed = failed
         self._tell_halted = halted
         self._clock = clock
         self._observer = observer
@@ -198,7 +200,7 @@ class Pipeline:
     def _fail(self, group: list[_Closed], error: PenstockError) -> None:
         for batch in group:
             self._settle(batch, "unknown" if isinstance(error, OutcomeUnknown) else "failed")
-            batch.outcome.failed(error)
+            self._tell_failed(batch.outcome, batch.count, error)
 
     def _halt(self, error: PenstockError, group: list[_Closed]) -> None:
         """The write that was given up ends its group; what lies behind it was never tried, and that is certain."""

@@ -4,23 +4,25 @@ Durable means that the batch object and its manifest entry are both stored. Batc
 the order in which their inputs were accepted. A batch closes on size, on number of inputs, on time and
 on demand; a flood of inputs does not hold back the timed close. Everything accepted and not yet durable
 is within the bounds of `ProducerConfig`: over them `produce` waits in line, and `try_produce` refuses.
-A cancelled `produce` has accepted nothing. One producer belongs to one event loop.
+A cancelled `produce` has accepted nothing. A failure that no handle raised is raised by the next `flush`
+or by `close`, once. One producer belongs to one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
 from penstock.buffer.accumulator import Input, OpenBatch
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.handle import WriteHandle
+from penstock.buffer.handle import Outcome, WriteHandle
+from penstock.buffer.losses import Losses
 from penstock.buffer.pipeline import Pipeline
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import AtCapacity, Closed, PenstockError
+from penstock.errors import AtCapacity, Closed, OutcomeUnknown, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import Body, ObjectStore
 from penstock.observability import SILENT, Observer, names
@@ -43,14 +45,19 @@ class Producer:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         observer: Observer = SILENT,
+        on_failure: Callable[[PenstockError, int], None] | None = None,
     ) -> None:
+        """`on_failure` gets the error and the number of records of every batch that fails, or may have."""
         self._config = config or ProducerConfig()
         self._clock = clock
         self._observer = observer
+        self._on_failure = on_failure
+        self._losses = Losses()
         self._pipeline = Pipeline(
             store,
             self._config,
             released=self._release,
+            failed=self._lose,
             halted=self._stop,
             clock=clock,
             entropy=entropy,
@@ -89,7 +96,10 @@ class Producer:
         return self._accept(offered, "direct")
 
     async def flush(self) -> None:
-        """Wait until everything accepted before this call is durable; raise the first failure among it, if any."""
+        """Wait until everything accepted before this call is durable; raise the first failure among it, if any.
+
+        A batch that failed before counts too, unless its handles or an earlier flush have raised it.
+        """
         self._check_accepting()
         await self._drain()
 
@@ -240,9 +250,19 @@ class Producer:
         """The pipeline has halted: what it was never given gets the same answer as what it never tried."""
         if self._open is not None:
             self._held_bytes -= 2 * self._open.size
-            self._open.outcome.failed(error)
+            self._lose(self._open.outcome, self._open.block.count, error)
             self._open = None
         self._call_all()
+
+    def _lose(self, outcome: Outcome, records: int, error: PenstockError) -> None:
+        """Every batch that fails passes here once: handles, flush, the metric and the callback all learn of it."""
+        outcome.failed(error)
+        self._losses.add(outcome)
+        kind = "unknown" if isinstance(error, OutcomeUnknown) else "failed"
+        self._observer.count(names.BUFFER_FAILED_INPUTS, outcome.unheard, outcome=kind)
+        if self._on_failure is not None:
+            # In a turn of its own: what it raises goes to the loop's handler, and holds nobody up.
+            asyncio.get_running_loop().call_soon(self._on_failure, error, records)
 
     # Draining --------------------------------------------------------------------------------------------
 
@@ -257,9 +277,11 @@ class Producer:
             self._seal("demand")
         for outcome in outcomes:
             await outcome.told()
-        failure = next((outcome for outcome in outcomes if outcome.error is not None), None)
-        if failure is not None:
-            await failure.wait()
+        failure = self._losses.take(outcomes)
+        # A halt is told every time, and with its reason; what it ended needs no second word.
+        halted_before = self._pipeline.halted is not None and not outcomes
+        if failure is not None and not halted_before:
+            raise failure
 
     def _measure(self) -> None:
         self._observer.gauge(names.BUFFER_IN_FLIGHT_BYTES, self._held_bytes)

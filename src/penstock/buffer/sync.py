@@ -19,6 +19,7 @@ from penstock.buffer.lag import Lag
 from penstock.buffer.loop_thread import LoopThread
 from penstock.buffer.manifest import Descriptor
 from penstock.buffer.producer import Producer
+from penstock.errors import PenstockError
 from penstock.objects import Body, ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer
 
@@ -76,13 +77,18 @@ class SyncWriteHandle:
 
 
 class SyncProducer(_Door[Producer]):
-    """`Producer`, blocking."""
+    """`Producer`, blocking. `on_failure` is called on the door's own thread, and must not block it."""
 
     def __init__(
-        self, store: str | StoreSpec, config: ProducerConfig | None = None, *, observer: Observer = SILENT
+        self,
+        store: str | StoreSpec,
+        config: ProducerConfig | None = None,
+        *,
+        observer: Observer = SILENT,
+        on_failure: Callable[[PenstockError, int], None] | None = None,
     ) -> None:
         async def make(opened: ObjectStore) -> Producer:
-            return Producer(opened, config, observer=observer)
+            return Producer(opened, config, observer=observer, on_failure=on_failure)
 
         super().__init__(store, observer, make)
 

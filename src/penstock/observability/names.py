@@ -160,6 +160,9 @@ COORDINATOR_FAILED = _event("coordinator.failed", "error", "A flush failed for g
 BUFFER_INPUTS = _counter("penstock_buffer_inputs_total", "Calls of produce, by whether they had to wait.", "admission")
 BUFFER_FLUSHES = _counter("penstock_buffer_flushes_total", "Batches closed, by reason.", "reason")
 BUFFER_BATCHES = _counter("penstock_buffer_batches_total", "Batches produced, by what became of them.", "outcome")
+BUFFER_FAILED_INPUTS = _counter(
+    "penstock_buffer_failed_inputs_total", "Calls of produce whose handle fails, by outcome.", "outcome"
+)
 BUFFER_RECORDS = _counter("penstock_buffer_records_total", "Records made durable in the queue.")
 BUFFER_RECORD_BYTES = _counter("penstock_buffer_record_bytes_total", "Bytes of closed batches before compression.")
 BUFFER_UPLOAD_BYTES = _counter("penstock_buffer_upload_bytes_total", "Bytes of batch objects uploaded.")
