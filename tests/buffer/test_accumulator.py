@@ -55,6 +55,19 @@ def test_a_batch_is_full_by_records_long_before_a_consumer_refuses_it() -> None:
     assert batch.block.count < DECODED_RECORDS_MAX
 
 
+def test_metadata_over_the_bound_of_one_input_is_refused_by_name() -> None:
+    config = ProducerConfig(metadata_bytes_max=100)
+    assert Input.of([b"x"], bytes(100), config).metadata == bytes(100)
+    with pytest.raises(InvalidInput, match=r"metadata of 101 bytes .* metadata_bytes_max"):
+        Input.of([b"x"], bytes(101), config)
+
+
+def test_metadata_that_no_manifest_could_hold_is_refused_whatever_its_own_bound() -> None:
+    config = ProducerConfig(metadata_bytes_max=65 * 1024 * 1024)
+    with pytest.raises(InvalidInput, match="manifest_bytes_max"):
+        Input.of([b"x"], bytes(65 * 1024 * 1024), config)
+
+
 inputs = st.lists(
     st.tuples(
         st.lists(st.binary(max_size=3), min_size=1, max_size=3), st.sampled_from([b"", b"a", b"b"]), st.integers(0, 3)

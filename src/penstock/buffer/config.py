@@ -46,6 +46,10 @@ class ProducerConfig:
     # Bounds over everything accepted and not yet durable.
     max_in_flight_batches: int = 64
     max_in_flight_bytes: int = 256 * MIB
+    # Records and metadata of callers that wait for room; None: as much as max_in_flight_bytes. Over it `produce` refuses.
+    max_waiting_bytes: int | None = None
+    # Metadata of one input. It lies in the manifest, which is copied with every write.
+    metadata_bytes_max: int = MIB
     upload_concurrency: int = 8
     # Only compression takes time; more than the cores of a small machine gains nothing.
     encode_concurrency: int = 2
@@ -69,6 +73,7 @@ class ProducerConfig:
             "max_buffered_inputs",
             "max_in_flight_batches",
             "max_in_flight_bytes",
+            "metadata_bytes_max",
             "upload_concurrency",
             "encode_concurrency",
             "manifest_append_batches",
@@ -81,6 +86,8 @@ class ProducerConfig:
         )
         if self.flush_interval_seconds != 0:
             _check_positive(self, "flush_interval_seconds")
+        if self.max_waiting_bytes is not None:
+            _check_positive(self, "max_waiting_bytes")
         # A batch enters the manifest younger than half the grace; this keeps the last, late attempt inside the rest.
         if self.manifest_deadline_seconds > self.collector_grace_seconds / 4:
             raise InvalidInput(
@@ -89,6 +96,25 @@ class ProducerConfig:
                 "a batch could be collected while it is being enqueued",
                 "shorten the deadline, or lengthen the grace of the collectors and say so here",
             )
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        return self.max_in_flight_bytes if self.max_waiting_bytes is None else self.max_waiting_bytes
+
+    @property
+    def entry_metadata_bytes(self) -> int:
+        """A batch closes at this much metadata. With one input more it still fits a manifest that has room for it."""
+        return self.manifest_bytes_max // 4
+
+    @property
+    def input_metadata_bytes_max(self) -> int:
+        """What one input may bring, so that an empty queue can always take its batch."""
+        return min(self.metadata_bytes_max, self.manifest_bytes_max // 2)
+
+    @property
+    def append_bytes(self) -> int:
+        """Entries that share one write of the manifest, beyond the first of them."""
+        return self.manifest_bytes_max // 2
 
     @property
     def enqueue_age_seconds_max(self) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Final
 
 from penstock.buffer.accumulator import OpenBatch
@@ -36,6 +36,9 @@ __all__ = ["Pipeline"]
 
 # Uploads of one batch that may each outlast half the grace before it is given up: the store is too slow to serve.
 _RENEWALS_MAX: Final = 3
+
+# The fixed fields of an entry in the manifest.
+_ENTRY_BYTES: Final = 18
 
 
 class Pipeline:
@@ -128,13 +131,19 @@ class Pipeline:
             self._committer = None
 
     def _next_group(self) -> list[_Closed]:
-        """The batches at the head whose uploads are over, without those that failed."""
+        """The batches at the head whose uploads are over, without those that failed, as far as one write takes them."""
         over = list(takewhile(lambda batch: batch.ready.is_set(), self._batches))
         group = over[: self._config.manifest_append_batches]
         for batch in group:
             if batch.failure is not None:
                 self._give_up(batch, batch.failure)
-        return [batch for batch in group if batch.failure is None]
+        sound = [batch for batch in group if batch.failure is None]
+        totals = accumulate(batch.entry_size for batch in sound)
+        # Together they must fit an empty queue as surely as the first of them does alone.
+        return [batch for batch, total in zip(sound, totals, strict=True) if batch is sound[0] or self._shares(total)]
+
+    def _shares(self, entry_bytes: int) -> bool:
+        return entry_bytes <= self._config.append_bytes
 
     async def _enqueue(self, group: list[_Closed]) -> None:
         for _ in range(_RENEWALS_MAX):
@@ -243,6 +252,7 @@ class _Closed:
         self.block = batch.block
         self.count = batch.block.count
         self.metadata = tuple(batch.metadata)
+        self.metadata_size = batch.metadata_size
         # What it takes from the producer's bound: its records, and until it is encoded the room for their copy.
         self.held = 2 * batch.size
         self.opened_at = batch.opened_at
@@ -252,6 +262,11 @@ class _Closed:
         self.failure: PenstockError | None = None
         self.ready = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def entry_size(self) -> int:
+        """About what its entry takes in the manifest."""
+        return _ENTRY_BYTES + len(self.placed.location) + self.metadata_size
 
     @property
     def placed(self) -> Placement:

@@ -4,6 +4,7 @@ Durable means that the batch object and its manifest entry are both stored. Batc
 the order in which their inputs were accepted. A batch closes on size, on number of inputs, on time and
 on demand; a flood of inputs does not hold back the timed close. Everything accepted and not yet durable
 is within the bounds of `ProducerConfig`: over them `produce` waits in line, and `try_produce` refuses.
+The line has a bound too: a caller that it cannot hold is refused with its records.
 A cancelled `produce` has accepted nothing. A failure that no handle raised is raised by the next `flush`
 or by `close`, once. One producer belongs to one event loop.
 """
@@ -67,6 +68,7 @@ class Producer:
         self._held_bytes = 0
         # Callers that wait for room, first come first served: an event each, set when it is theirs to look.
         self._line: deque[asyncio.Event] = deque()
+        self._waiting_bytes = 0
         self._timer: asyncio.Task[None] | None = None
         # When an input was first accepted in this turn of the loop.
         self._turn_began: float | None = None
@@ -75,6 +77,7 @@ class Producer:
     async def produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
         """Accept records, all into one batch; wait for room if there is none.
 
+        `AtCapacity` with the records when those who wait already hold `max_waiting_bytes`.
         `metadata` goes with each of them to the consumer. Mutable buffers are copied at once, so
         changing them while this waits changes nothing.
         """
@@ -82,6 +85,8 @@ class Producer:
         offered = Input.of(records, metadata, self._config)
         if not self._line and self._has_room(offered) and not self._owes_a_turn():
             return self._accept(offered, "direct")
+        if self._line and self._waiting_bytes + offered.size > self._config.waiting_bytes_max:
+            raise self._refused(records)
         return await self._wait_in_line(offered)
 
     def try_produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
@@ -89,10 +94,7 @@ class Producer:
         self._check_accepting()
         offered = Input.of(records, metadata, self._config)
         if self._line or not self._has_room(offered):
-            self._observer.count(names.BUFFER_INPUTS, admission="refused")
-            held, batches = self._held_bytes, len(self._pipeline)
-            why = f"{held} bytes in {batches} batches are not durable yet, and {len(self._line)} callers wait"
-            raise AtCapacity("the producer has no room", why, "wait for earlier handles, then try again", records)
+            raise self._refused(records)
         return self._accept(offered, "direct")
 
     async def flush(self) -> None:
@@ -151,6 +153,14 @@ class Producer:
         closed.__cause__ = cause
         return closed
 
+    def _refused(self, records: Iterable[Body]) -> AtCapacity:
+        self._observer.count(names.BUFFER_INPUTS, admission="refused")
+        why = (
+            f"{self._held_bytes} bytes in {len(self._pipeline)} batches are not durable yet, "
+            f"and {len(self._line)} callers wait with {self._waiting_bytes} bytes"
+        )
+        return AtCapacity("the producer has no room", why, "wait for earlier handles, then try again", records)
+
     def _has_room(self, offered: Input) -> bool:
         """Whether this input fits now. Makes room where closing a batch is all it takes."""
         if self._open is not None and (reason := self._open.full(self._config)) and not self._seal(reason):
@@ -174,6 +184,7 @@ class Producer:
     async def _wait_in_line(self, offered: Input) -> WriteHandle:
         mine = asyncio.Event()
         self._line.append(mine)
+        self._waiting_bytes += offered.size
         # Even the first in line waits one turn of the loop, so that a flood lets others run.
         asyncio.get_running_loop().call_soon(self._call_next)
         try:
@@ -186,6 +197,7 @@ class Producer:
                     return self._accept(offered, "waited")
         finally:
             self._line.remove(mine)
+            self._waiting_bytes -= offered.size
             self._call_next()
 
     def _call_next(self) -> None:
