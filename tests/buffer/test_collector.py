@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.location import batch_location, batch_time_ms
 from penstock.buffer.manifest import Draft
-from penstock.errors import OutcomeUnknown
+from penstock.errors import InvalidInput, OutcomeUnknown
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
@@ -22,6 +23,7 @@ from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, Se
 from penstock.testing.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
+MARKER = "ingest/queue-owner.json"
 CONFIG = CollectorConfig(grace_seconds=600.0, interval_seconds=300.0)
 
 
@@ -30,7 +32,7 @@ def name(simulation: Simulation, age_seconds: float) -> str:
 
 
 async def keys(store: ObjectStore) -> list[str]:
-    return [meta.key async for page in store.list("") for meta in page]
+    return [meta.key async for page in store.list("") for meta in page if meta.key != MARKER]
 
 
 async def stored(simulation: Simulation, *locations: str, queue: tuple[str, ...] = ()) -> MemoryStore:
@@ -39,6 +41,7 @@ async def stored(simulation: Simulation, *locations: str, queue: tuple[str, ...]
     for location in locations:
         await store.put(location, b"body")
     await store.put(MANIFEST, Manifest.empty().append([Draft(location) for location in queue]).body)
+    await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
     await simulation.clock.sleep(3600.0)
     return store
 
@@ -117,6 +120,23 @@ async def test_a_queue_without_a_manifest_is_left_alone(simulation: Simulation) 
     orphan = name(simulation, 0)
     store = await stored(simulation, orphan)
     await collected(simulation, store, CollectorConfig(manifest_path="ingest/manifset"))
+    assert orphan in await keys(store)
+
+
+@simulated
+async def test_a_folder_that_is_not_marked_for_this_manifest_is_left_alone(simulation: Simulation) -> None:
+    """A public producer of another queue may have written there, and left no word of it."""
+    orphan = name(simulation, 0)
+    store = await stored(simulation, orphan)
+    await store.put("ingest/other", Manifest.empty().body)
+    for config in (CONFIG, replace(CONFIG, manifest_path="ingest/other")):
+        if config is CONFIG:
+            await store.delete(MARKER)
+        else:
+            await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
+        for dry_run in (True, False):
+            with pytest.raises(InvalidInput, match="marker"):
+                await Collector(store, config, clock=simulation.clock).collect(dry_run=dry_run)
     assert orphan in await keys(store)
 
 

@@ -124,6 +124,7 @@ async def test_an_enqueue_that_can_no_longer_be_proved_is_reported_as_unknown_an
     hasty = Hasty(MemoryStore(clock=simulation.clock))
     store = FaultyStore(hasty, FaultPlan(), entropy=simulation.entropy.fork("faults"), clock=simulation.clock)
     producer, _ = built(simulation, store)
+    await producer.start()
     hasty.hasty = True
     store.script("put_if", Fate.ERROR_AFTER)
     with pytest.raises(OutcomeUnknown):

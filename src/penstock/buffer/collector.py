@@ -4,7 +4,8 @@ An object is garbage when all of these hold: its name is a ULID and `.batch`, ri
 prefix; no manifest entry refers to it; its ULID is older than the oldest entry's, where there are
 entries; and it is at least `grace_seconds` old, by its name and by the store's own stamp. Producers
 never enqueue an object older than half of that. Deleting can stop at any point, since the next
-collection finds the rest. A queue without a manifest object is left alone: its path may be mistyped.
+collection finds the rest. A queue without a manifest object is left alone: its path may be mistyped. A
+folder that is not marked for this manifest is left alone too, with an error (`ownership.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from penstock.buffer.config import CollectorConfig
 from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.buffer.manifest import Manifest
+from penstock.buffer.ownership import Ownership
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import NotFound
 from penstock.objects import ObjectMeta, ObjectStore
@@ -45,6 +47,7 @@ class Collector:
     ) -> None:
         self._store = store
         self._config = config or CollectorConfig()
+        self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
         self._clock = clock
         self._observer = observer
 
@@ -70,6 +73,7 @@ class Collector:
                 manifest = await self._manifest()
                 if manifest is None:
                     return
+                await self._ownership.check()
                 if found := garbage(aged, manifest, prefix, bucket_prefix(self._store.url)):
                     yield found
             if _past(page, prefix, now_ms - grace_ms):

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
-from penstock.buffer.location import batch_time_ms
+from penstock.buffer.location import batch_time_ms, owner_location
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
@@ -186,6 +186,9 @@ def _check_paths(data_path_prefix: str, manifest_path: str) -> None:
     check_key(manifest_path)
     if batch_time_ms(manifest_path, data_path_prefix) is not None:
         why = "it is named like a batch object, and a collector would delete it"
+        raise InvalidInput(f"manifest_path = {manifest_path!r}", why, f"use {data_path_prefix}/manifest")
+    if manifest_path == owner_location(data_path_prefix):
+        why = "the marker of the folder has that name"
         raise InvalidInput(f"manifest_path = {manifest_path!r}", why, f"use {data_path_prefix}/manifest")
 
 

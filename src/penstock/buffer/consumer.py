@@ -10,6 +10,7 @@ One consumer belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from operator import index
 from types import TracebackType
 from typing import Final
@@ -21,9 +22,10 @@ from penstock.buffer.dead_letter import DeadLetters
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
 from penstock.buffer.lag import Lag, lag_of
 from penstock.buffer.manifest import Descriptor, Manifest
+from penstock.buffer.ownership import Ownership
 from penstock.buffer.queue import Dequeue, manifest_register
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
+from penstock.errors import Closed, Fenced, InvalidInput, PenstockError, StorageFull
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer, names
@@ -63,6 +65,8 @@ class Consumer:
         self._fetcher = self.fetch_handle()
         self._dead_letters = DeadLetters(store, self._config.data_path_prefix)
         self._collector = Collector(store, self._config.collector, clock=clock, observer=observer)
+        self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
+        self._entropy = entropy
         self._collecting: asyncio.Task[None] | None = None
         self._cursor = Cursor(self._last_acked)
         self._started = False
@@ -250,6 +254,7 @@ class Consumer:
         if self._register.fence is None:
             # Looked at before anybody is fenced: a position that fits another queue must harm nobody.
             await self._check_position(await self._register.read())
+            await self._claim()
             await self._register.acquire_fence()
         await self._check_position(await self._read())
         if self._last_acked is not None:
@@ -258,6 +263,16 @@ class Consumer:
         self._observer.event(names.BUFFER_STARTED, fence=self._register.fence, last_acked=self._last_acked)
         if self._config.collect:
             self._collecting = asyncio.create_task(self._collector.run(), name="buffer collector")
+
+    async def _claim(self) -> None:
+        """Mark the folder as this queue's, or refuse another's. A full disk can still be drained without a marker."""
+        with suppress(StorageFull):
+            await self._ownership.claim(
+                deadline_seconds=self._config.manifest_deadline_seconds,
+                clock=self._clock,
+                entropy=self._entropy,
+                observer=self._observer,
+            )
 
     async def _check_position(self, manifest: Manifest) -> None:
         """Refuse a `last_acked` that this queue cannot have given, or behind which batches are gone."""

@@ -24,6 +24,7 @@ from penstock.buffer.batch import RecordBlock
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
 from penstock.buffer.manifest import Draft
+from penstock.buffer.ownership import Ownership
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
 from penstock.buffer.upload import Placement, Uploader
 from penstock.clock import Clock
@@ -72,6 +73,8 @@ class Pipeline:
             entropy=entropy,
             observer=observer,
         )
+        self._entropy = entropy
+        self._ownership = Ownership(store, config.data_path_prefix, config.manifest_path)
         self._batches: deque[_Closed] = deque()
         self._committer: asyncio.Task[None] | None = None
         self.halted: PenstockError | None = None
@@ -96,6 +99,15 @@ class Pipeline:
         closed.task = asyncio.create_task(self._upload(closed), name="buffer upload")
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit(), name="buffer committer")
+
+    async def claim(self) -> None:
+        """Mark the folder as this queue's, or refuse another's; nothing is enqueued before that."""
+        await self._ownership.claim(
+            deadline_seconds=self._config.manifest_deadline_seconds,
+            clock=self._clock,
+            entropy=self._entropy,
+            observer=self._observer,
+        )
 
     async def close(self) -> None:
         """Release the register. For a pipeline that has settled everything."""
@@ -124,6 +136,7 @@ class Pipeline:
             while self._batches:
                 await self._batches[0].ready.wait()
                 group = self._next_group()
+                await self.claim()
                 await self._enqueue(group)
         except Exception as error:  # noqa: BLE001  see above
             self._halt(_as_ours(error), group)

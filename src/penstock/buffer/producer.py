@@ -74,6 +74,11 @@ class Producer:
         self._turn_began: float | None = None
         self._closed = False
 
+    async def start(self) -> None:
+        """Refuse a folder that belongs to another queue now, and not with the first batch. May be left out."""
+        self._check_accepting()
+        await self._pipeline.claim()
+
     async def produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
         """Accept records, all into one batch; wait for room if there is none.
 
@@ -123,6 +128,7 @@ class Producer:
                 await self._pipeline.close()
 
     async def __aenter__(self) -> Producer:
+        await self.start()
         return self
 
     async def __aexit__(
@@ -149,7 +155,7 @@ class Producer:
             raise Closed("the producer is closed", "close() was called", "make a new one")
 
     def _halted(self, cause: PenstockError) -> Closed:
-        closed = Closed("the producer has halted", f"a write of the manifest was given up: {cause}", "make a new one")
+        closed = Closed("the producer has halted", f"what it wrote was given up: {cause}", "make a new one")
         closed.__cause__ = cause
         return closed
 

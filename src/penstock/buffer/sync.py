@@ -88,7 +88,9 @@ class SyncProducer(_Door[Producer]):
         on_failure: Callable[[PenstockError, int], None] | None = None,
     ) -> None:
         async def make(opened: ObjectStore) -> Producer:
-            return Producer(opened, config, observer=observer, on_failure=on_failure)
+            producer = Producer(opened, config, observer=observer, on_failure=on_failure)
+            await producer.start()
+            return producer
 
         super().__init__(store, observer, make)
 
