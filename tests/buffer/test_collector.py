@@ -36,14 +36,21 @@ async def keys(store: ObjectStore) -> list[str]:
 
 
 async def stored(simulation: Simulation, *locations: str, queue: tuple[str, ...] = ()) -> MemoryStore:
-    """A store that has held these objects for an hour, and a manifest with these entries."""
+    """A store that has held these objects for an hour, and a manifest with these entries, written just now."""
     store = MemoryStore(clock=simulation.clock)
     for location in locations:
         await store.put(location, b"body")
     await store.put(MANIFEST, Manifest.empty().append([Draft(location) for location in queue]).body)
     await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
     await simulation.clock.sleep(3600.0)
+    await write(store)
     return store
+
+
+async def write(store: ObjectStore) -> None:
+    """Change the manifest, as a consumer that starts does."""
+    manifest = Manifest((await store.get(MANIFEST)).data)
+    await store.put(MANIFEST, manifest.with_fence(manifest.fence + 1).body)
 
 
 async def collected(simulation: Simulation, store: ObjectStore, config: CollectorConfig = CONFIG) -> None:
@@ -83,6 +90,7 @@ async def test_what_is_younger_than_the_grace_is_kept(simulation: Simulation) ->
     await collected(simulation, store)
     assert await keys(store) == sorted([MANIFEST, old, young]), "the store has had it for no time at all"
     await simulation.clock.sleep(600.0)
+    await write(store)
     await collected(simulation, store)
     assert await keys(store) == [MANIFEST]
 
@@ -138,6 +146,48 @@ async def test_a_folder_that_is_not_marked_for_this_manifest_is_left_alone(simul
             with pytest.raises(InvalidInput, match="marker"):
                 await Collector(store, config, clock=simulation.clock).collect(dry_run=dry_run)
     assert orphan in await keys(store)
+
+
+@simulated
+async def test_nothing_is_deleted_before_the_manifest_was_written_past_its_grace(simulation: Simulation) -> None:
+    """Until then a producer that began long ago could still enqueue it."""
+    store = await stored(simulation)
+    await store.put(orphan := name(simulation, 0), b"body")
+    await simulation.clock.sleep(599.0)
+    await write(store)
+    await simulation.clock.sleep(7200.0)
+    collector = Collector(store, CONFIG, clock=simulation.clock)
+    assert (await collector.collect()).waiting == 1
+    assert orphan in await keys(store)
+    await write(store)
+    done = await collector.collect()
+    assert (done.deleted, done.waiting) == (1, 0)
+    assert await keys(store) == [MANIFEST]
+
+
+@simulated
+async def test_one_who_may_change_the_manifest_does_so_once_and_only_for_something_to_delete(
+    simulation: Simulation,
+) -> None:
+    locations = [name(simulation, age) for age in range(10)]
+    queued = name(simulation, -60)
+    store = await stored(simulation, *locations, queued, queue=(queued,))
+    await simulation.clock.sleep(3600.0)
+    renewals = 0
+
+    async def renew() -> None:
+        nonlocal renewals
+        renewals += 1
+        await write(store)
+
+    config = replace(CONFIG, delete_batch_keys=3)
+    collector = Collector(store, config, clock=simulation.clock, renew=renew)
+    assert (await collector.collect(dry_run=True)).deleted == 10, "written since, though long ago"
+    assert renewals == 0
+    assert (await collector.collect()).deleted == 10
+    assert renewals == 1
+    assert (await collector.collect()).deleted == 0
+    assert renewals == 1, "what is queued is no reason to write"
 
 
 @simulated

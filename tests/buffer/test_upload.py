@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.buffer.simulated import simulated
@@ -71,11 +72,14 @@ def test_a_batch_is_too_old_by_whichever_clock_says_so(by: str) -> None:
     config = ProducerConfig(collector_grace_seconds=600.0)
     uploader = Uploader(MemoryStore(), config, clock=clock, entropy=SeededEntropy(1), observer=SILENT)
     clock.advance(1000.0)
+    uploader.fence = 7
     now_ms, now = clock.now_ms(), clock.monotonic()
-    aged = Placement("x", now_ms - 300_000, now) if by == "wall" else Placement("x", now_ms, now - 300.0)
-    young = Placement("x", now_ms - 299_999, now - 299.9)
+    aged = Placement("x", now_ms - 300_000, now, 7) if by == "wall" else Placement("x", now_ms, now - 300.0, 7)
+    young = Placement("x", now_ms - 299_999, now - 299.9, 7)
     assert uploader.too_old(aged)
     assert not uploader.too_old(young)
+    assert uploader.too_old(replace(young, fence=6)), "a collector may have renewed the fence since"
+    assert uploader.too_old(replace(young, fence=None)), "nobody knows"
 
 
 @pytest.mark.parametrize("size", [10, 2_000_000])

@@ -64,7 +64,9 @@ class Consumer:
         self._store = store
         self._fetcher = self.fetch_handle()
         self._dead_letters = DeadLetters(store, self._config.data_path_prefix)
-        self._collector = Collector(store, self._config.collector, clock=clock, observer=observer)
+        self._collector = Collector(
+            store, self._config.collector, clock=clock, observer=observer, renew=self._renew_fence
+        )
         self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
         self._entropy = entropy
         self._collecting: asyncio.Task[None] | None = None
@@ -273,6 +275,18 @@ class Consumer:
                 entropy=self._entropy,
                 observer=self._observer,
             )
+
+    async def _renew_fence(self) -> None:
+        """Change the manifest for the collector: what it finds unneeded afterwards can no longer be enqueued."""
+        # Not beside a dequeue, which compares the fence it wrote under with the one held.
+        async with self._acking:
+            self._check_open()
+            await self._claim()
+            try:
+                await self._register.renew_fence()
+            except Fenced:
+                self._tell_fenced()
+                raise
 
     async def _check_position(self, manifest: Manifest) -> None:
         """Refuse a `last_acked` that this queue cannot have given, or behind which batches are gone."""

@@ -7,8 +7,8 @@ closed ──encode──▶ ──upload──▶ waits for those before it ─
               its own callers get the error          the group's callers get it     ▼
               and the others go on                   and the others go on        HALTED: all get it
 ```
-A batch keeps its bytes until it is enqueued, so that one that grew too old for the collector's grace
-is uploaded anew under a new name.
+A batch keeps its bytes until it is enqueued, so that one that a collector may have deleted is uploaded
+anew under a new name: one that grew too old for the grace, or was named under an earlier fence.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import Final
 
@@ -23,7 +24,7 @@ from penstock.buffer.accumulator import OpenBatch
 from penstock.buffer.batch import RecordBlock
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
-from penstock.buffer.manifest import Draft
+from penstock.buffer.manifest import Draft, Manifest
 from penstock.buffer.ownership import Ownership
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
 from penstock.buffer.upload import Placement, Uploader
@@ -35,8 +36,9 @@ from penstock.observability import Observer, names
 
 __all__ = ["Pipeline"]
 
-# Uploads of one batch that may each outlast half the grace before it is given up: the store is too slow to serve.
-_RENEWALS_MAX: Final = 3
+# Uploads of one batch that may each come too late before it is given up: the store is too slow to serve, or the
+# fence moves with every one of them.
+_RENEWALS_MAX: Final = 5
 
 # The fixed fields of an entry in the manifest.
 _ENTRY_BYTES: Final = 18
@@ -75,6 +77,8 @@ class Pipeline:
         )
         self._entropy = entropy
         self._ownership = Ownership(store, config.data_path_prefix, config.manifest_path)
+        self._first_look = asyncio.Lock()
+        self._looked = False
         self._batches: deque[_Closed] = deque()
         self._committer: asyncio.Task[None] | None = None
         self.halted: PenstockError | None = None
@@ -121,11 +125,20 @@ class Pipeline:
                 if batch.body is None:
                     batch.body = await self._uploader.encode(batch.block)
                     self._release_parts(batch)
+                await self._look()
                 batch.placement = await self._uploader.upload(batch.body)
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the callers of this batch
             batch.failure = _as_ours(error)
         finally:
             batch.ready.set()
+
+    async def _look(self) -> None:
+        """See the fence before the first object is named. Tried once: a manifest that cannot be read fails later."""
+        async with self._first_look:
+            if not self._looked:
+                self._looked = True
+                with suppress(PenstockError):
+                    self._uploader.fence = (await self._register.read()).fence
 
     # In order: enqueue ---------------------------------------------------------------------------------
 
@@ -172,16 +185,21 @@ class Pipeline:
             else:
                 self._succeed(group, first)
             return
-        why = f"each upload took longer than half the collector's grace of {self._config.collector_grace_seconds:g} s"
+        why = (
+            f"it was uploaded {_RENEWALS_MAX} times, and each time half the collector's grace of "
+            f"{self._config.collector_grace_seconds:g} s had passed or another consumer had started"
+        )
         self._fail(group, DeadlineExceeded("batch was not enqueued", why, "check the store, or lengthen the grace"))
 
     async def _append(self, group: list[_Closed]) -> int:
         """One write of the manifest; the sequence of the group's first batch."""
-        change = Enqueue(
-            [Draft(batch.placed.location, batch.metadata) for batch in group],
-            bytes_max=self._config.manifest_bytes_max,
-            too_old=lambda: any(self._uploader.too_old(batch.placed) for batch in group),
-        )
+
+        def too_old(manifest: Manifest) -> bool:
+            self._uploader.fence = manifest.fence
+            return any(self._uploader.too_old(batch.placed) for batch in group)
+
+        drafts = [Draft(batch.placed.location, batch.metadata) for batch in group]
+        change = Enqueue(drafts, bytes_max=self._config.manifest_bytes_max, too_old=too_old)
         try:
             with self._observer.span(names.BUFFER_ENQUEUE, batches=len(group)):
                 await self._register.update(change, landed=change.landed)
@@ -196,7 +214,7 @@ class Pipeline:
         return change.first
 
     async def _renewed(self, group: list[_Closed]) -> list[_Closed]:
-        """The group with every batch that has grown too old uploaded anew, without those that could not be."""
+        """The group with every batch that may be gone uploaded anew, without those that could not be."""
         aged = [batch for batch in group if self._uploader.too_old(batch.placed)]
         self._observer.count(names.BUFFER_REUPLOADS, len(aged))
         await asyncio.gather(*(self._upload(batch) for batch in aged))

@@ -27,11 +27,12 @@ _THREAD_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch object lies in its bucket, and when it got its name by either clock."""
+    """Where a batch object lies in its bucket, when it got its name by either clock, and the fence known by then."""
 
     location: str
     named_ms: int
     named_at: float
+    fence: int | None
 
 
 class Uploader:
@@ -49,6 +50,8 @@ class Uploader:
         self._ulids = UlidFactory(clock, entropy)
         self._encoders = asyncio.Semaphore(config.encode_concurrency)
         self._uploads = asyncio.Semaphore(config.upload_concurrency)
+        # The fence that the manifest last showed; None before it was read.
+        self.fence: int | None = None
 
     async def encode(self, block: RecordBlock) -> Body:
         """The batch object's bytes; the block is spent."""
@@ -62,13 +65,20 @@ class Uploader:
         async with self._uploads:
             name = self._ulids.next()
             key = batch_location(self._config.data_path_prefix, name)
-            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic())
+            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic(), self.fence)
             await self._put(key, body)
             self._observer.count(names.BUFFER_UPLOAD_BYTES, len(body))
             return placement
 
     def too_old(self, placement: Placement) -> bool:
-        """Whether a collector may soon take it for garbage. Either clock may have been the wrong one to trust."""
+        """Whether a collector may have taken it for garbage, or may soon.
+
+        A consumer's collector renews the fence before it deletes, so an object named under the fence
+        that still holds is there. Clocks tell of the collectors that hold none; either may have been
+        the wrong one to trust.
+        """
+        if placement.fence is None or placement.fence != self.fence:
+            return True
         by_wall = (self._clock.now_ms() - placement.named_ms) / 1000
         age = max(by_wall, self._clock.monotonic() - placement.named_at)
         return age >= self._config.enqueue_age_seconds_max
