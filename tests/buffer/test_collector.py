@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.location import batch_location, batch_time_ms
 from penstock.buffer.manifest import Draft
-from penstock.errors import InvalidInput, OutcomeUnknown
+from penstock.errors import InvalidInput, OutcomeUnknown, StorageFull
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
@@ -188,6 +189,39 @@ async def test_one_who_may_change_the_manifest_does_so_once_and_only_for_somethi
     assert renewals == 1
     assert (await collector.collect()).deleted == 0
     assert renewals == 1, "what is queued is no reason to write"
+
+
+@simulated
+async def test_a_disk_too_full_for_the_manifest_is_still_emptied(simulation: Simulation) -> None:
+    orphan = name(simulation, 0)
+    store = await stored(simulation, orphan)
+
+    async def renew() -> None:
+        raise StorageFull("no room")
+
+    assert (await Collector(store, CONFIG, clock=simulation.clock, renew=renew).collect()).deleted == 1
+
+
+@simulated
+async def test_a_long_collection_leaves_what_was_named_after_it_began_to_the_next(simulation: Simulation) -> None:
+    """Such an object carries the renewed fence, so only its producer's clock could tell that it grew old."""
+    store = await stored(simulation, *(name(simulation, 60 - age) for age in range(3)))
+
+    class Slow(PassingStore):
+        async def delete_many(self, keys: Iterable[str]) -> None:
+            await super().delete_many(keys)
+            await self._inner.put(name(simulation, 0), b"late")
+            await simulation.clock.sleep(700.0)
+            await write(self._inner)
+
+    collector = Collector(
+        Slow(store),
+        replace(CONFIG, delete_batch_keys=3),
+        clock=simulation.clock,
+        renew=lambda: write(store),
+    )
+    done = await collector.collect()
+    assert (done.deleted, done.waiting) == (3, 1)
 
 
 @simulated

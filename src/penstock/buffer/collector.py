@@ -17,6 +17,7 @@ alone too, with an error (`ownership.py`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.buffer.config import CollectorConfig
@@ -24,7 +25,7 @@ from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.buffer.manifest import Manifest
 from penstock.buffer.ownership import Ownership
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import NotFound
+from penstock.errors import NotFound, StorageFull
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
@@ -85,14 +86,19 @@ class Collector:
     async def _pages(self, *, renew: Callable[[], Awaitable[None]] | None) -> AsyncIterator[_Page]:
         """Each page is judged by a manifest that was read after the page was listed."""
         prefix, grace_ms = self._config.data_path_prefix, round(self._config.grace_seconds * 1000)
+        written_ms_max: int | None = None
         async for page in self._store.list(f"{prefix}/", page_size=self._config.delete_batch_keys):
             newest_ms = self._clock.now_ms() - grace_ms
             if aged := [meta for meta in page if _aged(meta, prefix, newest_ms)]:
-                judged = await self._judge(aged)
+                judged = await self._judge(aged, written_ms_max)
                 if judged is not None and judged.unneeded and renew is not None:
-                    await renew()
+                    # A full disk is emptied all the same, as far as earlier writes of the manifest allow.
+                    with suppress(StorageFull):
+                        await renew()
                     renew = None
                     judged = await self._judge(aged)
+                    # Objects named since then carry this very fence: a long collection leaves them to the next.
+                    written_ms_max = judged.written_ms if judged is not None else None
                 if judged is None:
                     return
                 yield judged
@@ -109,7 +115,7 @@ class Collector:
                 self._observer.count(names.BUFFER_COLLECT_FAILURES)
                 self._observer.event(names.BUFFER_COLLECT_FAILED, error=f"{type(error).__name__}: {error}")
 
-    async def _judge(self, aged: list[ObjectMeta]) -> _Page | None:
+    async def _judge(self, aged: list[ObjectMeta], written_ms_max: int | None = None) -> _Page | None:
         """Which of these objects the manifest does not need, as it is now; None when there is no manifest."""
         try:
             found = await self._store.get(self._config.manifest_path)
@@ -118,8 +124,9 @@ class Collector:
         await self._ownership.check()
         prefix, grace_ms = self._config.data_path_prefix, round(self._config.grace_seconds * 1000)
         unneeded = garbage(aged, Manifest(found.data), prefix, bucket_prefix(self._store.url))
-        settled = [meta for meta in unneeded if _aged(meta, prefix, found.meta.modified_ms - grace_ms)]
-        return _Page(settled, len(unneeded) - len(settled))
+        written_ms = found.meta.modified_ms if written_ms_max is None else min(found.meta.modified_ms, written_ms_max)
+        settled = [meta for meta in unneeded if _aged(meta, prefix, written_ms - grace_ms)]
+        return _Page(settled, len(unneeded) - len(settled), written_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,8 @@ class _Page:
 
     garbage: list[ObjectMeta]
     waiting: int
+    # When the manifest that judged it was written.
+    written_ms: int
 
     @property
     def unneeded(self) -> bool:
