@@ -4,8 +4,8 @@ An object is garbage when all of these hold: its name is a ULID and `.batch`, ri
 prefix; no manifest entry refers to it; its ULID is older than the oldest entry's, where there are
 entries; and it was at least `grace_seconds` old, by its name and by the store's own stamp, when the
 manifest was last written. The last one makes sure that it can no longer be enqueued: a write that began
-before the manifest changed cannot land any more, however late it arrives, and one that began since was
-sent by a producer that found its batch too old (`upload.py`). While nobody writes the manifest, such
+before the manifest changed cannot land any more, however late it arrives, and one that began since is not
+sent by a producer that finds its batch too old (`upload.py`). While nobody writes the manifest, such
 objects wait. The collector of a consumer does not: it renews the fence, which changes the manifest, and
 which producers see whatever their clocks say.
 
@@ -58,6 +58,7 @@ class Collector:
         """`renew` changes the manifest, for one who may: the holder of the fence."""
         self._store = store
         self._config = config or CollectorConfig()
+        self._grace_ms = round(self._config.grace_seconds * 1000)
         self._renew = renew
         self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
         self._clock = clock
@@ -84,21 +85,21 @@ class Collector:
                 yield page.garbage
 
     async def _pages(self, *, renew: Callable[[], Awaitable[None]] | None) -> AsyncIterator[_Page]:
-        """Each page is judged by a manifest that was read after the page was listed."""
-        prefix, grace_ms = self._config.data_path_prefix, round(self._config.grace_seconds * 1000)
-        written_ms_max: int | None = None
+        """Each page is judged by a manifest that was read after the page was listed.
+
+        Only what was past its grace when this began is looked at: all of it was named before the fence is renewed.
+        """
+        prefix = self._config.data_path_prefix
+        newest_ms = self._clock.now_ms() - self._grace_ms
         async for page in self._store.list(f"{prefix}/", page_size=self._config.delete_batch_keys):
-            newest_ms = self._clock.now_ms() - grace_ms
             if aged := [meta for meta in page if _aged(meta, prefix, newest_ms)]:
-                judged = await self._judge(aged, written_ms_max)
+                judged = await self._judge(aged)
                 if judged is not None and judged.unneeded and renew is not None:
                     # A full disk is emptied all the same, as far as earlier writes of the manifest allow.
                     with suppress(StorageFull):
                         await renew()
                     renew = None
                     judged = await self._judge(aged)
-                    # Objects named since then carry this very fence: a long collection leaves them to the next.
-                    written_ms_max = judged.written_ms if judged is not None else None
                 if judged is None:
                     return
                 yield judged
@@ -115,18 +116,17 @@ class Collector:
                 self._observer.count(names.BUFFER_COLLECT_FAILURES)
                 self._observer.event(names.BUFFER_COLLECT_FAILED, error=f"{type(error).__name__}: {error}")
 
-    async def _judge(self, aged: list[ObjectMeta], written_ms_max: int | None = None) -> _Page | None:
+    async def _judge(self, aged: list[ObjectMeta]) -> _Page | None:
         """Which of these objects the manifest does not need, as it is now; None when there is no manifest."""
         try:
             found = await self._store.get(self._config.manifest_path)
         except NotFound:
             return None
         await self._ownership.check()
-        prefix, grace_ms = self._config.data_path_prefix, round(self._config.grace_seconds * 1000)
+        prefix, newest_ms = self._config.data_path_prefix, found.meta.modified_ms - self._grace_ms
         unneeded = garbage(aged, Manifest(found.data), prefix, bucket_prefix(self._store.url))
-        written_ms = found.meta.modified_ms if written_ms_max is None else min(found.meta.modified_ms, written_ms_max)
-        settled = [meta for meta in unneeded if _aged(meta, prefix, written_ms - grace_ms)]
-        return _Page(settled, len(unneeded) - len(settled), written_ms)
+        settled = [meta for meta in unneeded if _aged(meta, prefix, newest_ms)]
+        return _Page(settled, len(unneeded) - len(settled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,6 @@ class _Page:
 
     garbage: list[ObjectMeta]
     waiting: int
-    # When the manifest that judged it was written.
-    written_ms: int
 
     @property
     def unneeded(self) -> bool:

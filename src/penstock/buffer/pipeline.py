@@ -8,7 +8,8 @@ closed ──encode──▶ ──upload──▶ waits for those before it ─
               and the others go on                   and the others go on        HALTED: all get it
 ```
 A batch keeps its bytes until it is enqueued, so that one that a collector may have deleted is uploaded
-anew under a new name: one that grew too old for the grace, or was named under an earlier fence.
+anew under a new name: one that grew too old for the grace, by the clocks of this machine or, when the
+fence has moved since it was named, by the store's own stamps.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ from penstock.observability import Observer, names
 
 __all__ = ["Pipeline"]
 
-# Uploads of one batch that may each come too late before it is given up: the store is too slow to serve, or the
-# fence moves with every one of them.
+# Times that a batch may be found too old or in doubt before it is given up: the store is too slow to serve.
 _RENEWALS_MAX: Final = 5
 
 # The fixed fields of an entry in the manifest.
@@ -126,7 +126,7 @@ class Pipeline:
                     batch.body = await self._uploader.encode(batch.block)
                     self._release_parts(batch)
                 await self._look()
-                batch.placement = await self._uploader.upload(batch.body)
+                batch.placement, batch.doubtful = await self._uploader.upload(batch.body), False
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the callers of this batch
             batch.failure = _as_ours(error)
         finally:
@@ -179,6 +179,7 @@ class Pipeline:
             try:
                 first = await self._append(group)
             except GrownTooOld:
+                await self._settle_doubts(group)
                 continue
             except _NotEnqueued as refusal:
                 self._fail(group, refusal.error)
@@ -186,8 +187,8 @@ class Pipeline:
                 self._succeed(group, first)
             return
         why = (
-            f"it was uploaded {_RENEWALS_MAX} times, and each time half the collector's grace of "
-            f"{self._config.collector_grace_seconds:g} s had passed or another consumer had started"
+            f"{_RENEWALS_MAX} times, half the collector's grace of {self._config.collector_grace_seconds:g} s "
+            "had passed before it was, or the fence had moved"
         )
         self._fail(group, DeadlineExceeded("batch was not enqueued", why, "check the store, or lengthen the grace"))
 
@@ -196,7 +197,7 @@ class Pipeline:
 
         def too_old(manifest: Manifest) -> bool:
             self._uploader.fence = manifest.fence
-            return any(self._uploader.too_old(batch.placed) for batch in group)
+            return any(self._uploader.too_old(batch.placed) or not self._vouched(batch, manifest) for batch in group)
 
         drafts = [Draft(batch.placed.location, batch.metadata) for batch in group]
         change = Enqueue(drafts, bytes_max=self._config.manifest_bytes_max, too_old=too_old)
@@ -215,13 +216,26 @@ class Pipeline:
 
     async def _renewed(self, group: list[_Closed]) -> list[_Closed]:
         """The group with every batch that may be gone uploaded anew, without those that could not be."""
-        aged = [batch for batch in group if self._uploader.too_old(batch.placed)]
+        aged = [batch for batch in group if batch.doubtful or self._uploader.too_old(batch.placed)]
         self._observer.count(names.BUFFER_REUPLOADS, len(aged))
         await asyncio.gather(*(self._upload(batch) for batch in aged))
         for batch in aged:
             if batch.failure is not None:
                 self._give_up(batch, batch.failure)
         return [batch for batch in group if batch.failure is None]
+
+    def _vouched(self, batch: _Closed, manifest: Manifest) -> bool:
+        return self._uploader.vouched(batch.placed, manifest.fence, self._register.written_ms(manifest))
+
+    async def _settle_doubts(self, group: list[_Closed]) -> None:
+        """The fence moved, so ask the store what is there and since when; what it does not vouch for stays in doubt."""
+        manifest = await self._register.read()
+        self._uploader.fence = manifest.fence
+        unsure = [batch for batch in group if not self._vouched(batch, manifest)]
+        stamped = await asyncio.gather(*(self._uploader.stamped(batch.placed) for batch in unsure))
+        for batch, placement in zip(unsure, stamped, strict=True):
+            batch.placement = placement or batch.placement
+            batch.doubtful = placement is None or not self._vouched(batch, manifest)
 
     # Settling: every batch passes here once -----------------------------------------------------------
 
@@ -291,6 +305,8 @@ class _Closed:
         self.body: Body | None = None
         self.placement: Placement | None = None
         self.failure: PenstockError | None = None
+        # A collector may have deleted its object.
+        self.doubtful = False
         self.ready = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 

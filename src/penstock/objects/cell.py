@@ -107,7 +107,7 @@ class Cell(Generic[T]):
                 go_on()
             else:
                 self._answered(self._reading, began)
-                return Known(self._decode(found.data), found.meta.version, call)
+                return Known(self._decode(found.data), found.meta.version, call, found.meta.modified_ms)
 
     async def settle(self, sealed: Sealed[T], go_on: Callable[[], None]) -> tuple[Move, Known[T] | None]:
         """Write until the outcome is certain: DONE or REBASE, and what is known of the object by then.

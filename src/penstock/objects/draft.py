@@ -19,11 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A value, its version (None: no object yet), and the number of the store call that told of it."""
+    """A value, its version (None: no object yet), and the number of the store call that told of it.
+
+    `written_ms`: the store's own stamp; None where a write told of it, since not every store gives one back.
+    """
 
     value: T
     version: str | None
     call: int
+    written_ms: int | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -115,6 +115,14 @@ class Register(Generic[T]):
         """Writes that lost to another writer, per write, so far."""
         return self._contention.rate
 
+    def written_ms(self, value: T) -> int | None:
+        """When `value` was written, by the store's clock; None unless it is the very value that was read last.
+
+        For a change that has to know how old its base is: asked from inside of it.
+        """
+        known = self._committer.known
+        return known.written_ms if known is not None and known.value is value else None
+
     async def read(self) -> T:
         """The current value. `Fenced` once another register has taken the fence this one holds."""
         self._check_open()
