@@ -164,6 +164,28 @@ async def test_a_consumer_that_was_taken_over_collects_nothing_more(simulation: 
     await zombie.close()
 
 
+@simulated
+async def test_consumers_that_start_again_and_again_cost_no_upload(simulation: Simulation) -> None:
+    """The fence moves with each of them, and the store's stamps show that nothing can have been collected."""
+    inner, observer = MemoryStore(clock=simulation.clock), RecordingObserver()
+
+    class Restarting(PassingStore):
+        """A consumer takes the fence while an upload of the producer is under way."""
+
+        async def put(self, key: str, data: Body) -> ObjectMeta:
+            meta = await super().put(key, data)
+            await consumer(simulation, inner, collect=False).start()
+            return meta
+
+    store = Restarting(inner)
+    async with Producer(
+        store, clock=simulation.clock, entropy=simulation.entropy.fork("producer"), observer=observer
+    ) as producer:
+        for number in range(10):
+            assert await (await producer.produce([b"x"])).durable() == number
+    assert observer.counted(names.BUFFER_REUPLOADS) == 0
+
+
 # A real process -------------------------------------------------------------------------------------
 
 BRIEF_GRACE_SECONDS = 1.2

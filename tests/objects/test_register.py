@@ -334,6 +334,24 @@ async def test_a_read_begun_before_the_own_take_over_is_no_reason_to_stop(world:
     assert (await register.update(appends(b"b"))).payload == b"ab"
 
 
+@simulated
+async def test_a_change_can_ask_when_the_value_it_replaces_was_written(world: World) -> None:
+    one, two = world.register(), world.register(policy=RegisterPolicy(cached=False))
+    await one.update(appends(b"a"))
+    written_ms = world.clock.now_ms()
+    await world.clock.sleep(60.0)
+    asked: list[int | None] = []
+
+    def change(value: Stamped[bytes]) -> Stamped[bytes]:
+        asked.append(two.written_ms(value))
+        return value.map(lambda payload: payload + b"b")
+
+    after = await two.update(change)
+    assert [abs((one_ms or 0) - written_ms) < 1000 for one_ms in asked] == [True]
+    assert two.written_ms(after) is None, "a write does not tell"
+    assert two.written_ms(await two.read()) is not None
+
+
 # Renewing a fence -----------------------------------------------------------------------------------
 
 
