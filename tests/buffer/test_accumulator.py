@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.buffer.accumulator import Input, OpenBatch
-from penstock.buffer.batch import decode_batch
+from penstock.buffer.batch import DECODED_RECORDS_MAX, RECORDS_MAX, decode_batch
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.manifest import Descriptor
 from penstock.errors import InvalidInput
@@ -44,6 +44,28 @@ def test_a_batch_is_full_by_size_or_by_inputs() -> None:
     big = OpenBatch(0.0)
     big.add(offered(bytes(80)), 0)
     assert big.full(CONFIG) == "size"
+
+
+def test_a_batch_is_full_by_records_long_before_a_consumer_refuses_it() -> None:
+    batch = OpenBatch(0.0)
+    batch.add(Input.of([b""] * (RECORDS_MAX - 1), b"", ProducerConfig()), 0)
+    assert batch.full(ProducerConfig()) is None
+    batch.add(Input.of([b""] * RECORDS_MAX, b"", ProducerConfig()), 0)
+    assert batch.full(ProducerConfig()) == "records"
+    assert batch.block.count < DECODED_RECORDS_MAX
+
+
+def test_metadata_over_the_bound_of_one_input_is_refused_by_name() -> None:
+    config = ProducerConfig(metadata_bytes_max=100)
+    assert Input.of([b"x"], bytes(100), config).metadata == bytes(100)
+    with pytest.raises(InvalidInput, match=r"metadata of 101 bytes .* metadata_bytes_max"):
+        Input.of([b"x"], bytes(101), config)
+
+
+def test_metadata_that_no_manifest_could_hold_is_refused_whatever_its_own_bound() -> None:
+    config = ProducerConfig(metadata_bytes_max=65 * 1024 * 1024)
+    with pytest.raises(InvalidInput, match="manifest_bytes_max"):
+        Input.of([b"x"], bytes(65 * 1024 * 1024), config)
 
 
 inputs = st.lists(

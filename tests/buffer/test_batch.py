@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import pyarrow as pa
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.buffer.batch import (
+    RECORDS_MAX,
     Compression,
     RecordBlock,
     checked_records,
     decode_batch,
     encode_batch,
+    takes_long,
 )
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
@@ -134,6 +137,39 @@ def test_a_bomb_is_refused_at_the_bound_and_not_unpacked_to_its_end(sized: bool)
         decode_batch(packed + footer(1, 1), bytes_max=1_000_000)
 
 
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_batch_of_more_records_than_the_bound_is_refused_before_it_is_unpacked(sized: bool) -> None:
+    """Two kilobytes can hold 16 million empty records, and each costs time."""
+    count = 16 * 1024 * 1024
+    packed = zstandard.ZstdCompressor(write_content_size=sized).compress(bytes(4 * count))
+    assert len(packed) < 7000
+    began = time.process_time()
+    with pytest.raises(AtCapacity, match=r"16777216 records .* decoded_records_max"):
+        decode_batch(packed + footer(1, count))
+    assert time.process_time() - began < 0.1
+    few = zstandard.ZstdCompressor(write_content_size=sized).compress(bytes(4 * 5))
+    assert len(decode_batch(few + footer(1, 5), records_max=5)) == 5
+    with pytest.raises(AtCapacity):
+        decode_batch(few + footer(1, 5), records_max=4)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_count_that_cannot_be_is_damage_and_not_merely_too_many(compression: Compression) -> None:
+    body = encode_batch([b"abc"] * 3, compression)
+    with pytest.raises(Corrupt, match="footer counts"):
+        decode_batch(body[:-7] + footer(compression, (1 << 32) - 1))
+
+
+def test_what_takes_long_to_decode_is_told_by_its_footer_and_its_frame() -> None:
+    assert takes_long(encode_batch([b""] * 5000))
+    assert takes_long(encode_batch([bytes(1_000_000)], Compression.ZSTD))
+    assert takes_long(zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1000)) + footer(1, 1))
+    assert not takes_long(encode_batch([bytes(1_000_000)])), "nothing is unpacked, and one length is read"
+    assert not takes_long(encode_batch([b"x"] * 100, Compression.ZSTD))
+    assert not takes_long(b"")
+    assert not takes_long(footer(9, 1))
+
+
 @pytest.mark.parametrize("claim", [10**6 * 128, 1 << 40, (1 << 64) - 3])
 def test_a_frame_that_claims_more_than_its_length_can_hold_is_damaged_and_not_merely_large(claim: int) -> None:
     """Told apart, because what is damaged may be set aside, and what is large must wait for a higher bound."""
@@ -178,3 +214,8 @@ def test_what_is_no_sequence_of_records_is_refused_with_its_place(bad: object, w
     if bad != []:
         with pytest.raises(InvalidInput, match=why):
             encode_batch(bad)  # type: ignore[arg-type]
+
+
+def test_a_call_of_more_records_than_a_consumer_takes_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="split them"):
+        checked_records([b""] * (RECORDS_MAX + 1))

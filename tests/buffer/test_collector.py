@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,13 +16,15 @@ from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.location import batch_location, batch_time_ms
 from penstock.buffer.manifest import Draft
-from penstock.errors import OutcomeUnknown
+from penstock.errors import InvalidInput, OutcomeUnknown, StorageFull
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, SeededEntropy, Simulation
+from penstock.testing.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
+MARKER = "ingest/queue-owner.json"
 CONFIG = CollectorConfig(grace_seconds=600.0, interval_seconds=300.0)
 
 
@@ -28,17 +33,25 @@ def name(simulation: Simulation, age_seconds: float) -> str:
 
 
 async def keys(store: ObjectStore) -> list[str]:
-    return [meta.key async for page in store.list("") for meta in page]
+    return [meta.key async for page in store.list("") for meta in page if meta.key != MARKER]
 
 
 async def stored(simulation: Simulation, *locations: str, queue: tuple[str, ...] = ()) -> MemoryStore:
-    """A store that has held these objects for an hour, and a manifest with these entries."""
+    """A store that has held these objects for an hour, and a manifest with these entries, written just now."""
     store = MemoryStore(clock=simulation.clock)
     for location in locations:
         await store.put(location, b"body")
     await store.put(MANIFEST, Manifest.empty().append([Draft(location) for location in queue]).body)
+    await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
     await simulation.clock.sleep(3600.0)
+    await write(store)
     return store
+
+
+async def write(store: ObjectStore) -> None:
+    """Change the manifest, as a consumer that starts does."""
+    manifest = Manifest((await store.get(MANIFEST)).data)
+    await store.put(MANIFEST, manifest.with_fence(manifest.fence + 1).body)
 
 
 async def collected(simulation: Simulation, store: ObjectStore, config: CollectorConfig = CONFIG) -> None:
@@ -78,6 +91,7 @@ async def test_what_is_younger_than_the_grace_is_kept(simulation: Simulation) ->
     await collected(simulation, store)
     assert await keys(store) == sorted([MANIFEST, old, young]), "the store has had it for no time at all"
     await simulation.clock.sleep(600.0)
+    await write(store)
     await collected(simulation, store)
     assert await keys(store) == [MANIFEST]
 
@@ -116,6 +130,99 @@ async def test_a_queue_without_a_manifest_is_left_alone(simulation: Simulation) 
     store = await stored(simulation, orphan)
     await collected(simulation, store, CollectorConfig(manifest_path="ingest/manifset"))
     assert orphan in await keys(store)
+
+
+@simulated
+async def test_a_folder_that_is_not_marked_for_this_manifest_is_left_alone(simulation: Simulation) -> None:
+    """A public producer of another queue may have written there, and left no word of it."""
+    orphan = name(simulation, 0)
+    store = await stored(simulation, orphan)
+    await store.put("ingest/other", Manifest.empty().body)
+    for config in (CONFIG, replace(CONFIG, manifest_path="ingest/other")):
+        if config is CONFIG:
+            await store.delete(MARKER)
+        else:
+            await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
+        for dry_run in (True, False):
+            with pytest.raises(InvalidInput, match="marker"):
+                await Collector(store, config, clock=simulation.clock).collect(dry_run=dry_run)
+    assert orphan in await keys(store)
+
+
+@simulated
+async def test_nothing_is_deleted_before_the_manifest_was_written_past_its_grace(simulation: Simulation) -> None:
+    """Until then a producer that began long ago could still enqueue it."""
+    store = await stored(simulation)
+    await store.put(orphan := name(simulation, 0), b"body")
+    await simulation.clock.sleep(599.0)
+    await write(store)
+    await simulation.clock.sleep(7200.0)
+    collector = Collector(store, CONFIG, clock=simulation.clock)
+    assert (await collector.collect()).waiting == 1
+    assert orphan in await keys(store)
+    await write(store)
+    done = await collector.collect()
+    assert (done.deleted, done.waiting) == (1, 0)
+    assert await keys(store) == [MANIFEST]
+
+
+@simulated
+async def test_one_who_may_change_the_manifest_does_so_once_and_only_for_something_to_delete(
+    simulation: Simulation,
+) -> None:
+    locations = [name(simulation, age) for age in range(10)]
+    queued = name(simulation, -60)
+    store = await stored(simulation, *locations, queued, queue=(queued,))
+    await simulation.clock.sleep(3600.0)
+    renewals = 0
+
+    async def renew() -> None:
+        nonlocal renewals
+        renewals += 1
+        await write(store)
+
+    config = replace(CONFIG, delete_batch_keys=3)
+    collector = Collector(store, config, clock=simulation.clock, renew=renew)
+    assert (await collector.collect(dry_run=True)).deleted == 10, "written since, though long ago"
+    assert renewals == 0
+    assert (await collector.collect()).deleted == 10
+    assert renewals == 1
+    assert (await collector.collect()).deleted == 0
+    assert renewals == 1, "what is queued is no reason to write"
+
+
+@simulated
+async def test_a_disk_too_full_for_the_manifest_is_still_emptied(simulation: Simulation) -> None:
+    orphan = name(simulation, 0)
+    store = await stored(simulation, orphan)
+
+    async def renew() -> None:
+        raise StorageFull("no room")
+
+    assert (await Collector(store, CONFIG, clock=simulation.clock, renew=renew).collect()).deleted == 1
+
+
+@simulated
+async def test_a_long_collection_leaves_what_was_named_after_it_began_to_the_next(simulation: Simulation) -> None:
+    """Such an object carries the renewed fence, so only its producer's clock could tell that it grew old."""
+    store = await stored(simulation, *(name(simulation, 60 - age) for age in range(3)))
+
+    class Slow(PassingStore):
+        async def delete_many(self, keys: Iterable[str]) -> None:
+            await super().delete_many(keys)
+            await self._inner.put(name(simulation, 0), b"late")
+            await simulation.clock.sleep(700.0)
+            await write(self._inner)
+
+    collector = Collector(
+        Slow(store),
+        replace(CONFIG, delete_batch_keys=3),
+        clock=simulation.clock,
+        renew=lambda: write(store),
+    )
+    done = await collector.collect()
+    assert (done.deleted, done.waiting) == (3, 0)
+    assert len(await keys(store)) == 2
 
 
 @simulated
@@ -160,6 +267,22 @@ async def test_a_background_collector_outlives_its_failures_and_counts_them(simu
     await simulation.clock.sleep(300.0)
     assert observer.counted(names.BUFFER_COLLECTED) == 1
     assert await keys(store) == [MANIFEST]
+    running.cancel()
+
+
+@simulated
+async def test_a_background_collector_outlives_an_error_that_nobody_foresaw(simulation: Simulation) -> None:
+    observer = RecordingObserver()
+
+    class Broken(PassingStore):
+        def list(self, *_: object, **__: object) -> Any:
+            raise OverflowError("cannot convert float infinity to integer")
+
+    store = Broken(MemoryStore(clock=simulation.clock))
+    running = asyncio.create_task(Collector(store, CONFIG, clock=simulation.clock, observer=observer).run())
+    await simulation.clock.sleep(601.0)
+    assert observer.counted(names.BUFFER_COLLECT_FAILURES) == 2
+    assert not running.done()
     running.cancel()
 
 

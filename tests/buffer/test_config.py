@@ -40,6 +40,15 @@ def test_no_bound_may_be_zero_or_negative(config: Any) -> None:
                 replace(config, **{name: wrong})
 
 
+@pytest.mark.parametrize("config", [ProducerConfig(), ConsumerConfig(), CollectorConfig()])
+def test_no_duration_may_be_endless(config: Any) -> None:
+    """Arithmetic on an endless grace fails long after it was configured; `collect=False` says it better."""
+    for name in [one.name for one in fields(config) if "_seconds" in one.name]:
+        for wrong in (float("inf"), float("nan")):
+            with pytest.raises(InvalidInput, match=name):
+                replace(config, **{name: wrong})
+
+
 def test_an_interval_of_zero_flushes_at_once_and_a_negative_one_is_refused() -> None:
     ProducerConfig(flush_interval_seconds=0)
     with pytest.raises(InvalidInput, match="flush_interval_seconds"):

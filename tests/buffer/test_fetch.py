@@ -109,6 +109,34 @@ def test_a_large_compressed_batch_is_unpacked_within_the_bound() -> None:
     asyncio.run(main())
 
 
+def test_the_event_loop_goes_on_while_many_records_are_decoded() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.put("x", encode_batch([b""] * 1_000_000, Compression.ZSTD))
+        fetching = asyncio.create_task(FetchHandle(store, StoreSpec(store.url)).fetch(Descriptor(0, "x")))
+        turns = 0
+        while not fetching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert len((await fetching).records) == 1_000_000
+        assert turns > 50
+
+    asyncio.run(main())
+
+
+def test_the_bound_on_records_travels_with_the_handle(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await open_store(f"file://{tmp_path}")
+        await store.put("x", encode_batch([b""] * 11))
+        handle = FetchHandle(store, StoreSpec(store.url), decoded_records_max=10)
+        for one in (handle, pickle.loads(pickle.dumps(handle))):
+            with pytest.raises(AtCapacity, match="decoded_records_max"):
+                await one.fetch(Descriptor(0, "x"))
+            await one.close()
+
+    asyncio.run(main())
+
+
 def test_fetches_are_measured_by_outcome() -> None:
     async def main() -> None:
         store, observer = MemoryStore(), RecordingObserver()

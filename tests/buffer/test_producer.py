@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 import pytest
-from tests.buffer.producers import built, contents, faulty, queue
+from tests.buffer.producers import MANIFEST, built, contents, faulty, queue
 from tests.buffer.simulated import simulated
 
 from penstock.buffer import Compression, Manifest, Producer, ProducerConfig
@@ -65,7 +65,8 @@ async def test_batches_that_wait_for_a_write_of_the_manifest_share_the_next_one(
 
     class Counting(PassingStore):
         async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
-            writes.append(len(Manifest(bytes(data))))
+            if key == MANIFEST:
+                writes.append(len(Manifest(bytes(data))))
             return await super().put_if(key, data, version=version)
 
     store = Counting(faulty(simulation, FaultPlan(latency_by_verb={"put_if": Latency(1.0, 1.0)})))
@@ -233,9 +234,50 @@ async def test_a_batch_that_came_due_while_the_pipeline_was_full_goes_in_as_soon
 
 
 @simulated
+async def test_an_empty_queue_is_never_called_full_however_much_metadata_comes(simulation: Simulation) -> None:
+    """A batch closes before its metadata outgrows the manifest, and a write takes as many entries as fit."""
+    producer, store = built(simulation, manifest_bytes_max=4000, flush_interval_seconds=3600.0)
+    handles = [await producer.produce([b"%d" % number], b"%03d" % number * 200) for number in range(9)]
+    flushing = asyncio.create_task(producer.flush())
+    settled = await asyncio.gather(*(handle.durable() for handle in handles), return_exceptions=True)
+    assert settled[:4] == [0, 0, 1, 1]
+    for late in settled:
+        assert isinstance(late, int) or (isinstance(late, AtCapacity) and "0 batches are queued" not in late.why)
+    await asyncio.gather(flushing, return_exceptions=True)
+    assert len(await queue(store)) >= 2
+
+
+@simulated
+async def test_callers_that_wait_hold_no_more_than_their_bound(simulation: Simulation) -> None:
+    store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(5.0, 5.0)}))
+    observer = RecordingObserver()
+    config = ProducerConfig(max_in_flight_bytes=400, max_waiting_bytes=300, flush_size_bytes=1)
+    producer = Producer(
+        store, config, clock=simulation.clock, entropy=simulation.entropy.fork("producer"), observer=observer
+    )
+    callers = [asyncio.create_task(producer.produce([bytes(80)])) for _ in range(20)]
+    results = await asyncio.gather(*callers, return_exceptions=True)
+    refused = [one for one in results if isinstance(one, AtCapacity)]
+    assert refused, "two went in at once, and the line holds three"
+    assert all(one.rejected == [bytes(80)] and "with 300 bytes" in one.why for one in refused)
+    assert observer.counted(names.BUFFER_INPUTS, admission="refused") == len(refused)
+    await producer.close()
+    assert len([record for batch in await contents(store) for record in batch]) == 20 - len(refused)
+
+
+@simulated
+async def test_the_first_in_line_waits_however_large_it_is(simulation: Simulation) -> None:
+    store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(5.0, 5.0)}))
+    producer, _ = built(simulation, store, max_in_flight_bytes=400, max_waiting_bytes=1, flush_size_bytes=1)
+    await producer.produce([bytes(150)])
+    await producer.produce([bytes(150)])
+    await producer.close()
+
+
+@simulated
 async def test_callers_in_line_are_served_in_the_order_they_came(simulation: Simulation) -> None:
     store = faulty(simulation, FaultPlan(latency_by_verb={"put": Latency(0.1, 0.5)}))
-    producer, _ = built(simulation, store, max_in_flight_bytes=300, flush_size_bytes=1)
+    producer, _ = built(simulation, store, max_in_flight_bytes=300, max_waiting_bytes=5000, flush_size_bytes=1)
     calls = []
     for number in range(6):
         calls.append(asyncio.create_task(producer.produce([b"%d" % number + bytes(100)])))

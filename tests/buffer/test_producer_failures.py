@@ -14,6 +14,7 @@ from penstock.errors import (
     Closed,
     DeadlineExceeded,
     OutcomeUnknown,
+    PenstockError,
     PermissionDenied,
     Unavailable,
 )
@@ -123,6 +124,7 @@ async def test_an_enqueue_that_can_no_longer_be_proved_is_reported_as_unknown_an
     hasty = Hasty(MemoryStore(clock=simulation.clock))
     store = FaultyStore(hasty, FaultPlan(), entropy=simulation.entropy.fork("faults"), clock=simulation.clock)
     producer, _ = built(simulation, store)
+    await producer.start()
     hasty.hasty = True
     store.script("put_if", Fate.ERROR_AFTER)
     with pytest.raises(OutcomeUnknown):
@@ -196,6 +198,104 @@ async def test_a_damaged_manifest_is_left_as_it_is(simulation: Simulation) -> No
     with pytest.raises(Exception, match=r"cannot be decoded|version"):
         await (await producer.produce([b"x"])).durable()
     assert (await store.get(MANIFEST)).data == b"not a manifest at all, but long enough"
+
+
+# Losses that no handle raised ---------------------------------------------------------------------
+
+
+def losing(simulation: Simulation, **knobs: object) -> Producer:
+    """A producer that loses every batch with "bad" in it."""
+    store = Choosy(MemoryStore(clock=simulation.clock), b"bad", PermissionDenied("not here"))
+    return built(simulation, store, max_buffered_inputs=1, **knobs)[0]
+
+
+@simulated
+async def test_whoever_ignores_handles_learns_of_a_loss_once(simulation: Simulation) -> None:
+    for ending in ("flush", "close"):
+        producer = losing(simulation)
+        await producer.produce([b"bad"])
+        await producer.produce([b"good"])
+        await simulation.clock.sleep(60.0)
+        assert producer.in_flight_bytes == 0, "settled long ago"
+        with pytest.raises(PermissionDenied, match="not here"):
+            await getattr(producer, ending)()
+        if ending == "flush":
+            await producer.flush()
+        await producer.close()
+        await producer.close()
+
+
+@simulated
+async def test_a_loss_that_its_handle_raised_is_not_raised_again(simulation: Simulation) -> None:
+    producer = losing(simulation)
+    handle = await producer.produce([b"bad"])
+    for _ in range(2):
+        with pytest.raises(PermissionDenied):
+            await handle.durable()
+    await producer.flush()
+    await producer.close()
+
+
+@simulated
+async def test_a_loss_that_one_of_two_callers_heard_of_is_still_raised(simulation: Simulation) -> None:
+    store = Choosy(MemoryStore(clock=simulation.clock), b"bad", PermissionDenied("not here"))
+    producer, _ = built(simulation, store, max_buffered_inputs=2)
+    handles = [await producer.produce([b"bad"]) for _ in range(2)]
+    with pytest.raises(PermissionDenied):
+        await handles[0].durable()
+    with pytest.raises(PermissionDenied):
+        await producer.flush()
+    await producer.close()
+
+
+@simulated
+async def test_several_losses_are_told_at_once_with_their_number(simulation: Simulation) -> None:
+    producer = losing(simulation)
+    for _ in range(3):
+        await producer.produce([b"bad"])
+    await simulation.clock.sleep(60.0)
+    await producer.produce([b"bad"])
+    with pytest.raises(PermissionDenied) as raised:
+        await producer.flush()
+    assert raised.value.__notes__ == ["4 batches failed since the last flush; this is the first"]
+    await producer.close()
+
+
+@simulated
+async def test_a_cancelled_flush_leaves_the_loss_to_the_next(simulation: Simulation) -> None:
+    producer = losing(simulation, flush_interval_seconds=3600.0)
+    await producer.produce([b"bad"])
+    flushing = asyncio.create_task(producer.flush())
+    await asyncio.sleep(0)
+    flushing.cancel()
+    await simulation.clock.sleep(60.0)
+    with pytest.raises(PermissionDenied):
+        await producer.close()
+
+
+def test_every_failed_batch_is_counted_and_handed_to_the_callback() -> None:
+    told: list[tuple[PenstockError, int]] = []
+    raised: list[object] = []
+    observer = RecordingObserver()
+
+    def raising(error: PenstockError, records: int) -> None:
+        told.append((error, records))
+        raise RuntimeError("a callback that fails holds nobody up")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context["exception"]))
+        store = Choosy(MemoryStore(), b"bad", PermissionDenied("not here"))
+        producer = Producer(store, ProducerConfig(max_buffered_inputs=2), observer=observer, on_failure=raising)
+        for records in ([b"bad", b"x"], [b"y"], [b"good"], [b"fine"]):
+            await producer.produce(records)
+        with pytest.raises(PermissionDenied):
+            await producer.close()
+
+    asyncio.run(main())
+    assert [(type(error), records) for error, records in told] == [(PermissionDenied, 3)]
+    assert [type(error) for error in raised] == [RuntimeError]
+    assert observer.counted(names.BUFFER_FAILED_INPUTS, outcome="failed") == 2
+    assert observer.counted(names.BUFFER_RECORDS) == 2
 
 
 # Age ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ START = Manifest.empty().append([Draft("old0"), Draft("old1")])
 
 
 def enqueue(*locations: str, too_old: bool = False, bytes_max: int = 10_000) -> Enqueue:
-    return Enqueue([Draft(location) for location in locations], bytes_max=bytes_max, too_old=lambda: too_old)
+    return Enqueue([Draft(location) for location in locations], bytes_max=bytes_max, too_old=lambda _: too_old)
 
 
 def test_an_enqueue_takes_the_next_sequences() -> None:
@@ -69,7 +69,7 @@ def test_a_verdict_is_never_wrong(before: int, size: int, later: list[str], land
 
 def test_the_age_is_asked_at_every_attempt() -> None:
     ages = iter([False, True])
-    change = Enqueue([Draft("a")], bytes_max=10_000, too_old=lambda: next(ages))
+    change = Enqueue([Draft("a")], bytes_max=10_000, too_old=lambda _: next(ages))
     change(START)
     with pytest.raises(GrownTooOld):
         change(START)

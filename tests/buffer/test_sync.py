@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,56 @@ def test_a_closed_door_says_so_and_leaves_no_thread_behind(tmp_path: Path) -> No
     with pytest.raises(Closed):
         producer.produce([b"x"])
     assert set(threading.enumerate()) <= before
+
+
+def answers_of_a_child(calls: list[Callable[[], object]]) -> list[str]:
+    """What each call comes to in a real fork of this process; a child that hangs is ended by its alarm."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        answers = []
+        for call in calls:
+            try:
+                answers.append(f"returned {call()!r}")
+            except BaseException as error:  # noqa: BLE001  the parent judges it
+                answers.append(f"{type(error).__name__}: {error}")
+        os.write(writing, "\n".join(answers).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answers = pipe.read().splitlines()
+    _, status = os.waitpid(child, 0)
+    assert status == 0, f"the child ended by signal {status}: it hung"
+    return answers
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_door_refuses_a_forked_process_and_goes_on_in_its_own(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}"
+    with SyncProducer(url) as producer, SyncConsumer(url) as consumer:
+        handle = producer.produce([b"before"])
+        answers = answers_of_a_child(
+            [
+                lambda: producer.produce([b"x"]),
+                handle.durable,
+                producer.flush,
+                producer.close,
+                consumer.next_batch,
+                consumer.lag,
+                lambda: consumer.ack(0),
+                consumer.close,
+            ]
+        )
+        assert len(answers) == 8
+        for answer in answers:
+            assert answer.startswith(
+                "Unsupported: the door penstock-buffer cannot be used here: this process was forked"
+            )
+        assert handle.durable() == 0
+        batch = consumer.next_batch()
+        assert batch is not None
+        consumer.ack(batch.sequence)
 
 
 def test_errors_come_through_as_they_are(tmp_path: Path) -> None:

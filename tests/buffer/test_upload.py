@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.buffer.simulated import simulated
@@ -65,6 +66,19 @@ async def test_an_upload_is_given_up_after_its_attempts_and_their_pauses(simulat
     assert 0.0 < simulation.clock.monotonic() <= 0.1 + 0.2 + 0.4 + 0.8 + 1.0
 
 
+def test_an_object_is_vouched_for_by_its_fence_or_by_the_stores_stamps_alone() -> None:
+    config = ProducerConfig(collector_grace_seconds=600.0)
+    uploader = Uploader(MemoryStore(), config, clock=ManualClock(), entropy=SeededEntropy(1), observer=SILENT)
+    placed = Placement("x", 0, 0.0, fence=7)
+    assert uploader.vouched(placed, 7, None)
+    assert not uploader.vouched(placed, 8, 1000), "nobody knows since when it is there"
+    assert not uploader.vouched(replace(placed, fence=None), 7, 1000)
+    stamped = replace(placed, stored_ms=1_000_000)
+    assert uploader.vouched(stamped, 8, 1_299_999)
+    assert not uploader.vouched(stamped, 8, 1_300_000), "half the grace had passed when the manifest was written"
+    assert not uploader.vouched(stamped, 8, None)
+
+
 @pytest.mark.parametrize("by", ["wall", "monotonic"])
 def test_a_batch_is_too_old_by_whichever_clock_says_so(by: str) -> None:
     clock = ManualClock()
@@ -72,8 +86,8 @@ def test_a_batch_is_too_old_by_whichever_clock_says_so(by: str) -> None:
     uploader = Uploader(MemoryStore(), config, clock=clock, entropy=SeededEntropy(1), observer=SILENT)
     clock.advance(1000.0)
     now_ms, now = clock.now_ms(), clock.monotonic()
-    aged = Placement("x", now_ms - 300_000, now) if by == "wall" else Placement("x", now_ms, now - 300.0)
-    young = Placement("x", now_ms - 299_999, now - 299.9)
+    aged = Placement("x", now_ms - 300_000, now, 7) if by == "wall" else Placement("x", now_ms, now - 300.0, 7)
+    young = Placement("x", now_ms - 299_999, now - 299.9, 7)
     assert uploader.too_old(aged)
     assert not uploader.too_old(young)
 

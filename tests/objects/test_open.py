@@ -210,6 +210,28 @@ def test_a_local_store_is_observed_when_an_observer_is_given(tmp_path: Path) -> 
     asyncio.run(promise())
 
 
+def test_an_observer_changes_nothing_of_what_a_local_store_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault reaches the caller at once and as it is, watched or not."""
+    calls = []
+
+    async def failing(_: MemoryStore, key: str) -> None:
+        calls.append(key)
+        raise Unavailable("the disk does not answer")
+
+    monkeypatch.setattr(MemoryStore, "get", failing)
+
+    async def promise() -> None:
+        observer = RecordingObserver()
+        store = await open_store("memory://", observer=observer)
+        with pytest.raises(Unavailable, match=r"^the disk does not answer$"):
+            await store.get("object")
+        assert observer.counted(names.OBJECTS_REQUESTS, verb="get", outcome="Unavailable") == 1
+        assert observer.counted(names.OBJECTS_RETRIES) == 0
+
+    asyncio.run(promise())
+    assert calls == ["object"]
+
+
 # Descriptions -------------------------------------------------------------------------------------
 
 

@@ -371,6 +371,99 @@ async def test_a_read_begun_before_the_own_take_over_is_no_reason_to_stop(world:
 
 
 @simulated
+async def test_a_change_can_ask_when_the_value_it_replaces_was_written(world: World) -> None:
+    one, two = world.register(), world.register(policy=RegisterPolicy(cached=False))
+    await one.update(appends(b"a"))
+    written_ms = world.clock.now_ms()
+    await world.clock.sleep(60.0)
+    asked: list[int | None] = []
+
+    def change(value: Stamped[bytes]) -> Stamped[bytes]:
+        asked.append(two.written_ms(value))
+        return value.map(lambda payload: payload + b"b")
+
+    after = await two.update(change)
+    assert [abs((one_ms or 0) - written_ms) < 1000 for one_ms in asked] == [True]
+    assert two.written_ms(after) is None, "a write does not tell"
+    assert two.written_ms(await two.read()) is not None
+
+
+# Renewing a fence -----------------------------------------------------------------------------------
+
+
+@simulated
+async def test_a_renewed_fence_is_held_and_far_from_any_that_a_takeover_gives(world: World) -> None:
+    one, two = world.register(), world.register()
+    await one.acquire_fence()
+    renewed = await one.renew_fence()
+    assert one.fence == renewed.fence > 2
+    assert (await one.update(appends(b"a"))).fence == one.fence
+    assert await two.acquire_fence() == renewed.fence + 1
+    with pytest.raises(Fenced):
+        await one.renew_fence()
+    assert (await two.read()).fence == renewed.fence + 1
+
+
+@simulated
+async def test_a_register_that_was_taken_over_cannot_renew_its_way_back(world: World) -> None:
+    store = MeddledStore(world.faulty)
+    one, two = world.register(store), world.register()
+    await one.acquire_fence()
+    store.meddle = two.acquire_fence
+    with pytest.raises(Fenced):
+        await one.renew_fence()
+    assert (await two.read()).fence == two.fence == 2
+
+
+@pytest.mark.parametrize("fate", [Fate.ERROR_AFTER, Fate.REPLY_LOST, Fate.REQUEST_LOST, Fate.ZOMBIE])
+def test_a_renewal_whose_answer_was_lost_is_known_for_ones_own(fate: Fate) -> None:
+    @simulated
+    async def check(world: World) -> None:
+        register = world.register(policy=RegisterPolicy(attempt_seconds=2.0))
+        await register.acquire_fence()
+        world.faulty.script("put_if", fate)
+        renewed = await register.renew_fence()
+        assert register.fence == renewed.fence
+        assert (await register.update(appends(b"a"))).fence == register.fence
+        await world.faulty.settle()
+        assert (await register.read()).payload == b"a"
+
+    check()
+
+
+@simulated
+async def test_a_renewal_that_lands_after_it_was_given_up_does_not_fence_its_own_register(world: World) -> None:
+    register = world.register(policy=RegisterPolicy(deadline_seconds=3.0, attempt_seconds=2.0))
+    await register.acquire_fence()
+    world.faulty.faults = FaultPlan(zombie=1.0, verbs=frozenset({"put_if"}), timeout_seconds=2.5)
+    with pytest.raises(OutcomeUnknown):
+        await register.renew_fence()
+    await world.faulty.settle()
+    world.faulty.faults = FaultPlan.none()
+    assert (await register.read()).fence == register.fence != 1
+    assert (await register.update(appends(b"a"))).payload == b"a"
+    await register.renew_fence()
+
+
+@simulated
+async def test_reading_beside_a_renewal_never_fences_the_reader(world: World) -> None:
+    register = world.register()
+    await register.acquire_fence()
+    for _ in range(20):
+        renewing = asyncio.create_task(register.renew_fence())
+        while not renewing.done():
+            await asyncio.gather(*(register.read() for _ in range(3)))
+            await world.clock.sleep(CALL_SECONDS / 7)
+        await renewing
+
+
+@simulated
+async def test_a_fence_that_is_not_held_cannot_be_renewed(world: World) -> None:
+    with pytest.raises(InvalidInput, match="acquire_fence"):
+        await world.register().renew_fence()
+
+
+@simulated
 async def test_a_register_without_a_fence_is_never_fenced(world: World) -> None:
     free, holder = world.register(), world.register()
     await free.update(appends(b"a"))

@@ -295,6 +295,8 @@ async def check_garbage(world: World) -> None:
     """An empty queue whose grace has passed leaves no batch object behind."""
     assert len(world.auditor.manifest) == 0, "drained, and not empty"
     await world.clock.sleep(2 * GRACE_SECONDS)
+    # Nothing goes while nobody writes the manifest; starting does.
+    await consume(world, "sweeper", until_empty=True)
     await world.collector().collect()
     left = [meta.key async for page in world.auditor.list("ingest/") for meta in page if meta.key.endswith(".batch")]
     if await exists(world, "ingest/manifest"):

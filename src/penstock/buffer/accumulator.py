@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.buffer.batch import RecordBlock, checked_records
+from penstock.buffer.batch import RECORDS_MAX, RecordBlock, checked_records
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
 from penstock.buffer.manifest import MetadataRange
@@ -34,6 +34,12 @@ class Input:
         if not isinstance(metadata, bytes | bytearray | memoryview):
             raise InvalidInput(f"metadata is {type(metadata).__name__}", "it must be bytes", "encode it")
         payload = bytes(metadata)
+        if len(payload) > config.input_metadata_bytes_max:
+            raise InvalidInput(
+                f"metadata of {len(payload)} bytes cannot be taken",
+                f"the bound is {config.input_metadata_bytes_max}, since the manifest is copied with every write",
+                "put it into the records, or raise metadata_bytes_max (and manifest_bytes_max to twice of it)",
+            )
         size = sum(map(len, checked)) + _LENGTH_BYTES * len(checked) + len(payload) + _RANGE_BYTES
         accepted = cls(checked, payload, size)
         if accepted.held > config.max_in_flight_bytes:
@@ -57,6 +63,8 @@ class OpenBatch:
         self.opened_at = opened_at
         self.block = RecordBlock()
         self.metadata: list[MetadataRange] = []
+        # What its ranges take in the manifest.
+        self.metadata_size = 0
         self.inputs = 0
         self.size = 0
         self.outcome = Outcome()
@@ -70,6 +78,7 @@ class OpenBatch:
         last = self.metadata[-1] if self.metadata else None
         if last is None or last.ingestion_time_ms != now_ms or last.payload != offered.metadata:
             self.metadata.append(MetadataRange(start, now_ms, offered.metadata))
+            self.metadata_size += _RANGE_BYTES + len(offered.metadata)
         self.inputs += 1
         self.size += offered.size
 
@@ -77,4 +86,8 @@ class OpenBatch:
         """The bound that this batch has reached; None while it can take more."""
         if self.size >= config.flush_size_bytes:
             return "size"
+        if self.block.count >= RECORDS_MAX:
+            return "records"
+        if self.metadata_size >= config.entry_metadata_bytes:
+            return "metadata"
         return "inputs" if self.inputs >= config.max_buffered_inputs else None

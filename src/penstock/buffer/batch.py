@@ -2,8 +2,8 @@
 
 Encoding copies a large record once and a small one twice. Decoding copies none: `Records` are views of
 the bytes that were fetched, or of those that zstd gave back. Another version or compression is
-`Unsupported`; a count, length or frame that does not add up is `Corrupt`; a batch that really unpacks to
-more than the bound is `AtCapacity`. Format page: docs/format/buffer.md.
+`Unsupported`; a count, length or frame that does not add up is `Corrupt`; a batch that really holds more
+bytes or records than the bounds is `AtCapacity`. Format page: docs/format/buffer.md.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from penstock.objects import Body
 
 __all__ = [
     "DECODED_BYTES_MAX",
+    "DECODED_RECORDS_MAX",
+    "RECORDS_MAX",
     "Compression",
     "RecordBlock",
     "Records",
     "checked_records",
     "decode_batch",
     "encode_batch",
-    "is_compressed",
+    "takes_long",
 ]
 
 VERSION: Final = 1
@@ -37,6 +39,16 @@ _FOOTER: Final = struct.Struct("<BIH")
 
 # A batch that unpacks to more than this is taken for a bomb: sixteen times the default flush size.
 DECODED_BYTES_MAX: Final = 1024 * 1024 * 1024
+
+# Walking the lengths takes 0.2 to 0.6 µs a record, however small it is: at this bound one to three seconds of a core.
+DECODED_RECORDS_MAX: Final = 4 * 1024 * 1024
+
+# Producers stay well below it: a batch closes at this many records, and no input brings more of them.
+RECORDS_MAX: Final = 1024 * 1024
+
+# Above either, decoding is too long for an event loop: some milliseconds.
+_LONG_BYTES: Final = 256 * 1024
+_LONG_RECORDS: Final = 4096
 
 # The least a zstd block takes (a header of three bytes, and one to repeat), and the most it gives back.
 _PACKED_BLOCK_BYTES_MIN: Final = 4
@@ -67,7 +79,7 @@ def encode_batch(records: Sequence[Body], compression: Compression = Compression
     return block.seal(compression)
 
 
-def decode_batch(body: Body, *, bytes_max: int = DECODED_BYTES_MAX) -> Records:
+def decode_batch(body: Body, *, bytes_max: int = DECODED_BYTES_MAX, records_max: int = DECODED_RECORDS_MAX) -> Records:
     """The records of a batch object, without copying them; `body` must not change as long as they live."""
     if len(body) < _FOOTER.size:
         raise Corrupt("batch object is damaged", f"it has {len(body)} bytes, and its footer alone has {_FOOTER.size}")
@@ -75,16 +87,22 @@ def decode_batch(body: Body, *, bytes_max: int = DECODED_BYTES_MAX) -> Records:
     if version != VERSION:
         raise Unsupported(f"batch object of version {version}", f"this release reads version {VERSION}")
     block = memoryview(body)[: -_FOOTER.size].toreadonly()
+    if compression not in (Compression.NONE, Compression.ZSTD):
+        raise Unsupported(f"batch object of compression {compression}", "this release reads 0 (none) and 1 (zstd)")
+    _check_count(count, _unpacked_bytes_max(block, compression), records_max)
     if compression == Compression.ZSTD:
         block = memoryview(_decompress(block, bytes_max))
-    elif compression != Compression.NONE:
-        raise Unsupported(f"batch object of compression {compression}", "this release reads 0 (none) and 1 (zstd)")
     return Records(block, frame_starts(block, count, "batch object"))
 
 
-def is_compressed(body: Body) -> bool:
-    """Whether decoding takes work, by the footer alone."""
-    return len(body) >= _FOOTER.size and body[-_FOOTER.size] != Compression.NONE
+def takes_long(body: Body) -> bool:
+    """Whether decoding belongs into a thread, by the footer and the frame's claim. No error: decoding finds those."""
+    if len(body) < _FOOTER.size:
+        return False
+    compression, count, _ = _FOOTER.unpack_from(body, len(body) - _FOOTER.size)
+    if compression != Compression.ZSTD:
+        return bool(count > _LONG_RECORDS)
+    return count > _LONG_RECORDS or _unpacked_bytes_max(memoryview(body)[: -_FOOTER.size], compression) > _LONG_BYTES
 
 
 class RecordBlock:
@@ -166,6 +184,8 @@ def checked_records(records: Iterable[Body]) -> tuple[bytes, ...]:
     given = _all_bytes(records)
     if not given:
         raise InvalidInput("no records to produce", "the sequence is empty", "leave the call out")
+    if len(given) > RECORDS_MAX:
+        raise InvalidInput(f"{len(given)} records in one call", f"a call takes {RECORDS_MAX} at most", "split them")
     return given
 
 
@@ -194,6 +214,29 @@ def _as_bytes(index: int, record: object) -> bytes:
         return bytes(record)
     why = "a record is bytes, bytearray or memoryview"
     raise InvalidInput(f"record {index} is {type(record).__name__}", why, "encode it")
+
+
+def _unpacked_bytes_max(block: memoryview, compression: int) -> int:
+    """The most this block can hold: its claim where it makes one, and else what a frame of its length can."""
+    if compression == Compression.NONE:
+        return len(block)
+    possible = len(block) // _PACKED_BLOCK_BYTES_MIN * _UNPACKED_BLOCK_BYTES_MAX
+    try:
+        claim = zstandard.get_frame_parameters(block).content_size
+    except zstandard.ZstdError:
+        return possible
+    # An empty frame's word is not taken, as below.
+    return possible if claim in (0, zstandard.CONTENTSIZE_UNKNOWN) else claim
+
+
+def _check_count(count: int, unpacked_bytes_max: int, records_max: int) -> None:
+    """Before anything is unpacked: a count that cannot be is damage, and one that is too high is somebody's choice."""
+    if count > unpacked_bytes_max // LENGTH.size:
+        why = f"its footer counts {count} records, and it holds {unpacked_bytes_max} bytes at most"
+        raise Corrupt("batch object is damaged", why)
+    if count > records_max:
+        why = f"{count} records and the bound is {records_max}"
+        raise AtCapacity("batch object has too many records", why, "raise decoded_records_max, or remove the object")
 
 
 def _decompress(block: memoryview, bytes_max: int) -> bytes:

@@ -2,21 +2,30 @@
 
 An object is garbage when all of these hold: its name is a ULID and `.batch`, right under the data
 prefix; no manifest entry refers to it; its ULID is older than the oldest entry's, where there are
-entries; and it is at least `grace_seconds` old, by its name and by the store's own stamp. Producers
-never enqueue an object older than half of that. Deleting can stop at any point, since the next
-collection finds the rest. A queue without a manifest object is left alone: its path may be mistyped.
+entries; and it was at least `grace_seconds` old, by its name and by the store's own stamp, when the
+manifest was last written. The last one makes sure that it can no longer be enqueued: a write that began
+before the manifest changed cannot land any more, however late it arrives, and one that began since is not
+sent by a producer that finds its batch too old (`upload.py`). While nobody writes the manifest, such
+objects wait. The collector of a consumer does not: it renews the fence, which changes the manifest, and
+which producers see whatever their clocks say.
+
+Deleting can stop at any point, since the next collection finds the rest. A queue without a manifest
+object is left alone: its path may be mistyped. A folder that is not marked for this manifest is left
+alone too, with an error (`ownership.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.buffer.config import CollectorConfig
 from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.buffer.manifest import Manifest
+from penstock.buffer.ownership import Ownership
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import NotFound, PenstockError
+from penstock.errors import NotFound, StorageFull
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
@@ -30,6 +39,8 @@ class Collection:
     deleted: int
     deleted_bytes: int
     dry_run: bool
+    # Old enough, and kept until the manifest is written once more.
+    waiting: int = 0
 
 
 class Collector:
@@ -42,37 +53,57 @@ class Collector:
         *,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
+        renew: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`renew` changes the manifest, for one who may: the holder of the fence."""
         self._store = store
         self._config = config or CollectorConfig()
+        self._grace_ms = round(self._config.grace_seconds * 1000)
+        self._renew = renew
+        self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
         self._clock = clock
         self._observer = observer
 
     async def collect(self, *, dry_run: bool = False) -> Collection:
         """Delete what is garbage now, page by page."""
         began = self._clock.monotonic()
-        deleted = deleted_bytes = 0
-        async for page in self.find():
-            if not dry_run:
-                await self._store.delete_many(meta.key for meta in page)
-                self._observer.count(names.BUFFER_COLLECTED, len(page))
-            deleted += len(page)
-            deleted_bytes += sum(meta.size for meta in page)
+        deleted = deleted_bytes = waiting = 0
+        async for page in self._pages(renew=None if dry_run else self._renew):
+            if not dry_run and page.garbage:
+                await self._store.delete_many(meta.key for meta in page.garbage)
+                self._observer.count(names.BUFFER_COLLECTED, len(page.garbage))
+            deleted += len(page.garbage)
+            deleted_bytes += sum(meta.size for meta in page.garbage)
+            waiting += page.waiting
         self._observer.observe(names.BUFFER_COLLECT_SECONDS, self._clock.monotonic() - began)
-        return Collection(deleted, deleted_bytes, dry_run)
+        return Collection(deleted, deleted_bytes, dry_run, waiting)
 
     async def find(self) -> AsyncIterator[list[ObjectMeta]]:
-        """Pages of garbage. Each page is judged by a manifest that was read after the page was listed."""
-        prefix, grace_ms = self._config.data_path_prefix, round(self._config.grace_seconds * 1000)
+        """Pages of garbage, as `collect` would delete them without writing anything else."""
+        async for page in self._pages(renew=None):
+            if page.garbage:
+                yield page.garbage
+
+    async def _pages(self, *, renew: Callable[[], Awaitable[None]] | None) -> AsyncIterator[_Page]:
+        """Each page is judged by a manifest that was read after the page was listed.
+
+        Only what was past its grace when this began is looked at: all of it was named before the fence is renewed.
+        """
+        prefix = self._config.data_path_prefix
+        newest_ms = self._clock.now_ms() - self._grace_ms
         async for page in self._store.list(f"{prefix}/", page_size=self._config.delete_batch_keys):
-            now_ms = self._clock.now_ms()
-            if aged := [meta for meta in page if _aged(meta, prefix, now_ms - grace_ms)]:
-                manifest = await self._manifest()
-                if manifest is None:
+            if aged := [meta for meta in page if _aged(meta, prefix, newest_ms)]:
+                judged = await self._judge(aged)
+                if judged is not None and judged.unneeded and renew is not None:
+                    # A full disk is emptied all the same, as far as earlier writes of the manifest allow.
+                    with suppress(StorageFull):
+                        await renew()
+                    renew = None
+                    judged = await self._judge(aged)
+                if judged is None:
                     return
-                if found := garbage(aged, manifest, prefix, bucket_prefix(self._store.url)):
-                    yield found
-            if _past(page, prefix, now_ms - grace_ms):
+                yield judged
+            if _past(page, prefix, newest_ms):
                 return
 
     async def run(self) -> None:
@@ -81,15 +112,33 @@ class Collector:
             await self._clock.sleep(self._config.interval_seconds)
             try:
                 await self.collect()
-            except PenstockError as error:
+            except Exception as error:  # noqa: BLE001  nobody waits for this task: what ended it would never be seen
                 self._observer.count(names.BUFFER_COLLECT_FAILURES)
-                self._observer.event(names.BUFFER_COLLECT_FAILED, error=str(error))
+                self._observer.event(names.BUFFER_COLLECT_FAILED, error=f"{type(error).__name__}: {error}")
 
-    async def _manifest(self) -> Manifest | None:
+    async def _judge(self, aged: list[ObjectMeta]) -> _Page | None:
+        """Which of these objects the manifest does not need, as it is now; None when there is no manifest."""
         try:
-            return Manifest((await self._store.get(self._config.manifest_path)).data)
+            found = await self._store.get(self._config.manifest_path)
         except NotFound:
             return None
+        await self._ownership.check()
+        prefix, newest_ms = self._config.data_path_prefix, found.meta.modified_ms - self._grace_ms
+        unneeded = garbage(aged, Manifest(found.data), prefix, bucket_prefix(self._store.url))
+        settled = [meta for meta in unneeded if _aged(meta, prefix, newest_ms)]
+        return _Page(settled, len(unneeded) - len(settled))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What one page of the listing comes to."""
+
+    garbage: list[ObjectMeta]
+    waiting: int
+
+    @property
+    def unneeded(self) -> bool:
+        return bool(self.garbage or self.waiting)
 
 
 def garbage(aged: Iterable[ObjectMeta], manifest: Manifest, prefix: str, above: str = "") -> list[ObjectMeta]:

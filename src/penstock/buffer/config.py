@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from math import inf
 from typing import Any, Final
 
-from penstock.buffer.batch import DECODED_BYTES_MAX, Compression
-from penstock.buffer.location import batch_time_ms
+from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
+from penstock.buffer.location import batch_time_ms, owner_location
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
@@ -45,6 +46,10 @@ class ProducerConfig:
     # Bounds over everything accepted and not yet durable.
     max_in_flight_batches: int = 64
     max_in_flight_bytes: int = 256 * MIB
+    # Records and metadata of callers that wait for room; None: as much as max_in_flight_bytes. Over it `produce` refuses.
+    max_waiting_bytes: int | None = None
+    # Metadata of one input. It lies in the manifest, which is copied with every write.
+    metadata_bytes_max: int = MIB
     upload_concurrency: int = 8
     # Only compression takes time; more than the cores of a small machine gains nothing.
     encode_concurrency: int = 2
@@ -68,6 +73,7 @@ class ProducerConfig:
             "max_buffered_inputs",
             "max_in_flight_batches",
             "max_in_flight_bytes",
+            "metadata_bytes_max",
             "upload_concurrency",
             "encode_concurrency",
             "manifest_append_batches",
@@ -80,6 +86,8 @@ class ProducerConfig:
         )
         if self.flush_interval_seconds != 0:
             _check_positive(self, "flush_interval_seconds")
+        if self.max_waiting_bytes is not None:
+            _check_positive(self, "max_waiting_bytes")
         # A batch enters the manifest younger than half the grace; this keeps the last, late attempt inside the rest.
         if self.manifest_deadline_seconds > self.collector_grace_seconds / 4:
             raise InvalidInput(
@@ -88,6 +96,25 @@ class ProducerConfig:
                 "a batch could be collected while it is being enqueued",
                 "shorten the deadline, or lengthen the grace of the collectors and say so here",
             )
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        return self.max_in_flight_bytes if self.max_waiting_bytes is None else self.max_waiting_bytes
+
+    @property
+    def entry_metadata_bytes(self) -> int:
+        """A batch closes at this much metadata. With one input more it still fits a manifest that has room for it."""
+        return self.manifest_bytes_max // 4
+
+    @property
+    def input_metadata_bytes_max(self) -> int:
+        """What one input may bring, so that an empty queue can always take its batch."""
+        return min(self.metadata_bytes_max, self.manifest_bytes_max // 2)
+
+    @property
+    def append_bytes(self) -> int:
+        """Entries that share one write of the manifest, beyond the first of them."""
+        return self.manifest_bytes_max // 2
 
     @property
     def enqueue_age_seconds_max(self) -> float:
@@ -127,6 +154,8 @@ class ConsumerConfig:
     poll_seconds: float = 0.5
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
     decoded_bytes_max: int = DECODED_BYTES_MAX
+    # Records of one batch. They cost time however small they are: 4 million take some seconds of one core.
+    decoded_records_max: int = DECODED_RECORDS_MAX
     # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
     manifest_deadline_seconds: float = 30.0
     # Collect in the background while the consumer runs.
@@ -144,6 +173,7 @@ class ConsumerConfig:
             "dequeue_every_seconds",
             "poll_seconds",
             "decoded_bytes_max",
+            "decoded_records_max",
             "manifest_deadline_seconds",
             "collect_interval_seconds",
             "collector_grace_seconds",
@@ -183,15 +213,18 @@ def _check_paths(data_path_prefix: str, manifest_path: str) -> None:
     if batch_time_ms(manifest_path, data_path_prefix) is not None:
         why = "it is named like a batch object, and a collector would delete it"
         raise InvalidInput(f"manifest_path = {manifest_path!r}", why, f"use {data_path_prefix}/manifest")
+    if manifest_path == owner_location(data_path_prefix):
+        why = "the marker of the folder has that name"
+        raise InvalidInput(f"manifest_path = {manifest_path!r}", why, f"use {data_path_prefix}/manifest")
 
 
 def _check_positive(config: Any, *names: str) -> None:
-    """Durations may have fractions; what is counted may not."""
+    """Durations may have fractions, and end; what is counted is whole."""
     for name in names:
         value = getattr(config, name)
         is_number = isinstance(value, int if "_seconds" not in name else int | float) and not isinstance(value, bool)
-        if not is_number or not value > 0:
-            kind = "number" if "_seconds" in name else "whole number"
+        if not is_number or not 0 < value < inf:
+            kind = "finite number" if "_seconds" in name else "whole number"
             raise InvalidInput(f"{name} = {value!r}", f"it must be a {kind} above zero", "leave it out for its default")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -21,10 +22,11 @@ from penstock.buffer.dead_letter import DeadLetters
 from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
 from penstock.buffer.lag import Lag, lag_of
 from penstock.buffer.manifest import Descriptor, Manifest
+from penstock.buffer.ownership import Ownership
 from penstock.buffer.relief import Relief
 from penstock.buffer.view import ManifestView
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
+from penstock.errors import Closed, Fenced, InvalidInput, PenstockError, StorageFull
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer, names
@@ -57,7 +59,11 @@ class Consumer:
         self._store = store
         self._fetcher = self.fetch_handle()
         self._dead_letters = DeadLetters(store, self._config.data_path_prefix)
-        self._collector = Collector(store, self._config.collector, clock=clock, observer=observer)
+        self._collector = Collector(
+            store, self._config.collector, clock=clock, observer=observer, renew=self._renew_fence
+        )
+        self._ownership = Ownership(store, self._config.data_path_prefix, self._config.manifest_path)
+        self._entropy = entropy
         self._collecting: asyncio.Task[None] | None = None
         self._cursor = Cursor(self._last_acked)
         self._started = False
@@ -157,6 +163,7 @@ class Consumer:
             self._store,
             spec or StoreSpec(self._store.url),
             decoded_bytes_max=self._config.decoded_bytes_max,
+            decoded_records_max=self._config.decoded_records_max,
             clock=self._clock,
             observer=self._observer,
         )
@@ -246,6 +253,7 @@ class Consumer:
         if self._view.fence is None:
             # Looked at before anybody is fenced: a position that fits another queue must harm nobody.
             await self._check_position(await self._view.read())
+            await self._claim()
             await self._view.acquire_fence()
         await self._check_position(await self._read())
         if self._last_acked is not None:
@@ -254,6 +262,24 @@ class Consumer:
         self._observer.event(names.BUFFER_STARTED, fence=self._view.fence, last_acked=self._last_acked)
         if self._config.collect:
             self._collecting = asyncio.create_task(self._collector.run(), name="buffer collector")
+
+    async def _claim(self) -> None:
+        """Mark the folder as this queue's, or refuse another's. A full disk can still be drained without a marker."""
+        with suppress(StorageFull):
+            await self._ownership.claim(
+                deadline_seconds=self._config.manifest_deadline_seconds,
+                clock=self._clock,
+                entropy=self._entropy,
+                observer=self._observer,
+            )
+
+    async def _renew_fence(self) -> None:
+        """Change the manifest for the collector: what it finds unneeded afterwards can no longer be enqueued."""
+        # Not beside a dequeue, which compares the fence it wrote under with the one held.
+        async with self._acking:
+            self._check_open()
+            await self._claim()
+            await self._view.renew_fence()
 
     async def _check_position(self, manifest: Manifest) -> None:
         """Refuse a `last_acked` that this queue cannot have given, or behind which batches are gone."""

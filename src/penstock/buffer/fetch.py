@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.buffer.batch import DECODED_BYTES_MAX, Records, decode_batch, is_compressed
+from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Records, decode_batch, takes_long
 from penstock.buffer.location import key_of
 from penstock.buffer.manifest import Descriptor, MetadataRange
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -25,9 +25,6 @@ __all__ = ["UNREADABLE", "ConsumedBatch", "FetchHandle"]
 UNREADABLE: Final = (NotFound, Corrupt, Unsupported)
 
 _REPAIR: Final = "put the object back, or let the consumer set it aside as a dead letter"
-
-# Above this, unpacking is left to a thread so that the event loop goes on; zstd works without the GIL.
-_THREAD_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,7 @@ class FetchHandle:
         spec: StoreSpec,
         *,
         decoded_bytes_max: int = DECODED_BYTES_MAX,
+        decoded_records_max: int = DECODED_RECORDS_MAX,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
@@ -70,6 +68,7 @@ class FetchHandle:
         self._spec = spec
         self._owned: ObjectStore | None = None
         self._decoded_bytes_max = decoded_bytes_max
+        self._decoded_records_max = decoded_records_max
         self._clock = clock
         self._observer = observer
 
@@ -104,7 +103,7 @@ class FetchHandle:
             self._store = self._owned = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._spec, self._decoded_bytes_max)
+        return _reopened, (self._spec, self._decoded_bytes_max, self._decoded_records_max)
 
     async def _opened(self) -> ObjectStore:
         if self._store is not None:
@@ -122,9 +121,10 @@ class FetchHandle:
         return (await store.get(key_of(location, store.url))).data
 
     async def _decode(self, body: bytes) -> Records:
-        if len(body) < _THREAD_BYTES or not is_compressed(body):
-            return decode_batch(body, bytes_max=self._decoded_bytes_max)
-        return await asyncio.to_thread(decode_batch, body, bytes_max=self._decoded_bytes_max)
+        bounds = {"bytes_max": self._decoded_bytes_max, "records_max": self._decoded_records_max}
+        if not takes_long(body):
+            return decode_batch(body, **bounds)
+        return await asyncio.to_thread(decode_batch, body, **bounds)
 
 
 def _named(error: PenstockError, descriptor: Descriptor, remedy: str) -> PenstockError:
@@ -133,5 +133,5 @@ def _named(error: PenstockError, descriptor: Descriptor, remedy: str) -> Penstoc
     return type(error)(what, f"{error.what}: {error.why}" if error.why else error.what, remedy)
 
 
-def _reopened(spec: StoreSpec, decoded_bytes_max: int) -> FetchHandle:
-    return FetchHandle(None, spec, decoded_bytes_max=decoded_bytes_max)
+def _reopened(spec: StoreSpec, decoded_bytes_max: int, decoded_records_max: int) -> FetchHandle:
+    return FetchHandle(None, spec, decoded_bytes_max=decoded_bytes_max, decoded_records_max=decoded_records_max)

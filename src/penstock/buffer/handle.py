@@ -13,17 +13,25 @@ __all__ = ["Outcome", "WriteHandle"]
 class WriteHandle:
     """One accepted input. Waiting for it may be cancelled and repeated; the input goes its way regardless."""
 
-    __slots__ = ("_outcome",)
+    __slots__ = ("_heard", "_outcome")
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
+        self._heard = False
+        outcome.unheard += 1
 
     async def durable(self) -> int:
         """Wait until the batch object and its manifest entry are durable; the batch's sequence in the queue.
 
         `OutcomeUnknown`: it may have been enqueued, or may not. Any other error: it was not.
         """
-        return await self._outcome.wait()
+        try:
+            return await self._outcome.wait()
+        except PenstockError:
+            if not self._heard:
+                self._heard = True
+                self._outcome.unheard -= 1
+            raise
 
     @property
     def done(self) -> bool:
@@ -34,9 +42,11 @@ class WriteHandle:
 class Outcome:
     """What becomes of one batch, told to everyone whose input is in it."""
 
-    __slots__ = ("_error", "_sequence", "_told")
+    __slots__ = ("_error", "_sequence", "_told", "unheard")
 
     def __init__(self) -> None:
+        # Handles that have not raised its failure, if there is one.
+        self.unheard = 0
         self._told = asyncio.Event()
         self._sequence = -1
         self._error: PenstockError | None = None

@@ -13,14 +13,20 @@ from penstock.ids import is_ulid, ulid_time_ms
 from penstock.objects.port import check_key
 from penstock.objects.url import parse_url
 
-__all__ = ["batch_location", "batch_time_ms", "bucket_prefix", "key_of"]
+__all__ = ["batch_location", "batch_time_ms", "bucket_prefix", "key_of", "owner_location"]
 
 _SUFFIX: Final = ".batch"
+_OWNER: Final = "queue-owner.json"
 _BUCKETS: Final = ("s3://", "az://", "gs://")
 
 
 def batch_location(data_path_prefix: str, ulid: str) -> str:
     return f"{data_path_prefix}/{ulid}{_SUFFIX}"
+
+
+def owner_location(data_path_prefix: str) -> str:
+    """The marker that says which manifest a folder of batch objects belongs to."""
+    return f"{data_path_prefix}/{_OWNER}"
 
 
 def batch_time_ms(location: str, data_path_prefix: str | None = None) -> int | None:

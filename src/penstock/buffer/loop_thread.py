@@ -1,4 +1,7 @@
-"""An event loop on a thread of its own, for callers that have none. It also runs between calls, for what works there."""
+"""An event loop on a thread of its own, for callers that have none. It also runs between calls, for what works there.
+
+The thread does not live on behind a fork, so a forked process is refused instead of left waiting.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from penstock.errors import Closed
+from penstock.objects.fork import Home
 
 __all__ = ["LoopThread"]
 
@@ -21,12 +25,15 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        self._home = Home()
         self.closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self.closed:
+        try:
+            self._check_usable()
+        except BaseException:
             work.close()
-            raise Closed(f"the door {self._thread.name} is closed", "close() was called", "make a new one")
+            raise
         waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return waiting.result()
@@ -36,9 +43,18 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop, its helpers and its thread."""
+        """End the loop, its helpers and its thread. `Unsupported` in a forked process, which has none of them."""
         self.run(self._loop.shutdown_default_executor())
         self.closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def check_home(self) -> None:
+        """Raise `Unsupported` in a process that was forked from the one this thread runs in."""
+        self._home.check(f"the door {self._thread.name}", "make a new one in this process")
+
+    def _check_usable(self) -> None:
+        self.check_home()
+        if self.closed:
+            raise Closed(f"the door {self._thread.name} is closed", "close() was called", "make a new one")

@@ -7,8 +7,9 @@ closed ──encode──▶ ──upload──▶ waits for those before it ─
               its own callers get the error          the group's callers get it     ▼
               and the others go on                   and the others go on        HALTED: all get it
 ```
-A batch keeps its bytes until it is enqueued, so that one that grew too old for the collector's grace
-is uploaded anew under a new name.
+A batch keeps its bytes until it is enqueued, so that one that a collector may have deleted is uploaded
+anew under a new name: one that grew too old for the grace, by the clocks of this machine or, when the
+fence has moved since it was named, by the store's own stamps.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import takewhile
+from contextlib import suppress
+from itertools import accumulate, takewhile
 from typing import Final
 
 from penstock.buffer.accumulator import OpenBatch
 from penstock.buffer.batch import RecordBlock
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.handle import Outcome
-from penstock.buffer.manifest import Draft
+from penstock.buffer.manifest import Draft, Manifest
+from penstock.buffer.ownership import Ownership
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
 from penstock.buffer.upload import Placement, Uploader
 from penstock.clock import Clock
@@ -34,8 +37,11 @@ from penstock.observability import Observer, names
 
 __all__ = ["Pipeline"]
 
-# Uploads of one batch that may each outlast half the grace before it is given up: the store is too slow to serve.
-_RENEWALS_MAX: Final = 3
+# Times that a batch may be found too old or in doubt before it is given up: the store is too slow to serve.
+_RENEWALS_MAX: Final = 5
+
+# The fixed fields of an entry in the manifest.
+_ENTRY_BYTES: Final = 18
 
 
 class Pipeline:
@@ -47,6 +53,7 @@ class Pipeline:
         config: ProducerConfig,
         *,
         released: Callable[[int], None],
+        failed: Callable[[Outcome, int, PenstockError], None],
         halted: Callable[[PenstockError], None],
         clock: Clock,
         entropy: Entropy,
@@ -54,6 +61,7 @@ class Pipeline:
     ) -> None:
         self._config = config
         self._released = released
+        self._tell_failed = failed
         self._tell_halted = halted
         self._clock = clock
         self._observer = observer
@@ -67,6 +75,10 @@ class Pipeline:
             entropy=entropy,
             observer=observer,
         )
+        self._entropy = entropy
+        self._ownership = Ownership(store, config.data_path_prefix, config.manifest_path)
+        self._first_look = asyncio.Lock()
+        self._looked = False
         self._batches: deque[_Closed] = deque()
         self._committer: asyncio.Task[None] | None = None
         self.halted: PenstockError | None = None
@@ -92,6 +104,15 @@ class Pipeline:
         if self._committer is None:
             self._committer = asyncio.create_task(self._commit(), name="buffer committer")
 
+    async def claim(self) -> None:
+        """Mark the folder as this queue's, or refuse another's; nothing is enqueued before that."""
+        await self._ownership.claim(
+            deadline_seconds=self._config.manifest_deadline_seconds,
+            clock=self._clock,
+            entropy=self._entropy,
+            observer=self._observer,
+        )
+
     async def close(self) -> None:
         """Release the register. For a pipeline that has settled everything."""
         await self._register.close()
@@ -104,11 +125,20 @@ class Pipeline:
                 if batch.body is None:
                     batch.body = await self._uploader.encode(batch.block)
                     self._release_parts(batch)
-                batch.placement = await self._uploader.upload(batch.body)
+                await self._look()
+                batch.placement, batch.doubtful = await self._uploader.upload(batch.body), False
         except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the callers of this batch
             batch.failure = _as_ours(error)
         finally:
             batch.ready.set()
+
+    async def _look(self) -> None:
+        """See the fence before the first object is named. Tried once: a manifest that cannot be read fails later."""
+        async with self._first_look:
+            if not self._looked:
+                self._looked = True
+                with suppress(PenstockError):
+                    self._uploader.fence = (await self._register.read()).fence
 
     # In order: enqueue ---------------------------------------------------------------------------------
 
@@ -119,6 +149,7 @@ class Pipeline:
             while self._batches:
                 await self._batches[0].ready.wait()
                 group = self._next_group()
+                await self.claim()
                 await self._enqueue(group)
         except Exception as error:  # noqa: BLE001  see above
             self._halt(_as_ours(error), group)
@@ -126,13 +157,19 @@ class Pipeline:
             self._committer = None
 
     def _next_group(self) -> list[_Closed]:
-        """The batches at the head whose uploads are over, without those that failed."""
+        """The batches at the head whose uploads are over, without those that failed, as far as one write takes them."""
         over = list(takewhile(lambda batch: batch.ready.is_set(), self._batches))
         group = over[: self._config.manifest_append_batches]
         for batch in group:
             if batch.failure is not None:
                 self._give_up(batch, batch.failure)
-        return [batch for batch in group if batch.failure is None]
+        sound = [batch for batch in group if batch.failure is None]
+        totals = accumulate(batch.entry_size for batch in sound)
+        # Together they must fit an empty queue as surely as the first of them does alone.
+        return [batch for batch, total in zip(sound, totals, strict=True) if batch is sound[0] or self._shares(total)]
+
+    def _shares(self, entry_bytes: int) -> bool:
+        return entry_bytes <= self._config.append_bytes
 
     async def _enqueue(self, group: list[_Closed]) -> None:
         for _ in range(_RENEWALS_MAX):
@@ -142,22 +179,28 @@ class Pipeline:
             try:
                 first = await self._append(group)
             except GrownTooOld:
+                await self._settle_doubts(group)
                 continue
             except _NotEnqueued as refusal:
                 self._fail(group, refusal.error)
             else:
                 self._succeed(group, first)
             return
-        why = f"each upload took longer than half the collector's grace of {self._config.collector_grace_seconds:g} s"
+        why = (
+            f"{_RENEWALS_MAX} times, half the collector's grace of {self._config.collector_grace_seconds:g} s "
+            "had passed before it was, or the fence had moved"
+        )
         self._fail(group, DeadlineExceeded("batch was not enqueued", why, "check the store, or lengthen the grace"))
 
     async def _append(self, group: list[_Closed]) -> int:
         """One write of the manifest; the sequence of the group's first batch."""
-        change = Enqueue(
-            [Draft(batch.placed.location, batch.metadata) for batch in group],
-            bytes_max=self._config.manifest_bytes_max,
-            too_old=lambda: any(self._uploader.too_old(batch.placed) for batch in group),
-        )
+
+        def too_old(manifest: Manifest) -> bool:
+            self._uploader.fence = manifest.fence
+            return any(self._uploader.too_old(batch.placed) or not self._vouched(batch, manifest) for batch in group)
+
+        drafts = [Draft(batch.placed.location, batch.metadata) for batch in group]
+        change = Enqueue(drafts, bytes_max=self._config.manifest_bytes_max, too_old=too_old)
         try:
             with self._observer.span(names.BUFFER_ENQUEUE, batches=len(group)):
                 await self._register.update(change, landed=change.landed)
@@ -172,14 +215,27 @@ class Pipeline:
         return change.first
 
     async def _renewed(self, group: list[_Closed]) -> list[_Closed]:
-        """The group with every batch that has grown too old uploaded anew, without those that could not be."""
-        aged = [batch for batch in group if self._uploader.too_old(batch.placed)]
+        """The group with every batch that may be gone uploaded anew, without those that could not be."""
+        aged = [batch for batch in group if batch.doubtful or self._uploader.too_old(batch.placed)]
         self._observer.count(names.BUFFER_REUPLOADS, len(aged))
         await asyncio.gather(*(self._upload(batch) for batch in aged))
         for batch in aged:
             if batch.failure is not None:
                 self._give_up(batch, batch.failure)
         return [batch for batch in group if batch.failure is None]
+
+    def _vouched(self, batch: _Closed, manifest: Manifest) -> bool:
+        return self._uploader.vouched(batch.placed, manifest.fence, self._register.written_ms(manifest))
+
+    async def _settle_doubts(self, group: list[_Closed]) -> None:
+        """The fence moved, so ask the store what is there and since when; what it does not vouch for stays in doubt."""
+        manifest = await self._register.read()
+        self._uploader.fence = manifest.fence
+        unsure = [batch for batch in group if not self._vouched(batch, manifest)]
+        stamped = await asyncio.gather(*(self._uploader.stamped(batch.placed) for batch in unsure))
+        for batch, placement in zip(unsure, stamped, strict=True):
+            batch.placement = placement or batch.placement
+            batch.doubtful = placement is None or not self._vouched(batch, manifest)
 
     # Settling: every batch passes here once -----------------------------------------------------------
 
@@ -198,7 +254,7 @@ class Pipeline:
     def _fail(self, group: list[_Closed], error: PenstockError) -> None:
         for batch in group:
             self._settle(batch, "unknown" if isinstance(error, OutcomeUnknown) else "failed")
-            batch.outcome.failed(error)
+            self._tell_failed(batch.outcome, batch.count, error)
 
     def _halt(self, error: PenstockError, group: list[_Closed]) -> None:
         """The write that was given up ends its group; what lies behind it was never tried, and that is certain."""
@@ -241,6 +297,7 @@ class _Closed:
         self.block = batch.block
         self.count = batch.block.count
         self.metadata = tuple(batch.metadata)
+        self.metadata_size = batch.metadata_size
         # What it takes from the producer's bound: its records, and until it is encoded the room for their copy.
         self.held = 2 * batch.size
         self.opened_at = batch.opened_at
@@ -248,8 +305,15 @@ class _Closed:
         self.body: Body | None = None
         self.placement: Placement | None = None
         self.failure: PenstockError | None = None
+        # A collector may have deleted its object.
+        self.doubtful = False
         self.ready = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def entry_size(self) -> int:
+        """About what its entry takes in the manifest."""
+        return _ENTRY_BYTES + len(self.placed.location) + self.metadata_size
 
     @property
     def placed(self) -> Placement:

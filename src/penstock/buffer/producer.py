@@ -4,23 +4,26 @@ Durable means that the batch object and its manifest entry are both stored. Batc
 the order in which their inputs were accepted. A batch closes on size, on number of inputs, on time and
 on demand; a flood of inputs does not hold back the timed close. Everything accepted and not yet durable
 is within the bounds of `ProducerConfig`: over them `produce` waits in line, and `try_produce` refuses.
-A cancelled `produce` has accepted nothing. One producer belongs to one event loop.
+The line has a bound too: a caller that it cannot hold is refused with its records.
+A cancelled `produce` has accepted nothing. A failure that no handle raised is raised by the next `flush`
+or by `close`, once. One producer belongs to one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
 from penstock.buffer.accumulator import Input, OpenBatch
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.handle import WriteHandle
+from penstock.buffer.handle import Outcome, WriteHandle
+from penstock.buffer.losses import Losses
 from penstock.buffer.pipeline import Pipeline
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import AtCapacity, Closed, PenstockError
+from penstock.errors import AtCapacity, Closed, OutcomeUnknown, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import Body, ObjectStore
 from penstock.observability import SILENT, Observer, names
@@ -43,14 +46,19 @@ class Producer:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         observer: Observer = SILENT,
+        on_failure: Callable[[PenstockError, int], None] | None = None,
     ) -> None:
+        """`on_failure` gets the error and the number of records of every batch that fails, or may have."""
         self._config = config or ProducerConfig()
         self._clock = clock
         self._observer = observer
+        self._on_failure = on_failure
+        self._losses = Losses()
         self._pipeline = Pipeline(
             store,
             self._config,
             released=self._release,
+            failed=self._lose,
             halted=self._stop,
             clock=clock,
             entropy=entropy,
@@ -60,14 +68,21 @@ class Producer:
         self._held_bytes = 0
         # Callers that wait for room, first come first served: an event each, set when it is theirs to look.
         self._line: deque[asyncio.Event] = deque()
+        self._waiting_bytes = 0
         self._timer: asyncio.Task[None] | None = None
         # When an input was first accepted in this turn of the loop.
         self._turn_began: float | None = None
         self._closed = False
 
+    async def start(self) -> None:
+        """Refuse a folder that belongs to another queue now, and not with the first batch. May be left out."""
+        self._check_accepting()
+        await self._pipeline.claim()
+
     async def produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
         """Accept records, all into one batch; wait for room if there is none.
 
+        `AtCapacity` with the records when those who wait already hold `max_waiting_bytes`.
         `metadata` goes with each of them to the consumer. Mutable buffers are copied at once, so
         changing them while this waits changes nothing.
         """
@@ -75,6 +90,8 @@ class Producer:
         offered = Input.of(records, metadata, self._config)
         if not self._line and self._has_room(offered) and not self._owes_a_turn():
             return self._accept(offered, "direct")
+        if self._line and self._waiting_bytes + offered.size > self._config.waiting_bytes_max:
+            raise self._refused(records)
         return await self._wait_in_line(offered)
 
     def try_produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
@@ -82,14 +99,14 @@ class Producer:
         self._check_accepting()
         offered = Input.of(records, metadata, self._config)
         if self._line or not self._has_room(offered):
-            self._observer.count(names.BUFFER_INPUTS, admission="refused")
-            held, batches = self._held_bytes, len(self._pipeline)
-            why = f"{held} bytes in {batches} batches are not durable yet, and {len(self._line)} callers wait"
-            raise AtCapacity("the producer has no room", why, "wait for earlier handles, then try again", records)
+            raise self._refused(records)
         return self._accept(offered, "direct")
 
     async def flush(self) -> None:
-        """Wait until everything accepted before this call is durable; raise the first failure among it, if any."""
+        """Wait until everything accepted before this call is durable; raise the first failure among it, if any.
+
+        A batch that failed before counts too, unless its handles or an earlier flush have raised it.
+        """
         self._check_accepting()
         await self._drain()
 
@@ -111,6 +128,7 @@ class Producer:
                 await self._pipeline.close()
 
     async def __aenter__(self) -> Producer:
+        await self.start()
         return self
 
     async def __aexit__(
@@ -137,9 +155,17 @@ class Producer:
             raise Closed("the producer is closed", "close() was called", "make a new one")
 
     def _halted(self, cause: PenstockError) -> Closed:
-        closed = Closed("the producer has halted", f"a write of the manifest was given up: {cause}", "make a new one")
+        closed = Closed("the producer has halted", f"what it wrote was given up: {cause}", "make a new one")
         closed.__cause__ = cause
         return closed
+
+    def _refused(self, records: Iterable[Body]) -> AtCapacity:
+        self._observer.count(names.BUFFER_INPUTS, admission="refused")
+        why = (
+            f"{self._held_bytes} bytes in {len(self._pipeline)} batches are not durable yet, "
+            f"and {len(self._line)} callers wait with {self._waiting_bytes} bytes"
+        )
+        return AtCapacity("the producer has no room", why, "wait for earlier handles, then try again", records)
 
     def _has_room(self, offered: Input) -> bool:
         """Whether this input fits now. Makes room where closing a batch is all it takes."""
@@ -164,6 +190,7 @@ class Producer:
     async def _wait_in_line(self, offered: Input) -> WriteHandle:
         mine = asyncio.Event()
         self._line.append(mine)
+        self._waiting_bytes += offered.size
         # Even the first in line waits one turn of the loop, so that a flood lets others run.
         asyncio.get_running_loop().call_soon(self._call_next)
         try:
@@ -176,6 +203,7 @@ class Producer:
                     return self._accept(offered, "waited")
         finally:
             self._line.remove(mine)
+            self._waiting_bytes -= offered.size
             self._call_next()
 
     def _call_next(self) -> None:
@@ -240,9 +268,19 @@ class Producer:
         """The pipeline has halted: what it was never given gets the same answer as what it never tried."""
         if self._open is not None:
             self._held_bytes -= 2 * self._open.size
-            self._open.outcome.failed(error)
+            self._lose(self._open.outcome, self._open.block.count, error)
             self._open = None
         self._call_all()
+
+    def _lose(self, outcome: Outcome, records: int, error: PenstockError) -> None:
+        """Every batch that fails passes here once: handles, flush, the metric and the callback all learn of it."""
+        outcome.failed(error)
+        self._losses.add(outcome)
+        kind = "unknown" if isinstance(error, OutcomeUnknown) else "failed"
+        self._observer.count(names.BUFFER_FAILED_INPUTS, outcome.unheard, outcome=kind)
+        if self._on_failure is not None:
+            # In a turn of its own: what it raises goes to the loop's handler, and holds nobody up.
+            asyncio.get_running_loop().call_soon(self._on_failure, error, records)
 
     # Draining --------------------------------------------------------------------------------------------
 
@@ -257,9 +295,11 @@ class Producer:
             self._seal("demand")
         for outcome in outcomes:
             await outcome.told()
-        failure = next((outcome for outcome in outcomes if outcome.error is not None), None)
-        if failure is not None:
-            await failure.wait()
+        failure = self._losses.take(outcomes)
+        # A halt is told every time, and with its reason; what it ended needs no second word.
+        halted_before = self._pipeline.halted is not None and not outcomes
+        if failure is not None and not halted_before:
+            raise failure
 
     def _measure(self) -> None:
         self._observer.gauge(names.BUFFER_IN_FLIGHT_BYTES, self._held_bytes)

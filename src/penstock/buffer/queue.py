@@ -76,13 +76,13 @@ def manifest_register(
 
 
 class GrownTooOld(Exception):
-    """A batch aged past the bound while its enqueue waited for its turn. Nothing was written."""
+    """A batch may have been collected while its enqueue waited for its turn. Nothing was written."""
 
 
 class Enqueue:
     """Appends a group of batches in one write, and can tell afterwards whether it did."""
 
-    def __init__(self, drafts: Sequence[Draft], *, bytes_max: int, too_old: Callable[[], bool]) -> None:
+    def __init__(self, drafts: Sequence[Draft], *, bytes_max: int, too_old: Callable[[Manifest], bool]) -> None:
         self._drafts = drafts
         self._bytes_max = bytes_max
         self._too_old = too_old
@@ -93,7 +93,7 @@ class Enqueue:
 
     def __call__(self, manifest: Manifest) -> Manifest:
         # Asked at every attempt: conflicts and pauses lie between them.
-        if self._too_old():
+        if self._too_old(manifest):
             raise GrownTooOld
         self.first = manifest.next_sequence
         return manifest.append(self._drafts, bytes_max=self._bytes_max)

@@ -2,7 +2,7 @@
 
 Each door opens its own store and runs it on a loop in a thread of its own, so calls simply block until
 they are done. One door may be used by several threads; it promises what the async class behind it
-promises, and nothing more.
+promises, and nothing more. A process that was forked from the one that opened a door is refused there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from penstock.buffer.lag import Lag
 from penstock.buffer.loop_thread import LoopThread
 from penstock.buffer.manifest import Descriptor
 from penstock.buffer.producer import Producer
+from penstock.errors import PenstockError
 from penstock.objects import Body, ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer
 
@@ -47,6 +48,7 @@ class _Door(Generic[Role]):
         """Close the role, its store and its thread; raises what closing the role raises. Idempotent."""
         if self._thread.closed:
             return
+        self._thread.check_home()
         try:
             self._thread.run(self._role.close())
         finally:
@@ -75,13 +77,20 @@ class SyncWriteHandle:
 
 
 class SyncProducer(_Door[Producer]):
-    """`Producer`, blocking."""
+    """`Producer`, blocking. `on_failure` is called on the door's own thread, and must not block it."""
 
     def __init__(
-        self, store: str | StoreSpec, config: ProducerConfig | None = None, *, observer: Observer = SILENT
+        self,
+        store: str | StoreSpec,
+        config: ProducerConfig | None = None,
+        *,
+        observer: Observer = SILENT,
+        on_failure: Callable[[PenstockError, int], None] | None = None,
     ) -> None:
         async def make(opened: ObjectStore) -> Producer:
-            return Producer(opened, config, observer=observer)
+            producer = Producer(opened, config, observer=observer, on_failure=on_failure)
+            await producer.start()
+            return producer
 
         super().__init__(store, observer, make)
 

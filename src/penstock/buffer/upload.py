@@ -7,14 +7,14 @@ upload that was given up leaves behind is garbage, and the collector's.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.buffer.batch import Compression, RecordBlock
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.location import batch_location, bucket_prefix
 from penstock.clock import Clock
-from penstock.errors import OutcomeUnknown, Unavailable
+from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
 from penstock.ids import Entropy, UlidFactory, ulid_time_ms
 from penstock.objects import Body, ObjectStore
 from penstock.observability import Observer, names
@@ -27,11 +27,16 @@ _THREAD_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch object lies in its bucket, and when it got its name by either clock."""
+    """Where a batch object lies in its bucket, when it got its name by either clock, and the fence known by then.
+
+    `stored_ms` is the store's own stamp, once somebody has asked for it.
+    """
 
     location: str
     named_ms: int
     named_at: float
+    fence: int | None
+    stored_ms: int | None = None
 
 
 class Uploader:
@@ -49,6 +54,8 @@ class Uploader:
         self._ulids = UlidFactory(clock, entropy)
         self._encoders = asyncio.Semaphore(config.encode_concurrency)
         self._uploads = asyncio.Semaphore(config.upload_concurrency)
+        # The fence that the manifest last showed; None before it was read.
+        self.fence: int | None = None
 
     async def encode(self, block: RecordBlock) -> Body:
         """The batch object's bytes; the block is spent."""
@@ -62,7 +69,7 @@ class Uploader:
         async with self._uploads:
             name = self._ulids.next()
             key = batch_location(self._config.data_path_prefix, name)
-            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic())
+            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic(), self.fence)
             await self._put(key, body)
             self._observer.count(names.BUFFER_UPLOAD_BYTES, len(body))
             return placement
@@ -72,6 +79,27 @@ class Uploader:
         by_wall = (self._clock.now_ms() - placement.named_ms) / 1000
         age = max(by_wall, self._clock.monotonic() - placement.named_at)
         return age >= self._config.enqueue_age_seconds_max
+
+    def vouched(self, placement: Placement, fence: int, written_ms: int | None) -> bool:
+        """Whether no collector can have deleted it by a manifest of this fence, written at `written_ms`, or before.
+
+        A consumer's collector renews the fence before it deletes, so an object named under this very
+        fence is there. Otherwise the store's stamps tell: a collector leaves an object alone until
+        the manifest was written a whole grace after it. No clock of this machine has a say.
+        """
+        if placement.fence == fence:
+            return True
+        if placement.stored_ms is None or written_ms is None:
+            return False
+        return written_ms - placement.stored_ms < 1000 * self._config.enqueue_age_seconds_max
+
+    async def stamped(self, placement: Placement) -> Placement | None:
+        """The same with the store's stamp; None when it is gone, or the store does not say."""
+        try:
+            found = await self._store.head(placement.location.removeprefix(self._bucket_prefix))
+        except PenstockError:
+            return None
+        return replace(placement, stored_ms=found.modified_ms)
 
     async def _put(self, key: str, body: Body) -> None:
         attempts = self._config.upload_attempts

@@ -76,6 +76,14 @@ class ManifestView:
     async def acquire_fence(self) -> int:
         return await self._register.acquire_fence()
 
+    async def renew_fence(self) -> None:
+        """Change the manifest by another fence of ours: what was sent to replace an older version cannot land now."""
+        try:
+            self._take(await self._register.renew_fence())
+        except Fenced:
+            self._tell_fenced()
+            raise
+
     async def read(self) -> Manifest:
         """The manifest as it is now; of one that has not changed, nothing is moved."""
         before = self._seen

@@ -161,6 +161,8 @@ def collect(url: str, manifest: str, prefix: str, grace: float, dry_run: bool) -
         done = await collector.collect(dry_run=dry_run)
         verb = "would be deleted" if dry_run else "deleted"
         click.echo(f"{done.deleted} objects, {done.deleted_bytes:,} bytes {verb}")
+        if done.waiting:
+            click.echo(f"{done.waiting} more wait until the manifest is written again: one could still be enqueued")
 
     # Looked for by reading alone: a mistyped URL must not become a new, empty store.
     _on(url, lambda store: read_manifest(store, manifest))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from penstock.clock import Clock
@@ -104,6 +104,9 @@ class Cell(Generic[T]):
             try:
                 async with asyncio.timeout(self._attempt_seconds):
                     found = await self._get(last, durable=durable)
+                    if found is None:
+                        assert last is not None
+                        last = await self._stamped(last)
             except NotFound:
                 self._answered(self._reading, began)
                 return Known(self._format.empty(), None, call, durable)
@@ -115,8 +118,8 @@ class Cell(Generic[T]):
                 self._answered(self._reading, began)
                 if found is None:
                     assert last is not None
-                    return Known(last.value, last.version, call, last.durable)
-                return Known(self._decode(found.data), found.meta.version, call, durable)
+                    return Known(last.value, last.version, call, last.durable, last.written_ms)
+                return Known(self._decode(found.data), found.meta.version, call, durable, found.meta.modified_ms)
 
     async def _get(self, last: Known[T] | None, *, durable: bool) -> Object | None:
         if durable:
@@ -124,6 +127,13 @@ class Cell(Generic[T]):
         if last is None or last.version is None:
             return await self._store.get(self._key)
         return await self._store.get_if_changed(self._key, version=last.version)
+
+    async def _stamped(self, known: Known[T]) -> Known[T]:
+        """With the store's own stamp, which the answer to a write may not have given; a head moves no body."""
+        if known.written_ms is not None:
+            return known
+        meta = await self._store.head(self._key)
+        return replace(known, written_ms=meta.modified_ms) if meta.version == known.version else known
 
     async def settle(self, sealed: Sealed[T], go_on: Callable[[], None]) -> tuple[Move, Known[T] | None]:
         """Write until the outcome is certain: DONE or REBASE, and what is known of the object by then.

@@ -45,6 +45,8 @@ class Committer(Generic[T]):
         clock: Clock,
     ) -> None:
         self.fence: int | None = None
+        # Fences that this register set out to hold next: an answer may be lost, and then the object tells.
+        self.renewals: set[int] = set()
         self.known: Known[T] | None = None
         self._cell = cell
         self._format = format
@@ -77,7 +79,9 @@ class Committer(Generic[T]):
 
     def check_fence(self, value: T, held: int | None) -> None:
         current = self._format.fence(value)
-        if held is not None and current != held:
+        if current in self.renewals:
+            self._hold(current)
+        elif held is not None and current != held:
             why = f"this one holds fence {held}, and the object is at fence {current}"
             raise Fenced(f"{self._cell} was taken over", why, "stop: the newer holder goes on from here")
 
@@ -204,8 +208,12 @@ class Committer(Generic[T]):
     def _land(self, draft: Draft[T], value: T) -> None:
         if draft.writers[0].takes_fence:
             # Held even if the caller has left by now: it is ours, and nobody else's.
-            self.fence = self._format.fence(value)
+            self._hold(self._format.fence(value))
         draft.deliver(value)
+
+    def _hold(self, fence: int) -> None:
+        self.fence = fence
+        self.renewals.clear()
 
 
 class _Abandoned(Exception):

@@ -22,12 +22,14 @@ class Known(Generic[T]):
     """A value, its version (None: no object yet), and the number of the store call that told of it.
 
     One that is not `durable` was only seen, and a power loss may take it back.
+    `written_ms`: the store's own stamp; None where a write told of it, since not every store gives one back.
     """
 
     value: T
     version: str | None
     call: int
     durable: bool = False
+    written_ms: int | None = None
 
 
 @dataclass(slots=True, eq=False)

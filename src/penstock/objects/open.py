@@ -66,9 +66,11 @@ async def open_store(
     else:
         store = cloud = _cloud(place, options, clock, get_bytes_max)
         await _check_cloud(cloud, probe and not read_only, retry, clock, entropy)
-    if place.scheme in SERVICES or observer is not SILENT:
-        # A local store is wrapped to be counted; with an observer, a failing disk is tried again as well.
+    if place.scheme in SERVICES:
         store = RetryingStore(store, retry, clock=clock, entropy=entropy, observer=observer)
+    elif observer is not SILENT:
+        # Wrapped to be counted and nothing else: who watches a store does not change what it does.
+        store = RetryingStore(store, None, clock=clock, entropy=entropy, observer=observer)
     return ReadOnlyStore(store) if read_only else store
 
 

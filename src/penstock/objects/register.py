@@ -53,6 +53,9 @@ class RegisterPolicy:
                 raise InvalidInput(f"register policy {name} = {getattr(self, name)}", "it must be above zero")
 
 
+# Of 64 bits: four billion renewals until a fence begins anew, and as many takeovers until one meets another.
+_RENEWAL_BYTES: Final = 4
+
 DEFAULT_POLICY: Final = RegisterPolicy()
 
 
@@ -74,6 +77,7 @@ class Register(Generic[T]):
         self._format = format
         self._policy = policy
         self._clock = clock
+        self._entropy = entropy
         self._contention = Contention(entropy, window_seconds_max=policy.window_seconds_max)
         self._cell = Cell(
             store,
@@ -110,6 +114,14 @@ class Register(Generic[T]):
     def conflict_rate(self) -> float:
         """Writes that lost to another writer, per write, so far."""
         return self._contention.rate
+
+    def written_ms(self, value: T) -> int | None:
+        """When `value` was written, by the store's clock; None unless it is the very value that was read last.
+
+        For a change that has to know how old its base is: asked from inside of it.
+        """
+        known = self._committer.known
+        return known.written_ms if known is not None and known.value is value else None
 
     async def read(self, *, durable: bool = False) -> T:
         """The current value. `Fenced` once another register has taken the fence this one holds.
@@ -154,6 +166,26 @@ class Register(Generic[T]):
             return form.with_fence(value, form.next_fence(form.fence(value)))
 
         return form.fence(await self._submit(raised, lambda _: False, takes_fence=True))
+
+    async def renew_fence(self) -> T:
+        """Raise the fence that this register holds and keep holding it; the value with it. `Fenced` if it was taken.
+
+        The object has other bytes afterwards, so a write that began before can no longer land. The
+        new fence lies a random distance ahead: whoever takes over adds one, so after a lost answer
+        nobody's fence is mistaken for this one.
+        """
+        form, committer = self._format, self._committer
+        if self.fence is None:
+            raise InvalidInput(f"{self} has no fence to renew", "it was not acquired", "call acquire_fence first")
+
+        def raised(value: T) -> T:
+            committer.check_fence(value, self.fence)
+            step = int.from_bytes(self._entropy.token(_RENEWAL_BYTES), "little")
+            fence = form.next_fence(form.fence(value) + 1 + step)
+            committer.renewals.add(fence)
+            return form.with_fence(value, fence)
+
+        return await self._submit(raised, lambda value: form.fence(value) in committer.renewals, takes_fence=True)
 
     async def close(self) -> None:
         """Stop. Changes not yet sent fail with `Closed`, those being written with `OutcomeUnknown`. Idempotent."""

@@ -48,12 +48,12 @@ DEFAULT_RETRY: Final = RetryPolicy()
 
 
 class RetryingStore:
-    """The port over another store, with patience."""
+    """The port over another store, with patience. Without a policy it only counts and times."""
 
     def __init__(
         self,
         store: ObjectStore,
-        policy: RetryPolicy = DEFAULT_RETRY,
+        policy: RetryPolicy | None = DEFAULT_RETRY,
         *,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
@@ -131,11 +131,14 @@ class RetryingStore:
 
 
 class Repeater:
-    """Repeats one call until it succeeds, fails for good, or its time is up; counts and times it as a whole."""
+    """Repeats one call until it succeeds, fails for good, or its time is up; counts and times it as a whole.
+
+    Without a policy, a call is made once, takes as long as it takes, and raises what it raises.
+    """
 
     def __init__(
         self,
-        policy: RetryPolicy = DEFAULT_RETRY,
+        policy: RetryPolicy | None = DEFAULT_RETRY,
         *,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
@@ -147,25 +150,33 @@ class Repeater:
         self._observer = observer
 
     async def run(self, verb: str, what: str, call: Callable[[], Awaitable[T]], *, is_write: bool) -> T:
-        deadline = Deadline(self._clock, self._policy.deadline_seconds)
+        with self.observed(verb):
+            if self._policy is None:
+                return await call()
+            return await self._repeat(self._policy, verb, what, call, is_write)
+
+    async def _repeat(
+        self, policy: RetryPolicy, verb: str, what: str, call: Callable[[], Awaitable[T]], is_write: bool
+    ) -> T:
+        deadline = Deadline(self._clock, policy.deadline_seconds)
         may_have_landed = False
         retries = 0
         answer = ""
-        with self.observed(verb):
-            while True:
-                try:
-                    async with asyncio.timeout(deadline.remaining):
-                        return await call()
-                except (Unavailable, OutcomeUnknown, TimeoutError) as error:
-                    may_have_landed |= is_write and not isinstance(error, Unavailable)
-                    # An attempt that the deadline cut short says nothing; the one before it may have said why.
-                    answer = str(error) or answer
-                    pause = self._policy.pause_seconds(retries, self._entropy)
-                    if pause >= deadline.remaining:
-                        raise self._given_up(f"{verb} of {what}", retries, answer, may_have_landed) from error
-                await self._clock.sleep(pause)
-                retries += 1
-                self._observer.count(names.OBJECTS_RETRIES, verb=verb)
+        while True:
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    return await call()
+            except (Unavailable, OutcomeUnknown, TimeoutError) as error:
+                may_have_landed |= is_write and not isinstance(error, Unavailable)
+                # An attempt that the deadline cut short says nothing; the one before it may have said why.
+                answer = str(error) or answer
+                pause = policy.pause_seconds(retries, self._entropy)
+                if pause >= deadline.remaining:
+                    why = f"{retries} retries within {policy.deadline_seconds:g} s; the last answer: {answer or 'none'}"
+                    raise _given_up(f"{verb} of {what}", why, may_have_landed) from error
+            await self._clock.sleep(pause)
+            retries += 1
+            self._observer.count(names.OBJECTS_RETRIES, verb=verb)
 
     @contextmanager
     def observed(self, verb: str) -> Iterator[None]:
@@ -180,13 +191,11 @@ class Repeater:
             self._observer.count(names.OBJECTS_REQUESTS, verb=verb, outcome=outcome)
             self._observer.observe(names.OBJECTS_REQUEST_SECONDS, self._clock.monotonic() - started, verb=verb)
 
-    def _given_up(self, what: str, retries: int, answer: str, may_have_landed: bool) -> PenstockError:
-        kind = OutcomeUnknown if may_have_landed else DeadlineExceeded
-        return kind(
-            f"{what} did not succeed",
-            f"{retries} retries within {self._policy.deadline_seconds:g} s; the last answer: {answer or 'none'}",
-            "read it again before deciding" if may_have_landed else "try again later",
-        )
+
+def _given_up(what: str, why: str, may_have_landed: bool) -> PenstockError:
+    if may_have_landed:
+        return OutcomeUnknown(f"{what} did not succeed", why, "read it again before deciding")
+    return DeadlineExceeded(f"{what} did not succeed", why, "try again later")
 
 
 class _Listing:

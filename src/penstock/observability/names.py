@@ -160,11 +160,16 @@ COORDINATOR_FAILED = _event("coordinator.failed", "error", "A flush failed for g
 BUFFER_INPUTS = _counter("penstock_buffer_inputs_total", "Calls of produce, by whether they had to wait.", "admission")
 BUFFER_FLUSHES = _counter("penstock_buffer_flushes_total", "Batches closed, by reason.", "reason")
 BUFFER_BATCHES = _counter("penstock_buffer_batches_total", "Batches produced, by what became of them.", "outcome")
+BUFFER_FAILED_INPUTS = _counter(
+    "penstock_buffer_failed_inputs_total", "Calls of produce whose handle fails, by outcome.", "outcome"
+)
 BUFFER_RECORDS = _counter("penstock_buffer_records_total", "Records made durable in the queue.")
 BUFFER_RECORD_BYTES = _counter("penstock_buffer_record_bytes_total", "Bytes of closed batches before compression.")
 BUFFER_UPLOAD_BYTES = _counter("penstock_buffer_upload_bytes_total", "Bytes of batch objects uploaded.")
 BUFFER_UPLOAD_RETRIES = _counter("penstock_buffer_upload_retries_total", "Uploads of a batch tried once more.")
-BUFFER_REUPLOADS = _counter("penstock_buffer_reuploads_total", "Batches uploaded anew because they had grown too old.")
+BUFFER_REUPLOADS = _counter(
+    "penstock_buffer_reuploads_total", "Batches uploaded anew because a collector may have them."
+)
 BUFFER_DURABLE_SECONDS = _latency("penstock_buffer_durable_seconds", "Time from a batch's first input to durable.")
 BUFFER_IN_FLIGHT_BYTES = _gauge("penstock_buffer_in_flight_bytes", "Bytes accepted and not yet durable.")
 BUFFER_IN_FLIGHT_BATCHES = _gauge("penstock_buffer_in_flight_batches", "Batches closed and not yet durable.")

@@ -102,7 +102,12 @@ class _Options:
         return asyncio.run(_with_store(self.spec, lambda store: _read_manifest(store, self.config.manifest_path)))
 
     def partitions(self, descriptors: Iterable[Descriptor]) -> list[InputPartition]:
-        fetcher = FetchHandle(None, self.spec, decoded_bytes_max=self.config.decoded_bytes_max)
+        fetcher = FetchHandle(
+            None,
+            self.spec,
+            decoded_bytes_max=self.config.decoded_bytes_max,
+            decoded_records_max=self.config.decoded_records_max,
+        )
         return [BatchPartition(descriptor, fetcher, self.spec, self.config) for descriptor in descriptors]
 
 

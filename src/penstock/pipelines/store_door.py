@@ -32,6 +32,7 @@ class StoreDoor:
         """Flush and close the store; raises what that raises. Idempotent."""
         if self._thread.closed:
             return
+        self._thread.check_home()
         try:
             self.run(self.store.close())
         finally:
