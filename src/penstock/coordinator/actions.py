@@ -18,6 +18,7 @@ __all__ = [
     "Drop",
     "FailWaiters",
     "Grant",
+    "Interrupt",
     "Publish",
     "Reason",
     "Refuse",
@@ -110,4 +111,13 @@ class Drop:
     epochs: Epochs
 
 
-Action: TypeAlias = StartFlush[D] | Publish[S] | Release | FailWaiters | Grant | Refuse | ArmTimer | BackOff | Drop
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Raise `error` after everything else is done: it is meant for the program and not for a caller."""
+
+    error: BaseException
+
+
+Action: TypeAlias = (
+    StartFlush[D] | Publish[S] | Release | FailWaiters | Grant | Refuse | ArmTimer | BackOff | Drop | Interrupt
+)

@@ -24,6 +24,7 @@ from penstock.coordinator.actions import (
     Drop,
     FailWaiters,
     Grant,
+    Interrupt,
     Publish,
     Refuse,
     Release,
@@ -31,7 +32,7 @@ from penstock.coordinator.actions import (
 )
 from penstock.coordinator.admission import Ticket
 from penstock.coordinator.config import CoordinatorConfig
-from penstock.coordinator.failure import unsettled
+from penstock.coordinator.failure import ends_program, unsettled
 from penstock.coordinator.machine import Machine, State
 from penstock.coordinator.meters import Meters
 from penstock.coordinator.protocols import Delta, Epochs, FlushHandler
@@ -303,10 +304,12 @@ class Coordinator(Generic[D, S]):
         self._meters.gauges(self._machine, self._waiters)
 
     def _perform(self, actions: list[Action[D, S]]) -> None:
-        for action in actions:
-            self._perform_one(action)
-        if self._machine.due:
-            self._nudge()
+        try:
+            for action in actions:
+                self._perform_one(action)
+        finally:
+            if self._machine.due:
+                self._nudge()
 
     def _perform_one(self, action: Action[D, S]) -> None:
         match action:
@@ -328,6 +331,8 @@ class Coordinator(Generic[D, S]):
                 self._back_off(seconds_max, epochs, error)
             case Drop(epochs):
                 self._carriers[epochs].cancel()
+            case Interrupt(interruption):
+                raise interruption
 
     def _answer(self, ticket: Ticket, error: PenstockError | None) -> None:
         answer = self._line[ticket]
@@ -366,7 +371,7 @@ class Coordinator(Generic[D, S]):
         self._at_rest.clear()
         carrier = self._loop.create_task(self._carry(flush))
         self._carriers[flush.epochs] = carrier
-        carrier.add_done_callback(lambda _: self._carriers.pop(flush.epochs, None))
+        carrier.add_done_callback(partial(self._carried, flush.epochs))
 
     async def _carry(self, flush: StartFlush[D]) -> None:
         began = self._clock.monotonic()
@@ -376,11 +381,24 @@ class Coordinator(Generic[D, S]):
             if self._machine.awaits(flush.epochs):
                 await durable()
                 self._settle(flush, began)
-        except asyncio.CancelledError:
+        except BaseException as error:
+            # Whatever a handler raises must reach everyone who waits.
+            self._report_failure(flush.epochs, self._cause(flush.epochs, error))
+            if ends_program(error):
+                raise
+
+    def _carried(self, epochs: Epochs, carrier: asyncio.Task[None]) -> None:
+        del self._carriers[epochs]
+        # An error that ended the program was told there; the task is not the place to look for it.
+        if not carrier.cancelled():
+            carrier.exception()
+
+    def _cause(self, epochs: Epochs, error: BaseException) -> BaseException:
+        carrier = self._carriers[epochs]
+        if isinstance(error, asyncio.CancelledError) and carrier.cancelling():
             # Dropped, and the machine knows; or the loop is ending, and then nobody is left to try again.
-            self._report_failure(flush.epochs, Closed(f"the flush of epochs {flush.epochs} was cancelled"))
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises must reach everyone who waits
-            self._report_failure(flush.epochs, error)
+            return Closed(f"the flush of epochs {epochs} was cancelled")
+        return error
 
     async def _land(self, flush: StartFlush[D]) -> Callable[[], Awaitable[None]]:
         try:
@@ -401,4 +419,7 @@ class Coordinator(Generic[D, S]):
         self._perform(self._machine.settled(flush.epochs))
 
     def _report_failure(self, epochs: Epochs, error: BaseException) -> None:
+        if self._loop.is_closed():
+            # A coroutine that is collected with its loop: nobody can be told any more.
+            return
         self._perform(self._machine.failed(epochs, error, self._clock.monotonic()))

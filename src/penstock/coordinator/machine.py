@@ -30,6 +30,7 @@ from penstock.coordinator.actions import (
     Drop,
     FailWaiters,
     Grant,
+    Interrupt,
     Publish,
     Reason,
     Refuse,
@@ -38,7 +39,7 @@ from penstock.coordinator.actions import (
 )
 from penstock.coordinator.admission import Room, Ticket
 from penstock.coordinator.config import CoordinatorConfig
-from penstock.coordinator.failure import is_transient, refusal, settled_as, shut_down
+from penstock.coordinator.failure import ends_program, is_transient, refusal, settled_as, shut_down
 from penstock.coordinator.flights import Flight, Flights
 from penstock.coordinator.patience import Patience
 from penstock.coordinator.pending import Pending
@@ -318,8 +319,9 @@ class Machine(Generic[D, S]):
             epochs = Epochs(self.applied - self.pending.writes + 1, self.applied, attempt=0)
             try:
                 flight = self._take(epochs, reason)
-            except Exception as error:  # noqa: BLE001 - deltas that cannot merge are kept, and everyone is told
-                return self._fail(settled_as(error, epochs, 0), epochs.first)
+            except BaseException as error:  # noqa: BLE001 - deltas that cannot merge are kept, and everyone is told
+                told = self._fail(settled_as(error, epochs, 0), epochs.first)
+                return [*told, Interrupt(error)] if ends_program(error) else told
         flight.start()
         return [StartFlush(flight.epochs, flight.delta, flight.reason, flight.since)]
 
