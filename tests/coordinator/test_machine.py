@@ -168,7 +168,7 @@ def test_everything_durable_leaves_all_the_room_free() -> None:
 def test_room_that_was_granted_before_the_end_admits_nobody_after_it(end: str) -> None:
     machine = machine_with(0)
     ticket = machine.queue(1)
-    assert machine.turn(now=0) == [Grant(ticket)]
+    assert ticket.granted
     getattr(machine, end)()
     with pytest.raises(Closed):
         machine.claim(ticket, Log(1))

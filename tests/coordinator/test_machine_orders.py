@@ -139,8 +139,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     def offer(self, size: int) -> None:
         epoch = self.accepted(size, lambda delta: self.machine.offer(delta, size))
+        assert not (epoch and self.line), "a write passed those who came earlier"
         if epoch == 0:
-            self.line[self.machine.queue(size)] = "waiting"
+            ticket = self.machine.queue(size)
+            self.line[ticket] = "granted" if ticket.granted else "waiting"
 
     def accepted(self, size: int, write: Callable[[Log], int]) -> int | None:
         """The epoch of a write, zero without room, None if it was refused, which it is in two states alone."""
@@ -160,7 +162,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0), take=st.booleans())
     def claim_or_leave(self, choice: int, take: bool) -> None:
         granted = [ticket for ticket, state in self.line.items() if state == "granted"]
-        ticket = granted[choice % len(granted)]
+        ticket = granted[0 if take else choice % len(granted)]
+        assert self.machine.room.is_next(ticket) == (ticket is granted[0])
         del self.line[ticket]
         if not take:
             self.machine.withdraw(ticket)

@@ -10,7 +10,7 @@ The page docs/rooms/coordinator.md tells what a store must bring.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
@@ -50,6 +50,16 @@ S = TypeVar("S")
 # A caller that writes in a tight loop never waits while there is room; after so many writes without a turn it
 # lets others run, so that flushes overlap with it. About a millisecond at full speed.
 _WRITES_PER_YIELD: Final = 1024
+
+
+class _Turn:
+    """Lets everyone run who is ready, once: `asyncio.sleep(0)` without its three coroutines."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_TURN: Final = _Turn()
 
 
 class WriteHandle:
@@ -158,12 +168,14 @@ class Coordinator(Generic[D, S]):
         After `timeout` seconds without room the delta is given back inside `AtCapacity`. An error, a timeout
         and a cancellation alike mean that the write was not taken.
         """
+        size_bytes = delta.size_bytes
         self._streak += 1
         if self._streak > _WRITES_PER_YIELD:
+            # It gets its place before it lets others run: whoever comes meanwhile comes after it.
             self._streak = 0
-            await self._clock.sleep(0)
-        size_bytes = delta.size_bytes
-        epoch = self._machine.offer(delta, size_bytes)
+            epoch = self._machine.offer(delta, size_bytes, yields=True)
+        else:
+            epoch = self._machine.offer(delta, size_bytes)
         if self._machine.due:
             self._nudge()
         if not epoch:
@@ -173,7 +185,7 @@ class Coordinator(Generic[D, S]):
     def try_write(self, delta: D) -> WriteHandle:
         """Accept a write now, or give it back inside `AtCapacity`."""
         size_bytes = delta.size_bytes
-        epoch = self._machine.offer(delta, size_bytes)
+        epoch = self._machine.offer(delta, size_bytes, now_or_never=True)
         if self._machine.due:
             self._nudge()
         if not epoch:
@@ -204,30 +216,41 @@ class Coordinator(Generic[D, S]):
         return wanted
 
     async def _write_in_turn(self, delta: D, size_bytes: int, timeout: float | None) -> int:
-        began = self._clock.monotonic()
         ticket = self._machine.queue(size_bytes)
+        try:
+            if ticket.granted:
+                await _TURN
+            else:
+                await self._wait_for_room(ticket, delta, timeout)
+            # Behind everyone who came earlier, in whatever order the loop wakes them.
+            while not self._machine.room.is_next(ticket):
+                await _TURN
+        except BaseException:
+            self._machine.withdraw(ticket)
+            self._nudge()
+            raise
+        # No await between the claim and the return: a caller that is cancelled was never accepted.
+        try:
+            return self._machine.claim(ticket, delta)
+        finally:
+            if self._machine.due:
+                self._nudge()
+
+    async def _wait_for_room(self, ticket: Ticket, delta: D, timeout: float | None) -> None:
+        began = self._clock.monotonic()
         answer: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._line[ticket] = answer
         self._nudge()
         try:
             async with asyncio.timeout(timeout):
                 refused = await answer
-        except BaseException as error:
-            self._machine.withdraw(ticket)
-            self._nudge()
-            if isinstance(error, TimeoutError):
-                raise self._at_capacity(delta, size_bytes, f"no room within {timeout:g} s") from None
-            raise
+        except TimeoutError:
+            raise self._at_capacity(delta, ticket.size_bytes, f"no room within {timeout:g} s") from None
         finally:
             del self._line[ticket]
+        self._meters.waited(self._clock.monotonic() - began)
         if refused is not None:
             raise refused
-        # No await between the claim and the return: a caller that is cancelled was never accepted.
-        try:
-            return self._machine.claim(ticket, delta)
-        finally:
-            self._meters.waited(self._clock.monotonic() - began)
-            self._nudge()
 
     def _at_capacity(self, delta: D, size_bytes: int, why: str) -> AtCapacity:
         self._meters.rejected()

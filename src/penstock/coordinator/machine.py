@@ -122,21 +122,25 @@ class Machine(Generic[D, S]):
 
     # writes ---------------------------------------------------------------------------------------
 
-    def offer(self, delta: D, size_bytes: int) -> int:
-        """Accept a write if there is room and nobody waits: its epoch, or zero."""
+    def offer(self, delta: D, size_bytes: int, *, now_or_never: bool = False, yields: bool = False) -> int:
+        """Accept a write if there is room, nobody came earlier, and its caller yields to nobody: its epoch, or zero."""
         if self._refusing:
             raise self._refusal()
         if not 0 <= size_bytes <= self.room.max_bytes:
             raise self._unfit(size_bytes)
-        if not self.room.take(size_bytes):
-            self._crowded = self.due = True
+        if yields:
+            return 0
+        if not self.room.take(size_bytes, now_or_never):
+            if not self.room.fits(size_bytes):
+                self._crowded = self.due = True
             return 0
         return self._accept(delta, size_bytes)
 
     def queue(self, size_bytes: int) -> Ticket:
-        """Stand in line, after an offer that found no room."""
-        self.due = True
-        return self.room.queue(size_bytes)
+        """A place behind everyone who came earlier; a ticket that is granted at once only waits for its turn."""
+        ticket = self.room.queue(size_bytes)
+        self.due = self.due or not ticket.granted
+        return ticket
 
     def claim(self, ticket: Ticket, delta: D) -> int:
         """Accept the write of a granted ticket: its epoch."""
