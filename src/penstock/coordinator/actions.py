@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from penstock.coordinator.admission import Ticket
+from penstock.coordinator.alarms import ArmTimer
 from penstock.coordinator.protocols import Delta, Epochs
 from penstock.coordinator.watermarks import Mark
 from penstock.errors import PenstockError
@@ -35,6 +36,7 @@ class Reason(StrEnum):
 
     SHUTDOWN = "shutdown"
     EXPLICIT = "explicit"
+    WAITED = "waited"
     TIMER = "timer"
     SIZE = "size"
 
@@ -86,13 +88,6 @@ class Refuse:
 
     ticket: Ticket
     error: PenstockError
-
-
-@dataclass(frozen=True, slots=True)
-class ArmTimer:
-    """Report `timer_fired` after so many seconds."""
-
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from typing import Any, Final, Generic, Self, TypeVar
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator.actions import (
     Action,
-    ArmTimer,
     BackOff,
     Drop,
     FailWaiters,
@@ -31,6 +30,7 @@ from penstock.coordinator.actions import (
     StartFlush,
 )
 from penstock.coordinator.admission import Ticket
+from penstock.coordinator.alarms import ArmTimer, Timer
 from penstock.coordinator.config import CoordinatorConfig
 from penstock.coordinator.failure import ends_program, unsettled
 from penstock.coordinator.machine import Machine, State
@@ -63,7 +63,7 @@ _TURN: Final = _Turn()
 
 
 class WriteHandle:
-    """An accepted write. Waiting for a mark does not ask for a flush; `Coordinator.flush` does."""
+    """An accepted write. Waiting for a mark makes a flush due within `commit_delay_seconds`."""
 
     __slots__ = ("_coordinator", "epoch")
 
@@ -153,8 +153,16 @@ class Coordinator(Generic[D, S]):
         return View(self._broadcast.current.snapshot, self._machine.unflushed(), self._machine.applied)
 
     async def reached(self, mark: Mark, epoch: int) -> None:
-        """Return when everything up to `epoch` has reached `mark`, without asking for a flush."""
-        if self._machine.known(epoch) <= getattr(self._machine, mark):
+        """Return when everything up to `epoch` has reached `mark`.
+
+        A flush is due at most `commit_delay_seconds` later, and serves all who began to wait by then.
+        """
+        if self._machine.known(epoch) > getattr(self._machine, mark):
+            self._perform(self._machine.expect(epoch, self._clock.monotonic()))
+            await self._reached(mark, epoch)
+
+    async def _reached(self, mark: Mark, epoch: int) -> None:
+        if epoch <= getattr(self._machine, mark):
             return
         if (failure := self._machine.failure_of(epoch)) is not None:
             raise unsettled(failure)
@@ -212,7 +220,7 @@ class Coordinator(Generic[D, S]):
         """
         wanted = self._machine.ask_flush(epoch)
         self._nudge()
-        await self.reached(until, wanted)
+        await self._reached(until, wanted)
         return wanted
 
     async def _write_in_turn(self, delta: D, size_bytes: int, timeout: float | None) -> int:
@@ -285,7 +293,7 @@ class Coordinator(Generic[D, S]):
         A cancelled caller does not stop the shutdown; a second call waits for the same end.
         """
         self._perform(self._machine.shutdown())
-        await self.reached(Mark.DURABLE, self._machine.applied)
+        await self._reached(Mark.DURABLE, self._machine.applied)
         self._finish()
 
     def abort(self) -> None:
@@ -348,8 +356,8 @@ class Coordinator(Generic[D, S]):
                 self._answer(ticket, None)
             case Refuse(ticket, error):
                 self._answer(ticket, error)
-            case ArmTimer(seconds):
-                self._sleep("timer", seconds, self._timer_fired)
+            case ArmTimer(timer, seconds):
+                self._sleep(timer, seconds, partial(self._timer_fired, timer))
             case BackOff(seconds_max, epochs, error):
                 self._back_off(seconds_max, epochs, error)
             case Drop(epochs):
@@ -380,8 +388,8 @@ class Coordinator(Generic[D, S]):
 
         self._sleepers[name] = self._loop.create_task(sleep())
 
-    def _timer_fired(self) -> None:
-        self._perform(self._machine.timer_fired(self._clock.monotonic()))
+    def _timer_fired(self, timer: Timer) -> None:
+        self._perform(self._machine.timer_fired(timer, self._clock.monotonic()))
 
     def _backoff_over(self) -> None:
         self._machine.backoff_over()
