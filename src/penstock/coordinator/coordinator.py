@@ -131,6 +131,10 @@ class Coordinator(Generic[D, S]):
         return self._machine.state
 
     @property
+    def config(self) -> CoordinatorConfig:
+        return self._machine.config
+
+    @property
     def watermarks(self) -> Watermarks:
         return self._machine.watermarks
 
