@@ -19,7 +19,7 @@ from penstock.keyvalue.location import Location
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
 from penstock.observability import Observer, names
 
-__all__ = ["Tuning", "open_reader", "open_writer", "tell"]
+__all__ = ["Tuning", "check_reachable", "open_reader", "open_writer", "tell"]
 
 _STORE_TYPES: Final = {
     "file": uniffi.ObjectStoreType.LOCAL,
@@ -59,7 +59,7 @@ _GLANCE: Final = Tuning(interval_ms=60_000, cache_bytes_max=1 << 20, retries_max
 async def open_writer(
     location: Location, entries: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
 ) -> SlateKeyValue:
-    """Open for writing, taking the fence."""
+    """Open for writing, taking the fence; `check_bucket` has looked whether a bucket can hold one."""
     tell(shim.install(), observer)
     directory = None
     if location.scheme == "file":
@@ -67,8 +67,6 @@ async def open_writer(
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
             await _collect_garbage(location, entries, directory)
-    else:
-        await _check_reachable(location, entries)
     with translating(str(location)):
         builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
         builder.with_settings(_settings(tuning, directory))
@@ -83,12 +81,12 @@ async def open_reader(location: Location, entries: dict[str, str], tuning: Tunin
     if location.scheme == "file":
         await asyncio.to_thread(check_readable, Path(location.place))
     else:
-        await _check_reachable(location, entries)
+        await check_reachable(location, entries)
     with translating(str(location)):
         return SlateFollower(await _reader(location, entries, tuning, skip_log=False), str(location))
 
 
-async def _check_reachable(location: Location, entries: dict[str, str]) -> None:
+async def check_reachable(location: Location, entries: dict[str, str]) -> None:
     """Look at the store once, so that a wrong bucket, key or endpoint is told before patience begins."""
     with translating(str(location)):
         try:
