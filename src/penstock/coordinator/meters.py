@@ -25,7 +25,7 @@ def _harmless(
     """An observer that fails loses its numbers; those who wait for the coordinator lose nothing by it."""
 
     @wraps(method)
-    def tell(self: Meters, *args: P.args, **kwargs: P.kwargs) -> None:
+    def tell(self: Meters, /, *args: P.args, **kwargs: P.kwargs) -> None:
         with suppress(Exception):
             method(self, *args, **kwargs)
 

@@ -36,8 +36,9 @@ def locate(store_url: str, path: str) -> Location:
     """Refuse whatever could be understood in two ways."""
     url = parse_url(store_url)
     if not isinstance(path, str):
-        what = f"a store path of type {type(path).__name__} cannot be used"
-        raise InvalidInput(what, "it is no text", "use segments joined by slashes")
+        raise InvalidInput(
+            f"a {type(path).__name__} is no store path", "it is no text", "use segments joined by slashes"
+        )
     if url.scheme == "file":
         return Location("file", _directory(url.place), _checked(path, path))
     whole = f"{url.prefix}/{path}".removeprefix("/") if path else path

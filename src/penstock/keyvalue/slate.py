@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +78,14 @@ class _SlateReader:
                 raise await self._named(error, f"one of {len(some)} values from {some[0]!r:.80} on") from error
         return values
 
+    @asynccontextmanager
+    async def _scanning(self, start: bytes) -> AsyncIterator[None]:
+        try:
+            with translating(self.place):
+                yield
+        except Corrupt as error:
+            raise await self._named(error, f"what a scan from {start!r:.80} on comes to") from error
+
     async def _named(self, error: Corrupt, what: str) -> Corrupt:
         return await naming(error, f"{what} in {self.place} cannot be read", self.folder)
 
@@ -88,17 +96,14 @@ class _SlateReader:
         self.check_open()
         if end is not None and start >= end:
             return
-        with translating(self.place):
+        async with self._scanning(start):
             rows = await self._raw.scan_with_options(_key_range(start, end), _scan_options(reverse))
         block: list[Entry] = []
         size, asked = 0, _ROWS_FIRST
         while True:
             self.check_open()
-            try:
-                with translating(self.place):
-                    fetched = await rows.next_batch(asked)
-            except Corrupt as error:
-                raise await self._named(error, f"what a scan from {start!r:.80} on comes to") from error
+            async with self._scanning(start):
+                fetched = await rows.next_batch(asked)
             for row in fetched:
                 block.append((row.key, row.value))
                 size += len(row.key) + len(row.value)

@@ -49,8 +49,7 @@ class StoreUrl:
 def parse_url(url: str) -> StoreUrl:
     """Refuse whatever could be understood in two ways."""
     if not isinstance(url, str):
-        what = f"a store URL of type {type(url).__name__} cannot be used"
-        raise InvalidInput(what, "it is no text", f"write one of {_EXAMPLES}")
+        raise InvalidInput(f"a {type(url).__name__} is no store URL", "it is no text", f"write one of {_EXAMPLES}")
     if "://" not in url:
         raise _no_scheme(url)
     try:
