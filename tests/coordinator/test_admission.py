@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.coordinator.stores import ROW_BYTES, Bench, PatientHandler, Upserts, outcome, scenario
+from tests.coordinator.stores import ROW_BYTES, Bench, PatientHandler, Upserts, WillingHandler, outcome, scenario
 
 from penstock.coordinator import Coordinator, CoordinatorConfig
 from penstock.coordinator.admission import Room, Ticket
 from penstock.errors import AtCapacity, Closed, InvalidInput
+from penstock.testing import Simulation, simulate
 
 
 def test_room_is_bounded_by_bytes_and_by_writes() -> None:
@@ -32,25 +33,30 @@ def test_the_line_moves_in_order_and_a_large_write_is_not_overtaken() -> None:
     assert room.grant() == [large, small]
 
 
-def test_a_granted_ticket_keeps_its_room_and_holds_up_nobody() -> None:
+def test_nobody_writes_before_a_granted_ticket_but_those_who_cannot_wait() -> None:
     room = Room(max_bytes=10, max_writes=10)
-    ticket = room.queue(4)
-    assert room.grant() == [ticket]
-    assert not room.take(7)
-    assert room.take(6)
-    room.claim(ticket)
-    assert (room.bytes, room.writes) == (10, 2)
+    first, second = room.queue(4), room.queue(1)
+    assert first.granted
+    assert second.granted
+    assert not room.take(1), "it came later"
+    assert not room.take(6, now_or_never=True), "the room is promised"
+    assert room.take(5, now_or_never=True)
+    assert (room.is_next(first), room.is_next(second)) == (True, False)
+    room.claim(first)
+    assert room.is_next(second)
+    room.claim(second)
+    assert (room.bytes, room.writes) == (10, 3)
 
 
 @pytest.mark.parametrize("granted", [False, True])
 def test_a_withdrawn_ticket_leaves_nothing_behind(granted: bool) -> None:
     room = Room(max_bytes=10, max_writes=10)
-    ticket = room.queue(4)
-    if granted:
-        room.grant()
+    room.take(7)
+    ticket = room.queue(3 if granted else 4)
+    assert ticket.granted == granted
     room.withdraw(ticket)
-    assert (room.bytes, room.writes, room.waiting) == (0, 0, 0)
-    assert room.take(10)
+    assert (room.bytes, room.writes, room.waiting) == (7, 1, 0)
+    assert room.take(3)
 
 
 def test_those_turned_away_hold_no_room() -> None:
@@ -263,6 +269,74 @@ def test_writers_are_let_in_in_the_order_of_their_arrival() -> None:
                 call.finish()
                 finished += 1
         assert [write.result().epoch for write in writes] == list(range(1, 51))
+        coordinator.abort()
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_lets_others_run_keeps_its_place() -> None:
+    """Every write of 20,000 callers comes in the order of the calls, though many of them yield."""
+
+    async def main() -> None:
+        coordinator = Coordinator(WillingHandler(Upserts), {})
+        writes = [asyncio.create_task(coordinator.write(Upserts(a=n))) for n in range(20_000)]
+        epochs = [(await write).epoch for write in writes]
+        assert epochs == list(range(1, 20_001))
+        coordinator.abort()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("writes_max", [100, 1_000_000])
+def test_tight_loops_beside_each_other_write_in_the_order_of_their_calls(writes_max: int) -> None:
+    """Under any order in which the loop wakes them, with room and without."""
+
+    async def main(simulation: Simulation) -> None:
+        handler = WillingHandler(Upserts, land_seconds=0, settle_seconds=0)
+        config = CoordinatorConfig(max_pending_writes=writes_max // 2, max_buffered_writes=writes_max)
+        coordinator = Coordinator(handler, {}, config, clock=simulation.clock)
+        accepted: dict[int, int] = {}
+        calls = 0
+
+        async def caller() -> None:
+            nonlocal calls
+            for _ in range(400):
+                call = calls = calls + 1
+                accepted[(await coordinator.write(Upserts())).epoch] = call
+
+        await asyncio.gather(*(caller() for _ in range(5)))
+        assert [accepted[epoch] for epoch in sorted(accepted)] == list(range(1, 2001))
+        await coordinator.shutdown()
+
+    for seed in range(3):
+        simulate(main, seed)
+
+
+def test_a_caller_cancelled_while_it_lets_others_run_is_not_taken() -> None:
+    async def main() -> None:
+        coordinator = Coordinator(WillingHandler(Upserts), {})
+        writes = [asyncio.create_task(coordinator.write(Upserts(a=n))) for n in range(1100)]
+        await asyncio.sleep(0)
+        waiting = [write for write in writes if not write.done()]
+        waiting[0].cancel()
+        waiting[-1].cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        assert coordinator.watermarks.applied == 1098
+        assert coordinator._machine.room.writes == 1098
+        assert [write.result().epoch for write in writes if not write.cancelled()] == list(range(1, 1099))
+        coordinator.abort()
+
+    asyncio.run(main())
+
+
+def test_a_try_is_not_refused_because_a_caller_lets_others_run() -> None:
+    async def main() -> None:
+        coordinator = Coordinator(WillingHandler(Upserts), {})
+        writes = [asyncio.create_task(coordinator.write(Upserts(a=n))) for n in range(1025)]
+        await asyncio.sleep(0)
+        assert not writes[-1].done()
+        assert coordinator.try_write(Upserts(a=1)).epoch == 1025
+        assert (await writes[-1]).epoch == 1026
         coordinator.abort()
 
     asyncio.run(main())

@@ -197,16 +197,82 @@ async def test_write_durable_returns_a_write_that_is_durable(bench: Bench) -> No
     assert (await writing).epoch == bench.coordinator.watermarks.durable == 1
 
 
-@scenario()
-async def test_waiting_for_a_mark_asks_for_no_flush(bench: Bench) -> None:
+@scenario(commit_delay_seconds=0.05, flush_interval_seconds=900)
+async def test_whoever_waits_makes_a_flush_due_soon(bench: Bench) -> None:
     handle = await bench.coordinator.write(Upserts(a=1))
     await handle.wait(Mark.APPLIED)
-    waiting = asyncio.create_task(handle.durable())
     await bench.clock.sleep(10)
+    assert bench.handler.calls == []
+    waiting = asyncio.create_task(handle.durable())
+    await bench.clock.sleep(0.06)
+    (await bench.call(1)).finish()
+    await waiting
+
+
+@scenario(commit_delay_seconds=0.05, flush_interval_seconds=900)
+async def test_those_who_wait_share_a_flush(bench: Bench) -> None:
+    """Group commit: the first to wait decides when, and everything written until then goes along."""
+    waiting = []
+    for number in range(8):
+        handle = await bench.coordinator.write(Upserts(a=number))
+        waiting.append(asyncio.create_task(handle.wait(Mark.FLUSHED if number % 2 else Mark.DURABLE)))
+        await bench.clock.sleep(0.005)
+    assert bench.handler.calls == []
+    await bench.clock.sleep(0.02)
+    (await bench.call(1)).finish()
+    await asyncio.gather(*waiting)
+    assert bench.handler.ranges == [(1, 8, 1)]
+
+
+@scenario(commit_delay_seconds=0.05, flush_interval_seconds=900)
+async def test_those_who_wait_during_a_flush_share_the_next_one(bench: Bench) -> None:
+    """However slow the store and however many wait, one flush is with the handler, and none begins for each write."""
+    first = asyncio.create_task((await bench.coordinator.write(Upserts(a=0))).durable())
+    await bench.clock.sleep(0.06)
+    call = await bench.call(1)
+    waiting = []
+    for number in range(50):
+        handle = await bench.coordinator.write(Upserts(a=number))
+        waiting.append(asyncio.create_task(handle.durable()))
+        await bench.clock.sleep(0.01)
+    call.finish()
+    (await bench.call(2)).finish()
+    await asyncio.gather(first, *waiting)
+    assert bench.handler.ranges == [(1, 1, 1), (2, 51, 1)]
+
+
+@scenario(commit_delay_seconds=0.05, flush_interval_seconds=900)
+async def test_waiting_for_what_a_flush_has_taken_asks_for_no_other(bench: Bench) -> None:
+    handle = await bench.coordinator.write(Upserts(a=1))
+    flush = asyncio.create_task(bench.coordinator.flush())
+    call = await bench.call(1)
+    await bench.write(b=2)
+    waiting = asyncio.create_task(handle.durable())
+    await bench.clock.sleep(1)
+    call.finish()
+    await asyncio.gather(flush, waiting)
+    await bench.clock.sleep(1)
+    assert bench.handler.ranges == [(1, 1, 1)]
+
+
+@scenario(commit_delay_seconds=float("inf"), flush_interval_seconds=900)
+async def test_an_infinite_commit_delay_leaves_flushes_to_those_who_ask(bench: Bench) -> None:
+    handle = await bench.coordinator.write(Upserts(a=1))
+    waiting = asyncio.create_task(handle.durable())
+    await bench.clock.sleep(100)
     assert bench.handler.calls == []
     assert not waiting.done()
     bench.coordinator.abort()
     assert isinstance(await outcome(waiting), OutcomeUnknown)
+
+
+@scenario()
+async def test_by_default_a_write_is_visible_about_a_second_later(bench: Bench) -> None:
+    await bench.write()
+    await bench.clock.sleep(1.01)
+    (await bench.call(1)).finish()
+    await bench.quiet()
+    assert bench.coordinator.current.snapshot == {"a": 1}
 
 
 @scenario(flush_interval_seconds=30)

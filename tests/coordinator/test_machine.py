@@ -8,7 +8,6 @@ from tests.coordinator.logs import Log, machine_with
 from penstock.coordinator import Epochs, Mark, State
 from penstock.coordinator.actions import (
     Action,
-    ArmTimer,
     BackOff,
     Drop,
     FailWaiters,
@@ -18,6 +17,7 @@ from penstock.coordinator.actions import (
     Release,
     StartFlush,
 )
+from penstock.coordinator.alarms import ArmTimer, Timer
 from penstock.coordinator.flights import Phase
 from penstock.errors import Closed, StorageFull, Unavailable
 
@@ -28,13 +28,16 @@ def flush_of(actions: list[Action[Log, int]]) -> StartFlush[Log] | None:
     return starts[0] if starts else None
 
 
-def test_an_explicit_request_comes_before_the_timer_and_the_timer_before_size() -> None:
-    def ready(*, asked: bool, timer: bool) -> Reason:
+def test_a_request_comes_before_those_who_wait_they_before_the_timer_and_the_timer_before_size() -> None:
+    def ready(*, asked: bool, waited: bool, timer: bool) -> Reason:
         machine = machine_with(5, max_pending_bytes=5, flush_interval_seconds=30)
         machine.pause()
         machine.turn(now=0)
+        if waited:
+            machine.expect(epoch=5, now=29)
+            machine.timer_fired(Timer.COMMIT, now=30)
         if timer:
-            machine.timer_fired(now=30)
+            machine.timer_fired(Timer.INTERVAL, now=30)
         if asked:
             machine.ask_flush()
         machine.resume()
@@ -42,9 +45,10 @@ def test_an_explicit_request_comes_before_the_timer_and_the_timer_before_size() 
         assert start is not None
         return start.reason
 
-    assert ready(asked=True, timer=True) is Reason.EXPLICIT
-    assert ready(asked=False, timer=True) is Reason.TIMER
-    assert ready(asked=False, timer=False) is Reason.SIZE
+    assert ready(asked=True, waited=True, timer=True) is Reason.EXPLICIT
+    assert ready(asked=False, waited=True, timer=True) is Reason.WAITED
+    assert ready(asked=False, waited=False, timer=True) is Reason.TIMER
+    assert ready(asked=False, waited=False, timer=False) is Reason.SIZE
 
 
 def test_a_shutdown_is_the_reason_of_every_flush_after_it() -> None:
@@ -83,14 +87,14 @@ def test_waiting_writers_are_let_in_before_a_flush_is_decided() -> None:
 
 def test_one_timer_serves_all_flushes() -> None:
     machine = machine_with(1, flush_interval_seconds=30)
-    assert machine.turn(now=0) == [ArmTimer(30)]
+    assert machine.turn(now=0) == [ArmTimer(Timer.INTERVAL, 30)]
     machine.ask_flush()
     start = flush_of(machine.turn(now=10))
     assert start is not None
     machine.offer(Log(2), 1)
     assert machine.turn(now=12) == []
-    assert machine.timer_fired(now=30) == [ArmTimer(12)]
-    assert machine.timer_fired(now=41.9999) == []
+    assert machine.timer_fired(Timer.INTERVAL, now=30) == [ArmTimer(Timer.INTERVAL, 12)]
+    assert machine.timer_fired(Timer.INTERVAL, now=41.9999) == []
     assert machine.due
 
 
@@ -99,9 +103,22 @@ def test_a_timer_without_pending_writes_goes_to_sleep() -> None:
     machine.turn(now=0)
     machine.ask_flush()
     machine.turn(now=1)
-    assert machine.timer_fired(now=30) == []
+    assert machine.timer_fired(Timer.INTERVAL, now=30) == []
     machine.offer(Log(2), 1)
-    assert machine.turn(now=100) == [ArmTimer(30)]
+    assert machine.turn(now=100) == [ArmTimer(Timer.INTERVAL, 30)]
+
+
+def test_a_wait_for_what_is_pending_arms_one_timer_and_a_flush_clears_it() -> None:
+    machine = machine_with(2, commit_delay_seconds=0.05)
+    machine.turn(now=0)
+    assert machine.expect(epoch=1, now=1) == [ArmTimer(Timer.COMMIT, 0.05)]
+    assert machine.expect(epoch=2, now=1.01) == []
+    machine.ask_flush()
+    assert flush_of(machine.turn(now=1.02)) is not None
+    assert machine.expect(epoch=2, now=1.03) == [], "it is on its way"
+    machine.offer(Log(3), 1)
+    assert machine.timer_fired(Timer.COMMIT, now=1.05) == [], "nobody waits for what is pending"
+    assert machine.expect(epoch=3, now=2) == [ArmTimer(Timer.COMMIT, 0.05)]
 
 
 def test_pauses_grow_up_to_their_limit_and_begin_anew_after_progress() -> None:
@@ -168,7 +185,7 @@ def test_everything_durable_leaves_all_the_room_free() -> None:
 def test_room_that_was_granted_before_the_end_admits_nobody_after_it(end: str) -> None:
     machine = machine_with(0)
     ticket = machine.queue(1)
-    assert machine.turn(now=0) == [Grant(ticket)]
+    assert ticket.granted
     getattr(machine, end)()
     with pytest.raises(Closed):
         machine.claim(ticket, Log(1))

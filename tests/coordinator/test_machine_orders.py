@@ -14,7 +14,6 @@ from tests.coordinator.logs import Log, machine_with
 from penstock.coordinator import Epochs, Mark, State, Watermarks
 from penstock.coordinator.actions import (
     Action,
-    ArmTimer,
     BackOff,
     Drop,
     FailWaiters,
@@ -25,6 +24,7 @@ from penstock.coordinator.actions import (
     StartFlush,
 )
 from penstock.coordinator.admission import Ticket
+from penstock.coordinator.alarms import ArmTimer, Timer
 from penstock.coordinator.flights import Phase
 from penstock.errors import PenstockError, StorageFull, Unavailable
 from penstock.testing import SeededEntropy
@@ -45,6 +45,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.machine = machine_with(
             0,
             flush_interval_seconds=10,
+            commit_delay_seconds=1,
             max_pending_bytes=6,
             max_pending_writes=4,
             max_buffered_bytes=12,
@@ -61,7 +62,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.deltas: dict[int, Log] = {}
         self.landings: list[int] = []
         self.proved: dict[int, int] = {}
-        self.timer = self.backoff = False
+        self.timers: set[Timer] = set()
+        self.backoff = False
         self.waiters: list[Waiter] = []
         self.line: dict[Ticket, str] = {}
         self.sizes: dict[int, int] = {}
@@ -90,10 +92,10 @@ class AnyOrder(RuleBasedStateMachine):
                 case Refuse(ticket, error):
                     assert isinstance(error, PenstockError)
                     assert self.line.pop(ticket) == "waiting"
-                case ArmTimer(seconds):
-                    assert not self.timer
+                case ArmTimer(timer, seconds):
+                    assert timer not in self.timers
                     assert seconds > 0
-                    self.timer = True
+                    self.timers.add(timer)
                 case BackOff():
                     assert not self.backoff
                     self.backoff = True
@@ -139,8 +141,10 @@ class AnyOrder(RuleBasedStateMachine):
 
     def offer(self, size: int) -> None:
         epoch = self.accepted(size, lambda delta: self.machine.offer(delta, size))
+        assert not (epoch and self.line), "a write passed those who came earlier"
         if epoch == 0:
-            self.line[self.machine.queue(size)] = "waiting"
+            ticket = self.machine.queue(size)
+            self.line[ticket] = "granted" if ticket.granted else "waiting"
 
     def accepted(self, size: int, write: Callable[[Log], int]) -> int | None:
         """The epoch of a write, zero without room, None if it was refused, which it is in two states alone."""
@@ -160,7 +164,8 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(choice=st.integers(0), take=st.booleans())
     def claim_or_leave(self, choice: int, take: bool) -> None:
         granted = [ticket for ticket, state in self.line.items() if state == "granted"]
-        ticket = granted[choice % len(granted)]
+        ticket = granted[0 if take else choice % len(granted)]
+        assert self.machine.room.is_next(ticket) == (ticket is granted[0])
         del self.line[ticket]
         if not take:
             self.machine.withdraw(ticket)
@@ -187,6 +192,7 @@ class AnyOrder(RuleBasedStateMachine):
         if ask:
             self.machine.ask_flush(epoch)
         if epoch > getattr(self.marks, mark) and self.machine.failure_of(epoch) is None:
+            self.perform(self.machine.expect(epoch, self.now))
             self.waiters.append(Waiter(mark, epoch))
 
     @precondition(lambda self: self.running is not None)
@@ -221,11 +227,12 @@ class AnyOrder(RuleBasedStateMachine):
         epochs = self.waiting.pop(choice % len(self.waiting))
         self.perform(self.machine.failed(epochs, Unavailable("x") if transient else StorageFull("x"), self.now))
 
-    @precondition(lambda self: self.timer)
-    @rule()
-    def timer_fires(self) -> None:
-        self.timer = False
-        self.perform(self.machine.timer_fired(self.now))
+    @precondition(lambda self: self.timers)
+    @rule(choice=st.integers(0))
+    def timer_fires(self, choice: int) -> None:
+        timer = sorted(self.timers)[choice % len(self.timers)]
+        self.timers.remove(timer)
+        self.perform(self.machine.timer_fired(timer, self.now))
 
     @precondition(lambda self: self.backoff)
     @rule()
@@ -300,6 +307,8 @@ class AnyOrder(RuleBasedStateMachine):
             if not waiter.answers:
                 assert waiter.epoch > getattr(self.marks, waiter.mark)
                 assert self.machine.failure_of(waiter.epoch) is None
+            if not waiter.answers and waiter.epoch > self.machine.applied - self.machine.pending.writes:
+                assert Timer.COMMIT in self.timers or self.machine._commit.due, "nothing will make its flush due"
         assert self.machine.failure is None or self.machine.room.waiting == 0
 
     def teardown(self) -> None:
@@ -349,7 +358,7 @@ def step(shell: AnyOrder, entropy: SeededEntropy) -> None:
         (2, shell.running is not None, lambda: shell.fail(entropy.chance(0.8))),
         (4, bool(shell.waiting), lambda: shell.settle(entropy.below(9))),
         (2, bool(shell.waiting), lambda: shell.lose(entropy.below(9), entropy.chance(0.8))),
-        (2, shell.timer, shell.timer_fires),
+        (2, bool(shell.timers), lambda: shell.timer_fires(entropy.below(9))),
         (6, shell.backoff, shell.backoff_ends),
         (6, shell.machine.failure is not None and not shell.machine.aborted, shell.retry),
         (2, True, shell.look),

@@ -18,7 +18,7 @@ def test_a_coordinator_tells_what_it_does() -> None:
     async def main(simulation: Simulation) -> None:
         clock = simulation.clock
         handler: PatientHandler[Upserts] = PatientHandler(Upserts)
-        config = CoordinatorConfig(max_pending_writes=2, max_buffered_writes=2)
+        config = CoordinatorConfig(flush_interval_seconds=30, max_pending_writes=2, max_buffered_writes=2)
         coordinator = Coordinator(handler, {}, config, name="vector", clock=clock, observer=observer)
         await coordinator.write(Upserts(a=1))
         await clock.sleep(1)

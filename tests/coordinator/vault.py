@@ -1,7 +1,7 @@
 """A store for the coordinator's simulation: a memory that a crash loses, a disk that it does not, and faults.
 
-Zones of fault. A flush may be slow, fail before it lands, land and lose its answer, or fail for good. The
-wait for durability may be slow, fail before or after the disk has the write. The session may die under its
+Zones of fault. A flush may be slow, fail before it lands, land and lose its answer, or fail for good, also
+with what is no `Exception`. The wait for durability may be slow, fail before or after the disk has the write. The session may die under its
 writer: what is in memory only is lost, every call fails, and a repeat opens it again. A crash of the process
 loses the same, except that an upload already under way may still reach the disk. The vault itself never
 loses what it has on disk, never reorders, and never tears a batch.
@@ -9,6 +9,7 @@ loses what it has on disk, never reorders, and never tears a batch.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -46,6 +47,10 @@ class Rows:
 
 def drawer_of(row: Row) -> int:
     return row[1] % DRAWERS
+
+
+class Interruption(BaseException):
+    """What libraries raise to stop a program, past every `except Exception`."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +188,17 @@ class Session:
         slow = self._entropy.chance(self.weather.slow)
         await self._clock.sleep(on_the_tick(self._entropy.uniform(0, 30 if slow else seconds_max)))
 
+    def _fatal(self, before_landing: bool) -> BaseException:
+        if self._entropy.chance(0.3):
+            return self._entropy.choice([Interruption("a signal"), asyncio.CancelledError(), GeneratorExit()])
+        return StorageFull("the vault is full") if before_landing else ValueError("a bug in the vault")
+
     def _strike(self, *, before_landing: bool) -> None:
         self._dead = self._dead or self._entropy.chance(self.weather.death)
         if self._dead:
             raise OutcomeUnknown("the vault is dead")
         if self._entropy.chance(self.weather.fatal):
-            raise StorageFull("the vault is full") if before_landing else ValueError("a bug in the vault")
+            raise self._fatal(before_landing)
         if before_landing and self._entropy.chance(self.weather.unavailable):
             raise Unavailable("the vault does not answer")
         if not before_landing and self._entropy.chance(self.weather.lost_answer):

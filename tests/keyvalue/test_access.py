@@ -23,9 +23,9 @@ def test_an_s3_bucket_needs_nothing_but_its_name() -> None:
 
 
 def test_credentials_and_endpoint_are_passed_on() -> None:
-    given = entries("s3://b", endpoint="http://127.0.0.1:1", access_key_id="a", secret_access_key="s", region="r")
+    given = entries("s3://bucket", endpoint="http://127.0.0.1:1", access_key_id="a", secret_access_key="s", region="r")
     assert given == {
-        "bucket": "b",
+        "bucket": "bucket",
         "endpoint": "http://127.0.0.1:1",
         "access_key_id": "a",
         "secret_access_key": "s",
@@ -35,25 +35,25 @@ def test_credentials_and_endpoint_are_passed_on() -> None:
 
 
 def test_plain_http_is_allowed_only_where_it_was_asked_for() -> None:
-    assert entries("s3://b", endpoint="https://host")["allow_http"] == "false"
-    assert entries("s3://b", endpoint="http://host", allow_http=False)["allow_http"] == "false"
-    assert "allow_http" not in entries("s3://b")
+    assert entries("s3://bucket", endpoint="https://host")["allow_http"] == "false"
+    assert entries("s3://bucket", endpoint="http://host", allow_http=False)["allow_http"] == "false"
+    assert "allow_http" not in entries("s3://bucket")
 
 
 def test_a_bucket_in_the_host_name_moves_into_the_endpoint() -> None:
-    given = entries("s3://b", endpoint="https://host:9000", path_style=False)
-    assert given["endpoint"] == "https://b.host:9000"
+    given = entries("s3://bucket", endpoint="https://host:9000", path_style=False)
+    assert given["endpoint"] == "https://bucket.host:9000"
     assert given["virtual_hosted_style_request"] == "true"
 
 
 def test_azure_and_google_keep_their_own_names() -> None:
-    assert entries("az://c", account_name="n", account_key="k") == {
-        "container_name": "c",
+    assert entries("az://container", account_name="n", account_key="k") == {
+        "container_name": "container",
         "account_name": "n",
         "account_key": "k",
     }
-    assert entries("gs://b", endpoint="https://g", service_account="/key.json", anonymous=True) == {
-        "bucket": "b",
+    assert entries("gs://bucket", endpoint="https://g", service_account="/key.json", anonymous=True) == {
+        "bucket": "bucket",
         "base_url": "https://g",
         "service_account": "/key.json",
         "skip_signature": "true",
@@ -62,11 +62,11 @@ def test_azure_and_google_keep_their_own_names() -> None:
 
 
 def test_an_option_given_as_none_is_left_to_the_environment() -> None:
-    assert entries("s3://b", region=None) == {"bucket": "b"}
+    assert entries("s3://bucket", region=None) == {"bucket": "bucket"}
 
 
 def test_limits_in_seconds_become_durations() -> None:
-    given = entries("s3://b", request_seconds_max=1.5, connect_seconds_max=2)
+    given = entries("s3://bucket", request_seconds_max=1.5, connect_seconds_max=2)
     assert (given["timeout"], given["connect_timeout"]) == ("1500ms", "2000ms")
 
 
@@ -80,8 +80,8 @@ def test_the_client_knows_every_name_we_pass(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("url", "option", "remedy"),
     [
-        ("s3://b", "acces_key_id", "did you mean 'access_key_id'?"),
-        ("az://b", "region", "az:// takes"),
+        ("s3://bucket", "acces_key_id", "did you mean 'access_key_id'?"),
+        ("az://bucket", "region", "az:// takes"),
         ("file:///d", "endpoint", "file:// takes none"),
         ("memory://", "endpoint", "memory:// takes none"),
     ],
@@ -94,4 +94,4 @@ def test_an_option_the_store_does_not_have_is_refused_by_name(url: str, option: 
 
 def test_an_endpoint_without_a_scheme_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"127\.0\.0\.1:9000"):
-        entries("s3://b", endpoint="127.0.0.1:9000")
+        entries("s3://bucket", endpoint="127.0.0.1:9000")

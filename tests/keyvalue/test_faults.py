@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
 import pytest
 from slatedb import uniffi
 
@@ -21,8 +24,20 @@ from penstock.keyvalue.faults import translated, translating
 
 Error = uniffi.Error
 Reason = uniffi.CloseReason
-BUCKET_GONE = "object store error (Generic S3 error: 404 Not Found: <Code>NoSuchBucket</Code>)"
-FORBIDDEN = "object store error (Generic S3 error: 403 Forbidden: <Code>SignatureDoesNotMatch</Code>)"
+
+
+def answered(status: str, code: str, path: str = "store") -> str:
+    """As the client writes it: the object's name as it is, then the address, then the service's answer."""
+    return (
+        f"Unavailable error: object store error (Object at location {path} not found: Error performing GET "
+        f"http://host/b/{quote(path)} in 2.5ms - Server returned non-2xx status code: {status}: "
+        f'<?xml version="1.0"?><Error><Code>{code}</Code><Key>{escape(path)}</Key></Error>)'
+    )
+
+
+BUCKET_GONE = answered("404 Not Found", "NoSuchBucket")
+FORBIDDEN = answered("403 Forbidden", "SignatureDoesNotMatch")
+SHORT = "Unavailable error: object store error (Generic LocalFileSystem error: Requested range was invalid)"
 FULL = "object store error (Unable to copy data to file: No space left on device (os error 28))"
 NO_MANIFEST = "Data error: failed to find latest transactional object (e.g. manifest) version"
 TORN_MANIFEST = "generic transactional object (e.g. manifest) error CallbackError(RangeOutOfBounds)"
@@ -39,6 +54,11 @@ TORN_MANIFEST = "generic transactional object (e.g. manifest) error CallbackErro
         (Error.Unavailable(BUCKET_GONE), NotFound, NotFound),
         (Error.Unavailable(FORBIDDEN), PermissionDenied, PermissionDenied),
         (Error.Unavailable(FULL), StorageFull, StorageFull),
+        (Error.Unavailable(FULL.replace("28", "13")), PermissionDenied, PermissionDenied),
+        (Error.Unavailable(answered("401 Unauthorized", "x")), PermissionDenied, PermissionDenied),
+        (Error.Unavailable(answered("507 Insufficient Storage", "x")), StorageFull, StorageFull),
+        (Error.Unavailable(answered("416 Range Not Satisfiable", "InvalidRange")), Corrupt, Corrupt),
+        (Error.Unavailable(SHORT), Corrupt, Corrupt),
         (Error.Invalid("key cannot be empty"), InvalidInput, InvalidInput),
         (Error.Invalid("invalid compaction"), Corrupt, Corrupt),
         (Error.Data("checksum mismatch"), Corrupt, Corrupt),
@@ -70,3 +90,16 @@ def test_errors_that_are_not_slatedbs_pass_as_they_are() -> None:
 
 def test_a_long_answer_of_the_store_is_cut() -> None:
     assert len(translated(Error.Unavailable("x" * 10_000), "s3://b/store").why) < 1000
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["x/NoSuchBucket", "403 Forbidden", "Permission denied", "<Code>NoSuchBucket</Code>", "InvalidRange"],
+)
+def test_a_stores_name_decides_nothing(path: str) -> None:
+    busy = Error.Unavailable(answered("503 Service Unavailable", "SlowDown", path))
+    cut = Error.Unavailable(
+        f"object store error (Error performing PUT http://h/b/{quote(path)} in 1ms - HTTP error: x)"
+    )
+    for error in (busy, cut):
+        assert type(translated(error, f"s3://b/{path}")) is Unavailable

@@ -21,7 +21,7 @@ from penstock.errors import (
     Unavailable,
     Unsupported,
 )
-from penstock.objects.cloud import CloudStore
+from penstock.objects.cloud import PART_BYTES, CloudStore
 from penstock.objects.services import AzureOptions, GoogleOptions, S3Options, connect
 from penstock.testing import ManualClock
 from penstock.testing.servers import AzureServer, S3Server
@@ -324,3 +324,107 @@ def test_a_key_too_long_behind_the_prefix_is_refused(key: str) -> None:
         await store.put(key, b"")
 
     on_double(promise)
+
+
+# Names --------------------------------------------------------------------------------------------
+
+# Words that the client's errors are read by, as the names of objects.
+HOSTILE_KEYS = [
+    "a/StartTooLarge.txt",
+    "x/NoSuchBucket",
+    "x/ContainerNotFound",
+    "x/The specified container does not exist",
+    "v1/metadata/identity/oauth2",
+    "169.254.169.254/latest/meta-data",
+    "x/<Code>NoSuchBucket</Code>",
+    "x/BadScheme BareRedirect SlowDown",
+    "x/InternalError",
+    "x/status code: 507, kind: Connect",
+]
+
+
+async def _keeps_its_words(store: CloudStore, key: str) -> None:
+    with pytest.raises(NotFound, match="no object"):
+        await store.get(key)
+    with pytest.raises(NotFound, match="no object"):
+        await store.get_range(key, 0, 1)
+    with pytest.raises(NotFound, match="no object"):
+        await store.head(key)
+    with pytest.raises(Conflict):
+        await store.put_if(key, b"x", version="0123456789abcdef0123456789abcdef")
+    created = await store.put_if(key, b"created", version=None)
+    with pytest.raises(Conflict):
+        await store.put_if(key, b"again", version=None)
+    await store.put_if(key, b"updated", version=created.version)
+    with pytest.raises(Conflict):
+        await store.put_if(key, b"late", version=created.version)
+    with pytest.raises(InvalidInput):
+        await store.get_range(key, 100, 101)
+    assert (await store.get(key)).data == b"updated"
+    await store.delete(key)
+    await store.delete(key)
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+def test_an_objects_name_never_decides_what_an_error_means(key: str) -> None:
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        await _keeps_its_words(store, key)
+        server.fates.append(Fate.ERROR_BEFORE)
+        with pytest.raises(OutcomeUnknown):
+            await store.put(key, b"x")
+        server.fates.append(Fate.CUT_BEFORE)
+        with pytest.raises(OutcomeUnknown):
+            await store.put(key, b"x")
+        server.is_away = True
+        with pytest.raises(Unavailable):
+            await store.get(key)
+        server.is_away = False
+        server.denied.add(key)
+        with pytest.raises(PermissionDenied):
+            await store.get(key)
+
+    on_double(promise)
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+def test_a_server_that_is_down_is_unavailable_whatever_is_asked_for(key: str) -> None:
+    with bucket_server() as server:
+        store = s3(server)
+    for call in (store.get(key), store.head(key), store.put(key, b"x"), store.put_if(key, b"x", version=None)):
+        with pytest.raises(Unavailable):
+            asyncio.run(_awaited(call))
+
+
+async def _awaited(call: Awaitable[object]) -> object:
+    return await call
+
+
+@pytest.mark.integration
+def test_an_objects_name_never_decides_what_an_error_of_a_real_server_means(s3_server: S3Server) -> None:
+    remote = connect("s3://penstock", "penstock", S3Options(**s3_server.options))
+    store = CloudStore("s3://penstock", "penstock", remote, prefix="names")
+
+    async def run() -> None:
+        for key in HOSTILE_KEYS:
+            await _keeps_its_words(store, key)
+        # Sent in parts: the service's last answer quotes the name.
+        large = bytes(PART_BYTES + 1)
+        written = await store.put("InternalError/SlowDown", large)
+        assert (written.size, written.version) == (len(large), (await store.head("InternalError/SlowDown")).version)
+        await store.delete_many(["InternalError/SlowDown", "x/SlowDown"])
+        with pytest.raises(NotFound):
+            await store.head("InternalError/SlowDown")
+
+    asyncio.run(run())
+
+
+@pytest.mark.integration
+def test_an_objects_name_never_decides_what_an_error_of_azurite_means(azure_server: AzureServer) -> None:
+    remote = connect("az://penstock", "penstock", AzureOptions(**azure_server.options))
+    store = CloudStore("az://penstock", "penstock", remote, prefix="names")
+
+    async def run() -> None:
+        for key in HOSTILE_KEYS:
+            await _keeps_its_words(store, key)
+
+    asyncio.run(run())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 from obstore import exceptions
 
@@ -15,19 +18,33 @@ from penstock.errors import (
     Unavailable,
     Unsupported,
 )
-from penstock.objects.cloud_errors import Answer, explain
+from penstock.objects.cloud_answer import Answer
+from penstock.objects.cloud_errors import explain
 
 
-def status(code: int, body: str = "") -> Exception:
-    text = f"Generic S3 error: Error performing PUT http://host:1/b/k in 1ms - Server returned non-2xx status code: {code} X: {body}"
-    return exceptions.GenericError(f"{text}\n\nDebug source:\nGeneric {{ status: {code} }}")
+def status(code: int, body: str = "", path: str = "k") -> Exception:
+    line = f"Error performing PUT {address(path)} in 1ms - Server returned non-2xx status code: {code} X: {body}"
+    inner = f'inner: Status {{\n status: {code},\n body: Some(\n "{escaped(body)}",\n ),\n }}'
+    return exceptions.GenericError(f"Generic S3 error: {line}{tree(path, inner)}")
 
 
-def broken(kind: str, cause: str = "") -> Exception:
-    detail = f'HttpError {{\n  kind: {kind},\n  source: Os {{ message: "{cause}" }} }}'
-    return exceptions.GenericError(
-        f"Generic S3 error: Error performing PUT http://host:1/b/k in 1ms - HTTP error: error sending request\n\nDebug source:\n{detail}"
-    )
+def broken(kind: str, cause: str = "", path: str = "k") -> Exception:
+    inner = f'inner: Http(HttpError {{\n  kind: {kind},\n  source: Os {{ message: "{cause}" }} }})'
+    line = f"Error performing PUT {address(path)} in 1ms - HTTP error: error sending request"
+    return exceptions.GenericError(f"Generic S3 error: {line}{tree(path, inner)}")
+
+
+def tree(path: str, inner: str, at: str | None = None) -> str:
+    uri = f"uri: Some(\n  {at or address(path)},\n)"
+    return f'\n\nDebug source:\nGeneric {{\n path: "{escaped(path)}",\n {uri},\n {inner}\n}}'
+
+
+def address(path: str) -> str:
+    return f"http://host:1/b/{quote(path)}"
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def code(word: str) -> str:
@@ -53,7 +70,12 @@ SURE = [
     (status(413), InvalidInput),
     (exceptions.GenericError("x\n\nDebug source:\ninner: BareRedirect"), InvalidInput),
     (exceptions.GenericError("x\n\nDebug source:\nsource: BadScheme"), InvalidInput),
-    (exceptions.GenericError("Error performing PUT http://169.254.169.254/latest/api/token in 2ms"), PermissionDenied),
+    (exceptions.GenericError("x" + tree("k", "", "http://169.254.169.254/latest/api/token")), PermissionDenied),
+    (exceptions.GenericError("x" + tree("k", "", "http://localhost:40342/metadata/identity/x")), PermissionDenied),
+    (
+        exceptions.GenericError('x\n\nDebug source:\nConnectError(\n "tcp connect error",\n 169.254.169.254:80,\n'),
+        PermissionDenied,
+    ),
 ]
 UNSURE = [
     *(status(number) for number in (408, 500, 502, 503, 504)),
@@ -83,12 +105,8 @@ def test_the_services_own_words_are_passed_on() -> None:
 
 
 def test_a_missing_bucket_is_told_from_a_missing_object() -> None:
-    bucket = Answer.of(
-        FileNotFoundError("Object at location k not found: - status code: 404 Not Found: " + code("NoSuchBucket"))
-    )
-    key = Answer.of(
-        FileNotFoundError("Object at location k not found: - status code: 404 Not Found: " + code("NoSuchKey"))
-    )
+    bucket = Answer.of(FileNotFoundError(str(status(404, code("NoSuchBucket")))))
+    key = Answer.of(FileNotFoundError(str(status(404, code("NoSuchKey")))))
     assert (bucket.is_missing_bucket, key.is_missing_bucket) == (True, False)
     assert (bucket.is_conflict, key.is_conflict) == (False, True)
     assert "'bucket'" in str(explain(bucket, "what", "bucket", is_write=True))
@@ -110,3 +128,38 @@ def test_a_range_past_the_end_is_recognised_in_both_forms() -> None:
 def test_the_address_is_read_from_the_error() -> None:
     assert Answer.of(status(404)).host == "host"
     assert Answer.of(exceptions.GenericError("nothing")).host == ""
+
+
+# Everything that the client's errors are searched for, as the name of an object.
+HOSTILE_KEYS = (
+    "a/StartTooLarge.txt",
+    "x/NoSuchBucket",
+    "x/ContainerNotFound",
+    "The specified container does not exist",
+    "v1/metadata/identity/oauth2",
+    "169.254.169.254/latest",
+    "metadata.google.internal",
+    "BadScheme/BareRedirect",
+    "<Code>NoSuchBucket</Code>",
+    'code: "SlowDown", kind: Connect',
+    'x", inner: Status { status: 507, body: None }, y: "',
+    "status code: 403 Forbidden",
+    "HttpError { kind: Connect",
+    "Error performing GET http://169.254.169.254/ in 1ms - x",
+)
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize("made", [lambda key: status(503, code("Busy"), key), lambda key: broken("Timeout", "", key)])
+def test_a_keys_name_decides_nothing(made: Callable[[str], Exception], key: str) -> None:
+    answer, plain = Answer.of(made(key)), Answer.of(made("k"))
+    assert answer == plain
+    assert type(explain(answer, "what", "bucket", is_write=True)) is OutcomeUnknown
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+def test_a_key_that_the_service_quotes_decides_nothing(key: str) -> None:
+    body = f"<Error><Code>NoSuchKey</Code><Message>none</Message><Key>{key}</Key></Error>"
+    answer = Answer.of(FileNotFoundError(str(status(404, body, key))))
+    assert (answer.status, answer.code, answer.text) == (404, "NoSuchKey", "none")
+    assert answer.is_conflict

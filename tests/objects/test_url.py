@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_url_names_a_place_and_a_prefix(url: str, expected: StoreUrl) -> None:
         ("bucket/prefix", "no scheme"),
         ("ftp://host/dir", "'ftp' is not known"),
         ("s3a://bucket", "'s3a' is not known"),
-        ("://bucket", "'' is not known"),
+        ("://bucket", "scheme is not known"),
         ("s3://", "names no bucket"),
         ("s3:///prefix", "names no bucket"),
         ("az://", "names no container"),
@@ -54,7 +55,7 @@ def test_a_url_names_a_place_and_a_prefix(url: str, expected: StoreUrl) -> None:
         ("file:///dir#part", "fragment"),
         ("file:///dir%00", "such a name"),
         ("file:///\ud800", "such a name"),
-        ("s3://[bucket/prefix", "Invalid IPv6"),
+        ("s3://[bucket/prefix", "malformed"),
     ],
 )
 def test_a_malformed_url_is_refused_with_the_reason_and_a_form_to_copy(url: str, why: str) -> None:
@@ -62,6 +63,11 @@ def test_a_malformed_url_is_refused_with_the_reason_and_a_form_to_copy(url: str,
         parse_url(url)
     assert why in str(refusal.value)
     assert refusal.value.remedy
+
+
+def told(error: BaseException) -> str:
+    """Everything that a log would have of an error, its causes included."""
+    return repr(error) + "".join(format_exception(error))
 
 
 @pytest.mark.parametrize(
@@ -72,12 +78,28 @@ def test_a_malformed_url_is_refused_with_the_reason_and_a_form_to_copy(url: str,
         "s3://user:hunter2@[bucket",
         "az://container?sig=hunter2",
         "https://account.example.com/container?sig=hunter2",
+        "https://hooks.example.com/services/hunter2",
+        "s3:/key:hunter2@bucket/prefix",
+        "s3:key:hunter2@bucket",
+        "key:hunter2@bucket",
+        "s3://key:hunter2/with/slash@bucket/prefix",
+        "s3://key:hunter2#half@bucket",
+        "s3://key%3Ahunter2%40bucket/prefix",
+        "s3://key:hunter2/prefix",
+        "s3://key:hunter2\u2100@bucket",
+        "memory://key:hunter2@name",
+        "memory://name/x?token=hunter2",
+        "file:///directory?token=hunter2",
+        "file:///directory#hunter2",
+        "file://key:hunter2@host/directory",
+        "AccountName=account;AccountKey=hunter2;EndpointSuffix=core.windows.net",
+        "S3://key:hunter2@bucket",
     ],
 )
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be used") as refusal:
         parse_url(url)
-    assert "hunter2" not in str(refusal.value)
+    assert "hunter2" not in told(refusal.value)
 
 
 @pytest.mark.parametrize("url", [None, b"memory://", Path("/directory")])

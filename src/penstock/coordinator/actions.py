@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from penstock.coordinator.admission import Ticket
+from penstock.coordinator.alarms import ArmTimer
 from penstock.coordinator.protocols import Delta, Epochs
 from penstock.coordinator.watermarks import Mark
 from penstock.errors import PenstockError
@@ -18,6 +19,7 @@ __all__ = [
     "Drop",
     "FailWaiters",
     "Grant",
+    "Interrupt",
     "Publish",
     "Reason",
     "Refuse",
@@ -34,6 +36,7 @@ class Reason(StrEnum):
 
     SHUTDOWN = "shutdown"
     EXPLICIT = "explicit"
+    WAITED = "waited"
     TIMER = "timer"
     SIZE = "size"
 
@@ -88,13 +91,6 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmTimer:
-    """Report `timer_fired` after so many seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class BackOff:
     """Report `backoff_over` after a random part of so many seconds."""
 
@@ -110,4 +106,13 @@ class Drop:
     epochs: Epochs
 
 
-Action: TypeAlias = StartFlush[D] | Publish[S] | Release | FailWaiters | Grant | Refuse | ArmTimer | BackOff | Drop
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Raise `error` after everything else is done: it is meant for the program and not for a caller."""
+
+    error: BaseException
+
+
+Action: TypeAlias = (
+    StartFlush[D] | Publish[S] | Release | FailWaiters | Grant | Refuse | ArmTimer | BackOff | Drop | Interrupt
+)

@@ -1,9 +1,9 @@
 """Who may write now: two bounds, and a fair line before them.
 
-Pure. A writer that finds room takes it at once. One that does not stands in line; room is given to the line
-in the order of arrival, and nobody takes any past those who stand there, so a large write is never starved
-by small ones. A ticket that is granted holds its room until it is claimed or withdrawn, which is what makes
-a cancelled caller harmless.
+Pure. A writer that finds room and nobody before it takes the room at once. Any other gets a ticket: room is
+given to the line in the order of arrival and claimed in that order, and nobody writes before those who came
+earlier, so a large write is never starved by small ones and a caller that lets others run keeps its place. A
+ticket that is granted holds its room until it is claimed or withdrawn, which makes a cancelled caller harmless.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Room:
         self.writes = 0
         # Ordered, because a writer whose patience ends leaves from the middle.
         self._line: OrderedDict[Ticket, None] = OrderedDict()
+        self._granted: OrderedDict[Ticket, None] = OrderedDict()
 
     @property
     def waiting(self) -> int:
-        """Writers that stand in line."""
+        """Writers for whom there is no room yet."""
         return len(self._line)
 
-    def take(self, size_bytes: int) -> bool:
-        """Take room if there is some and nobody stands in line.
+    def take(self, size_bytes: int, now_or_never: bool = False) -> bool:
+        """Take room if there is some and nobody came earlier.
 
-        Granted tickets are not waited for: they have their room, and waiting would make every writer that comes
-        after a full buffer stand in line behind the one before it, for ever.
+        Whoever cannot wait passes those who have their room and only wait to be woken, never those who have none.
         """
-        if self._line or not self._fits(size_bytes):
+        if self._line or (self._granted and not now_or_never) or not self.fits(size_bytes):
             return False
         self.bytes += size_bytes
         self.writes += 1
@@ -56,25 +56,32 @@ class Room:
         self.writes -= writes
 
     def queue(self, size_bytes: int) -> Ticket:
+        """A place behind everyone who came earlier, granted at once if room is not what it lacks."""
         ticket = Ticket(size_bytes)
-        self._line[ticket] = None
+        if not self._line and self.fits(size_bytes):
+            self._grant(ticket)
+        else:
+            self._line[ticket] = None
         return ticket
 
     def grant(self) -> list[Ticket]:
         """The tickets at the head of the line for which there is room now; they hold it from here on."""
         granted = []
-        while self._line and self._fits((ticket := next(iter(self._line))).size_bytes):
+        while self._line and self.fits((ticket := next(iter(self._line))).size_bytes):
             del self._line[ticket]
-            ticket.granted = True
-            self.bytes += ticket.size_bytes
-            self.writes += 1
+            self._grant(ticket)
             granted.append(ticket)
         return granted
+
+    def is_next(self, ticket: Ticket) -> bool:
+        """Whether nobody who came earlier has still to write."""
+        return next(iter(self._granted), None) is ticket
 
     def claim(self, ticket: Ticket) -> None:
         """A granted ticket's room becomes its write's."""
         assert ticket.granted
         ticket.granted = False
+        del self._granted[ticket]
 
     def withdraw(self, ticket: Ticket) -> None:
         """Give up a place, and the room if it was granted."""
@@ -90,5 +97,11 @@ class Room:
         self._line.clear()
         return turned
 
-    def _fits(self, size_bytes: int) -> bool:
+    def _grant(self, ticket: Ticket) -> None:
+        ticket.granted = True
+        self._granted[ticket] = None
+        self.bytes += ticket.size_bytes
+        self.writes += 1
+
+    def fits(self, size_bytes: int) -> bool:
         return self.bytes + size_bytes <= self.max_bytes and self.writes < self.max_writes

@@ -15,8 +15,14 @@ _MIB = 1 << 20
 class CoordinatorConfig:
     """When to flush, how much to hold, and how long to keep trying."""
 
-    # The longest a write waits for a flush that nobody asks for; infinity turns the timer off.
-    flush_interval_seconds: float = 30.0
+    # The longest a write waits for a flush when nobody waits for it: what is written is searchable a second later.
+    # Infinity turns the timer off.
+    flush_interval_seconds: float = 1.0
+
+    # The longest it waits for one once somebody waits for it. Those who begin to wait meanwhile share the flush, so
+    # the number of flushes is bounded however many wait: no more than a person notices, several log writes of a bucket.
+    # Infinity leaves flushes to `flush`, the timer and size.
+    commit_delay_seconds: float = 0.05
 
     # One flush of this size is a few hundred blocks: large enough to be efficient, short enough to overlap.
     max_pending_bytes: int = 32 * _MIB

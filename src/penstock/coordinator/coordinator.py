@@ -10,7 +10,7 @@ The page docs/rooms/coordinator.md tells what a store must bring.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
@@ -19,19 +19,20 @@ from typing import Any, Final, Generic, Self, TypeVar
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator.actions import (
     Action,
-    ArmTimer,
     BackOff,
     Drop,
     FailWaiters,
     Grant,
+    Interrupt,
     Publish,
     Refuse,
     Release,
     StartFlush,
 )
 from penstock.coordinator.admission import Ticket
+from penstock.coordinator.alarms import ArmTimer, Timer
 from penstock.coordinator.config import CoordinatorConfig
-from penstock.coordinator.failure import unsettled
+from penstock.coordinator.failure import ends_program, unsettled
 from penstock.coordinator.machine import Machine, State
 from penstock.coordinator.meters import Meters
 from penstock.coordinator.protocols import Delta, Epochs, FlushHandler
@@ -51,8 +52,18 @@ S = TypeVar("S")
 _WRITES_PER_YIELD: Final = 1024
 
 
+class _Turn:
+    """Lets everyone run who is ready, once: `asyncio.sleep(0)` without its three coroutines."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_TURN: Final = _Turn()
+
+
 class WriteHandle:
-    """An accepted write. Waiting for a mark does not ask for a flush; `Coordinator.flush` does."""
+    """An accepted write. Waiting for a mark makes a flush due within `commit_delay_seconds`."""
 
     __slots__ = ("_coordinator", "epoch")
 
@@ -120,6 +131,10 @@ class Coordinator(Generic[D, S]):
         return self._machine.state
 
     @property
+    def config(self) -> CoordinatorConfig:
+        return self._machine.config
+
+    @property
     def watermarks(self) -> Watermarks:
         return self._machine.watermarks
 
@@ -142,8 +157,16 @@ class Coordinator(Generic[D, S]):
         return View(self._broadcast.current.snapshot, self._machine.unflushed(), self._machine.applied)
 
     async def reached(self, mark: Mark, epoch: int) -> None:
-        """Return when everything up to `epoch` has reached `mark`, without asking for a flush."""
-        if self._machine.known(epoch) <= getattr(self._machine, mark):
+        """Return when everything up to `epoch` has reached `mark`.
+
+        A flush is due at most `commit_delay_seconds` later, and serves all who began to wait by then.
+        """
+        if self._machine.known(epoch) > getattr(self._machine, mark):
+            self._perform(self._machine.expect(epoch, self._clock.monotonic()))
+            await self._reached(mark, epoch)
+
+    async def _reached(self, mark: Mark, epoch: int) -> None:
+        if epoch <= getattr(self._machine, mark):
             return
         if (failure := self._machine.failure_of(epoch)) is not None:
             raise unsettled(failure)
@@ -157,12 +180,14 @@ class Coordinator(Generic[D, S]):
         After `timeout` seconds without room the delta is given back inside `AtCapacity`. An error, a timeout
         and a cancellation alike mean that the write was not taken.
         """
+        size_bytes = delta.size_bytes
         self._streak += 1
         if self._streak > _WRITES_PER_YIELD:
+            # It gets its place before it lets others run: whoever comes meanwhile comes after it.
             self._streak = 0
-            await self._clock.sleep(0)
-        size_bytes = delta.size_bytes
-        epoch = self._machine.offer(delta, size_bytes)
+            epoch = self._machine.offer(delta, size_bytes, yields=True)
+        else:
+            epoch = self._machine.offer(delta, size_bytes)
         if self._machine.due:
             self._nudge()
         if not epoch:
@@ -172,7 +197,7 @@ class Coordinator(Generic[D, S]):
     def try_write(self, delta: D) -> WriteHandle:
         """Accept a write now, or give it back inside `AtCapacity`."""
         size_bytes = delta.size_bytes
-        epoch = self._machine.offer(delta, size_bytes)
+        epoch = self._machine.offer(delta, size_bytes, now_or_never=True)
         if self._machine.due:
             self._nudge()
         if not epoch:
@@ -199,34 +224,45 @@ class Coordinator(Generic[D, S]):
         """
         wanted = self._machine.ask_flush(epoch)
         self._nudge()
-        await self.reached(until, wanted)
+        await self._reached(until, wanted)
         return wanted
 
     async def _write_in_turn(self, delta: D, size_bytes: int, timeout: float | None) -> int:
-        began = self._clock.monotonic()
         ticket = self._machine.queue(size_bytes)
+        try:
+            if ticket.granted:
+                await _TURN
+            else:
+                await self._wait_for_room(ticket, delta, timeout)
+            # Behind everyone who came earlier, in whatever order the loop wakes them.
+            while not self._machine.room.is_next(ticket):
+                await _TURN
+        except BaseException:
+            self._machine.withdraw(ticket)
+            self._nudge()
+            raise
+        # No await between the claim and the return: a caller that is cancelled was never accepted.
+        try:
+            return self._machine.claim(ticket, delta)
+        finally:
+            if self._machine.due:
+                self._nudge()
+
+    async def _wait_for_room(self, ticket: Ticket, delta: D, timeout: float | None) -> None:
+        began = self._clock.monotonic()
         answer: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._line[ticket] = answer
         self._nudge()
         try:
             async with asyncio.timeout(timeout):
                 refused = await answer
-        except BaseException as error:
-            self._machine.withdraw(ticket)
-            self._nudge()
-            if isinstance(error, TimeoutError):
-                raise self._at_capacity(delta, size_bytes, f"no room within {timeout:g} s") from None
-            raise
+        except TimeoutError:
+            raise self._at_capacity(delta, ticket.size_bytes, f"no room within {timeout:g} s") from None
         finally:
             del self._line[ticket]
+        self._meters.waited(self._clock.monotonic() - began)
         if refused is not None:
             raise refused
-        # No await between the claim and the return: a caller that is cancelled was never accepted.
-        try:
-            return self._machine.claim(ticket, delta)
-        finally:
-            self._meters.waited(self._clock.monotonic() - began)
-            self._nudge()
 
     def _at_capacity(self, delta: D, size_bytes: int, why: str) -> AtCapacity:
         self._meters.rejected()
@@ -261,7 +297,7 @@ class Coordinator(Generic[D, S]):
         A cancelled caller does not stop the shutdown; a second call waits for the same end.
         """
         self._perform(self._machine.shutdown())
-        await self.reached(Mark.DURABLE, self._machine.applied)
+        await self._reached(Mark.DURABLE, self._machine.applied)
         self._finish()
 
     def abort(self) -> None:
@@ -303,10 +339,12 @@ class Coordinator(Generic[D, S]):
         self._meters.gauges(self._machine, self._waiters)
 
     def _perform(self, actions: list[Action[D, S]]) -> None:
-        for action in actions:
-            self._perform_one(action)
-        if self._machine.due:
-            self._nudge()
+        try:
+            for action in actions:
+                self._perform_one(action)
+        finally:
+            if self._machine.due:
+                self._nudge()
 
     def _perform_one(self, action: Action[D, S]) -> None:
         match action:
@@ -322,12 +360,14 @@ class Coordinator(Generic[D, S]):
                 self._answer(ticket, None)
             case Refuse(ticket, error):
                 self._answer(ticket, error)
-            case ArmTimer(seconds):
-                self._sleep("timer", seconds, self._timer_fired)
+            case ArmTimer(timer, seconds):
+                self._sleep(timer, seconds, partial(self._timer_fired, timer))
             case BackOff(seconds_max, epochs, error):
                 self._back_off(seconds_max, epochs, error)
             case Drop(epochs):
                 self._carriers[epochs].cancel()
+            case Interrupt(interruption):
+                raise interruption
 
     def _answer(self, ticket: Ticket, error: PenstockError | None) -> None:
         answer = self._line[ticket]
@@ -352,8 +392,8 @@ class Coordinator(Generic[D, S]):
 
         self._sleepers[name] = self._loop.create_task(sleep())
 
-    def _timer_fired(self) -> None:
-        self._perform(self._machine.timer_fired(self._clock.monotonic()))
+    def _timer_fired(self, timer: Timer) -> None:
+        self._perform(self._machine.timer_fired(timer, self._clock.monotonic()))
 
     def _backoff_over(self) -> None:
         self._machine.backoff_over()
@@ -366,7 +406,7 @@ class Coordinator(Generic[D, S]):
         self._at_rest.clear()
         carrier = self._loop.create_task(self._carry(flush))
         self._carriers[flush.epochs] = carrier
-        carrier.add_done_callback(lambda _: self._carriers.pop(flush.epochs, None))
+        carrier.add_done_callback(partial(self._carried, flush.epochs))
 
     async def _carry(self, flush: StartFlush[D]) -> None:
         began = self._clock.monotonic()
@@ -376,11 +416,24 @@ class Coordinator(Generic[D, S]):
             if self._machine.awaits(flush.epochs):
                 await durable()
                 self._settle(flush, began)
-        except asyncio.CancelledError:
+        except BaseException as error:
+            # Whatever a handler raises must reach everyone who waits.
+            self._report_failure(flush.epochs, self._cause(flush.epochs, error))
+            if ends_program(error):
+                raise
+
+    def _carried(self, epochs: Epochs, carrier: asyncio.Task[None]) -> None:
+        del self._carriers[epochs]
+        # An error that ended the program was told there; the task is not the place to look for it.
+        if not carrier.cancelled():
+            carrier.exception()
+
+    def _cause(self, epochs: Epochs, error: BaseException) -> BaseException:
+        carrier = self._carriers[epochs]
+        if isinstance(error, asyncio.CancelledError) and carrier.cancelling():
             # Dropped, and the machine knows; or the loop is ending, and then nobody is left to try again.
-            self._report_failure(flush.epochs, Closed(f"the flush of epochs {flush.epochs} was cancelled"))
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises must reach everyone who waits
-            self._report_failure(flush.epochs, error)
+            return Closed(f"the flush of epochs {epochs} was cancelled")
+        return error
 
     async def _land(self, flush: StartFlush[D]) -> Callable[[], Awaitable[None]]:
         try:
@@ -401,4 +454,7 @@ class Coordinator(Generic[D, S]):
         self._perform(self._machine.settled(flush.epochs))
 
     def _report_failure(self, epochs: Epochs, error: BaseException) -> None:
+        if self._loop.is_closed():
+            # A coroutine that is collected with its loop: nobody can be told any more.
+            return
         self._perform(self._machine.failed(epochs, error, self._clock.monotonic()))

@@ -1,7 +1,7 @@
 """The coordinator's decisions, without a clock, a loop or a store: events go in, actions come out.
 
 ```
-              write                     explicit, timer, size, shutdown
+              write                 explicit, waited, timer, size, shutdown
    IDLE ───────────────▶ ACCUMULATING ───────────────────────────────▶ FLUSHING
     ▲                          ▲                                        │  │ ▲
     │     nothing pending      │   pending, and everything else durable │  │ │ retry()
@@ -12,24 +12,23 @@
 A flush takes all that is pending and leaves a fresh buffer, so writes go on during it. Until a delta is
 durable it is kept, counted against the bounds, and part of every view that the snapshot does not cover.
 Completions and commands take effect when they are reported; `turn` then decides, once for all that came
-in together, whether a flush begins, and why: shutdown and explicit requests before the timer, the timer
-before size.
+in together, whether a flush begins, and why: shutdown and explicit requests before those who wait, they before
+the timer, and the timer before size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from math import isfinite
 from typing import Generic, TypeVar
 
 from penstock.coordinator.actions import (
     Action,
-    ArmTimer,
     BackOff,
     Drop,
     FailWaiters,
     Grant,
+    Interrupt,
     Publish,
     Reason,
     Refuse,
@@ -37,8 +36,9 @@ from penstock.coordinator.actions import (
     StartFlush,
 )
 from penstock.coordinator.admission import Room, Ticket
+from penstock.coordinator.alarms import Alarm, Timer
 from penstock.coordinator.config import CoordinatorConfig
-from penstock.coordinator.failure import is_transient, refusal, settled_as, shut_down
+from penstock.coordinator.failure import ends_program, is_transient, refusal, settled_as, shut_down
 from penstock.coordinator.flights import Flight, Flights
 from penstock.coordinator.patience import Patience
 from penstock.coordinator.pending import Pending
@@ -50,9 +50,6 @@ __all__ = ["Machine", "State"]
 
 D = TypeVar("D", bound=Delta)
 S = TypeVar("S")
-
-# A timer that wakes early by less than this is on time: float rounding must not make it spin.
-_TIMER_GRACE_SECONDS = 0.001
 
 
 class State(StrEnum):
@@ -82,8 +79,8 @@ class Machine(Generic[D, S]):
         self._refusing = False
         self._flush_wanted = 0
         self._crowded = False
-        self._timer_armed = self._timer_due = False
-        self._pending_since: float | None = None
+        self._interval = Alarm(Timer.INTERVAL, config.flush_interval_seconds)
+        self._commit = Alarm(Timer.COMMIT, config.commit_delay_seconds)
         self._backing_off = False
         self._patience = Patience(config)
         self._max_bytes, self._max_writes = config.max_pending_bytes, config.max_pending_writes
@@ -121,21 +118,25 @@ class Machine(Generic[D, S]):
 
     # writes ---------------------------------------------------------------------------------------
 
-    def offer(self, delta: D, size_bytes: int) -> int:
-        """Accept a write if there is room and nobody waits: its epoch, or zero."""
+    def offer(self, delta: D, size_bytes: int, *, now_or_never: bool = False, yields: bool = False) -> int:
+        """Accept a write if there is room, nobody came earlier, and its caller yields to nobody: its epoch, or zero."""
         if self._refusing:
             raise self._refusal()
         if not 0 <= size_bytes <= self.room.max_bytes:
             raise self._unfit(size_bytes)
-        if not self.room.take(size_bytes):
-            self._crowded = self.due = True
+        if yields:
+            return 0
+        if not self.room.take(size_bytes, now_or_never):
+            if not self.room.fits(size_bytes):
+                self._crowded = self.due = True
             return 0
         return self._accept(delta, size_bytes)
 
     def queue(self, size_bytes: int) -> Ticket:
-        """Stand in line, after an offer that found no room."""
-        self.due = True
-        return self.room.queue(size_bytes)
+        """A place behind everyone who came earlier; a ticket that is granted at once only waits for its turn."""
+        ticket = self.room.queue(size_bytes)
+        self.due = self.due or not ticket.granted
+        return ticket
 
     def claim(self, ticket: Ticket, delta: D) -> int:
         """Accept the write of a granted ticket: its epoch."""
@@ -187,6 +188,10 @@ class Machine(Generic[D, S]):
         self._flush_wanted = max(self._flush_wanted, wanted)
         self.due = True
         return wanted
+
+    def expect(self, epoch: int, now: float) -> list[Action[D, S]]:
+        """Somebody waits for `epoch`: if it is pending, a flush is due soon, and shared by all who come until then."""
+        return [*self._commit.set(now)] if epoch > self.applied - self.pending.writes else []
 
     def pause(self) -> None:
         """Begin no flush until `resume`, not even a repeat. Writes are taken while there is room."""
@@ -275,17 +280,12 @@ class Machine(Generic[D, S]):
         self._backing_off = False
         self.due = True
 
-    def timer_fired(self, now: float) -> list[Action[D, S]]:
-        """Flush if the oldest pending write has waited long enough; otherwise wait for the rest of its time."""
-        self._timer_armed = False
-        if self._pending_since is None:
-            return []
-        remaining = self._pending_since + self.config.flush_interval_seconds - now
-        if remaining > _TIMER_GRACE_SECONDS:
-            self._timer_armed = True
-            return [ArmTimer(remaining)]
-        self._timer_due = self.due = True
-        return []
+    def timer_fired(self, timer: Timer, now: float) -> list[Action[D, S]]:
+        """Flush if a deadline of what is pending has passed; otherwise wait for the rest of its time."""
+        alarm = self._interval if timer is Timer.INTERVAL else self._commit
+        rearmed = alarm.fired(now)
+        self.due = self.due or alarm.due
+        return [*rearmed]
 
     # decisions ------------------------------------------------------------------------------------
 
@@ -295,19 +295,11 @@ class Machine(Generic[D, S]):
         actions: list[Action[D, S]] = []
         if not self._refusing:
             actions += [Grant(ticket) for ticket in self.room.grant()]
-        if self.pending.writes and self._pending_since is None:
-            self._pending_since = now
-            actions += self._arm_timer()
+        if self.pending.writes:
+            actions += self._interval.set(now)
         if not (self.paused or self._backing_off or self.failure or self.flights.running):
             actions += self._begin()
         return actions
-
-    def _arm_timer(self) -> list[Action[D, S]]:
-        # One timer serves all flushes: an armed one finds out by itself that the oldest write is younger by now.
-        if self._timer_armed or not isfinite(self.config.flush_interval_seconds):
-            return []
-        self._timer_armed = True
-        return [ArmTimer(self.config.flush_interval_seconds)]
 
     def _begin(self) -> list[Action[D, S]]:
         flight = self.flights.due
@@ -318,17 +310,19 @@ class Machine(Generic[D, S]):
             epochs = Epochs(self.applied - self.pending.writes + 1, self.applied, attempt=0)
             try:
                 flight = self._take(epochs, reason)
-            except Exception as error:  # noqa: BLE001 - deltas that cannot merge are kept, and everyone is told
-                return self._fail(settled_as(error, epochs, 0), epochs.first)
+            except BaseException as error:  # noqa: BLE001 - deltas that cannot merge are kept, and everyone is told
+                told = self._fail(settled_as(error, epochs, 0), epochs.first)
+                return [*told, Interrupt(error)] if ends_program(error) else told
         flight.start()
         return [StartFlush(flight.epochs, flight.delta, flight.reason, flight.since)]
 
     def _take(self, epochs: Epochs, reason: Reason) -> Flight[D]:
-        size_bytes, since = self.pending.bytes, self._pending_since or 0.0
+        size_bytes, since = self.pending.bytes, self._interval.since or 0.0
         flight = Flight(epochs, self.pending.take(), size_bytes, reason, since)
         self.flights.add(flight)
-        self._pending_since = None
-        self._timer_due = self._crowded = False
+        self._interval.clear()
+        self._commit.clear()
+        self._crowded = False
         return flight
 
     def _reason(self) -> Reason | None:
@@ -338,7 +332,9 @@ class Machine(Generic[D, S]):
             return Reason.SHUTDOWN
         if self.applied - self.pending.writes < self._flush_wanted:
             return Reason.EXPLICIT
-        if self._timer_due:
+        if self._commit.due:
+            return Reason.WAITED
+        if self._interval.due:
             return Reason.TIMER
         return Reason.SIZE if self._full else None
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import InvalidInput
 from penstock.keyvalue.location import Location
+from penstock.objects.url import check_endpoint, check_sendable
 
 __all__ = ["client_entries"]
 
@@ -61,9 +62,13 @@ def client_entries(location: Location, options: Mapping[str, Any]) -> dict[str, 
     names = _NAMES[location.scheme]
     _check_names(location, options, names)
     given = {option: value for option, value in options.items() if value is not None}
+    check_sendable(given)
+    if str(given.get("service_account", "")).lstrip().startswith("{"):
+        # The text of a key, and no path: the client knows two options, and repeats the one for a path in its errors.
+        given["service_account_key"] = given.pop("service_account")
     endpoint = given.get("endpoint")
     if endpoint is not None:
-        _check_endpoint(endpoint)
+        check_endpoint(endpoint)
         # An endpoint without TLS was asked for by name.
         given.setdefault("allow_http", endpoint.startswith("http://"))
         if given.get("path_style") is False:
@@ -84,11 +89,6 @@ def _check_names(location: Location, options: Mapping[str, Any], names: Mapping[
                 "there is no such option",
                 f"did you mean {near[0]!r}?" if near else takes,
             )
-
-
-def _check_endpoint(endpoint: str) -> None:
-    if not endpoint.startswith(("http://", "https://")):
-        raise InvalidInput(f"endpoint {endpoint!r} cannot be used", "it must start with http:// or https://")
 
 
 def _with_bucket(endpoint: str, bucket: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,15 +13,16 @@ from typing import Final
 from slatedb import uniffi
 
 from penstock.clock import Clock
-from penstock.errors import Unavailable
+from penstock.errors import Corrupt, Unavailable
 from penstock.keyvalue import shim
+from penstock.keyvalue.damage import naming
 from penstock.keyvalue.directory import DurableDirectory, check_readable
 from penstock.keyvalue.faults import is_no_store, translating
 from penstock.keyvalue.location import Location
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
 from penstock.observability import Observer, names
 
-__all__ = ["Tuning", "open_reader", "open_writer", "tell"]
+__all__ = ["Tuning", "check_reachable", "open_reader", "open_writer", "tell"]
 
 _STORE_TYPES: Final = {
     "file": uniffi.ObjectStoreType.LOCAL,
@@ -59,7 +62,7 @@ _GLANCE: Final = Tuning(interval_ms=60_000, cache_bytes_max=1 << 20, retries_max
 async def open_writer(
     location: Location, entries: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
 ) -> SlateKeyValue:
-    """Open for writing, taking the fence."""
+    """Open for writing, taking the fence; `check_bucket` has looked whether a bucket can hold one."""
     tell(shim.install(), observer)
     directory = None
     if location.scheme == "file":
@@ -67,9 +70,7 @@ async def open_writer(
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
             await _collect_garbage(location, entries, directory)
-    else:
-        await _check_reachable(location, entries)
-    with translating(str(location)):
+    async with _naming_damage(location):
         builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
         builder.with_settings(_settings(tuning, directory))
         builder.with_db_cache(_cache(tuning.cache_bytes_max), _CACHE_ID)
@@ -83,12 +84,26 @@ async def open_reader(location: Location, entries: dict[str, str], tuning: Tunin
     if location.scheme == "file":
         await asyncio.to_thread(check_readable, Path(location.place))
     else:
-        await _check_reachable(location, entries)
-    with translating(str(location)):
-        return SlateFollower(await _reader(location, entries, tuning, skip_log=False), str(location))
+        await check_reachable(location, entries)
+    async with _naming_damage(location):
+        raw = await _reader(location, entries, tuning, skip_log=False)
+    return SlateFollower(raw, str(location), _folder(location))
 
 
-async def _check_reachable(location: Location, entries: dict[str, str]) -> None:
+@asynccontextmanager
+async def _naming_damage(location: Location) -> AsyncIterator[None]:
+    try:
+        with translating(str(location)):
+            yield
+    except Corrupt as error:
+        raise await naming(error, f"the key-value store {location} cannot be opened", _folder(location)) from error
+
+
+def _folder(location: Location) -> Path | None:
+    return location.folder if location.scheme == "file" else None
+
+
+async def check_reachable(location: Location, entries: dict[str, str]) -> None:
     """Look at the store once, so that a wrong bucket, key or endpoint is told before patience begins."""
     with translating(str(location)):
         try:

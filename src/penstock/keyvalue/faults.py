@@ -7,6 +7,8 @@ its answer did not. A failed read is always safe to repeat.
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -28,11 +30,20 @@ from penstock.errors import (
 
 __all__ = ["is_no_store", "translated", "translating"]
 
-# SlateDB reports every fault of the object store as one kind, with the store's own answer as text.
-_ABSENT: Final = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_FORBIDDEN: Final = ("403 Forbidden", "401 Unauthorized", "Permission denied", "Read-only file system")
-_FULL: Final = ("No space left on device", "Disk quota exceeded")
+# SlateDB reports every fault of the object store as one kind, with the client's line as text. What a service answered
+# stands behind the address, in which names are encoded; what the system said is a number. Nothing else is looked at: the
+# line also names objects as they are.
+_ANSWER: Final = re.compile(
+    r"Error performing [A-Z]+ \S+ in \S+ - Server returned non-2xx status code: (\d{3})[^:]*:(?:.*?<Code>(\w+)</Code>)?",
+    re.DOTALL,
+)
+_SYSTEM: Final = re.compile(r"\(os error (\d+)\)")
+_ABSENT: Final = ("NoSuchBucket", "ContainerNotFound")
+_FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_STORE: Final = "failed to find latest transactional object"
+# A read past the end of a file that the manifest gives more bytes to: files never change, so it was cut short.
+_SHORT: Final = "error: Requested range was invalid"
 _TORN: Final = ("transactional object", "empty manifest", "invalid compaction")
 _WHY_CHARACTERS_MAX: Final = 400
 
@@ -48,14 +59,15 @@ def translating(place: str, *, writing: bool = False) -> Iterator[None]:
 
 def translated(error: Exception, place: str, *, writing: bool = False) -> PenstockError:
     """The error of ours that says what SlateDB's error means for the caller."""
-    why = str(getattr(error, "message", error))[:_WHY_CHARACTERS_MAX]
+    text = str(getattr(error, "message", error))
+    why = text[:_WHY_CHARACTERS_MAX]
     if isinstance(error, uniffi.Error.Closed):
         return _ended(error.reason, place, why, writing=writing)
     if isinstance(error, uniffi.Error.Invalid):
         return _torn(place, why) if _mentions(why, _TORN) else InvalidInput(f"{place} refused the call", why)
     if isinstance(error, uniffi.Error.Data):
         return _no_store(place) if is_no_store(error) else _torn(place, why)
-    return _of_the_medium(place, why) or (_unknown(place, why) if writing else _away(place, why))
+    return _of_the_medium(place, text) or (_unknown(place, why) if writing else _away(place, why))
 
 
 def is_no_store(error: Exception) -> bool:
@@ -71,13 +83,20 @@ def _ended(reason: uniffi.CloseReason, place: str, why: str, *, writing: bool) -
     return _unknown(place, why) if writing else _away(place, why)
 
 
-def _of_the_medium(place: str, why: str) -> PenstockError | None:
-    if _mentions(why, _ABSENT):
+def _of_the_medium(place: str, text: str) -> PenstockError | None:
+    why = text[:_WHY_CHARACTERS_MAX]
+    answer = _ANSWER.search(text)
+    status, code = (int(answer[1]), answer[2] or "") if answer else (0, "")
+    # The last one: names come before it.
+    system = int((_SYSTEM.findall(text) or ["0"])[-1])
+    if code in _ABSENT:
         return NotFound(f"the bucket of {place} does not exist", why, "create it, or correct the URL")
-    if _mentions(why, _FORBIDDEN):
+    if status in (401, 403) or system in _FORBIDDEN:
         return PermissionDenied(f"{place} cannot be used", why, "check the credentials and what they may do")
-    if _mentions(why, _FULL):
+    if status == 507 or system in _FULL:
         return StorageFull(f"{place} has no room", why, "free some space, then open the store again")
+    if status == 416 or _SHORT in text:
+        return _torn(place, f"a file is shorter than the store knows it to be: {why}")
     return _torn(place, why) if _mentions(why, _TORN) else None
 
 

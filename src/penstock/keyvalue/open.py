@@ -46,11 +46,16 @@ async def open_keyvalue(
     unflushed_bytes_max: int = _UNFLUSHED_BYTES_MAX,
     cache_bytes_max: int = _CACHE_BYTES_MAX,
     retries_max: int | None = None,
+    probe: bool = True,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,
     **options: Any,
 ) -> KeyValue:
-    """Open the store at `path` as its only writer, creating it if need be and fencing whoever wrote before."""
+    """Open the store at `path` as its only writer, creating it if need be and fencing whoever wrote before.
+
+    A bucket that does not enforce conditional writes, on which the fence rests, is refused; `probe=False` trusts an
+    earlier opening.
+    """
     location = locate(store_url, path)
     entries = client_entries(location, options)
     interval_ms = _FLUSH_INTERVAL_MS[location.scheme] if flush_interval_ms is None else flush_interval_ms
@@ -60,8 +65,11 @@ async def open_keyvalue(
     if location.scheme == "memory":
         return MemoryKeyValue(_volume(location), location.path, flush_interval_ms=interval_ms)
     # The binding takes a third of a second to load: only those who need it pay.
+    from penstock.keyvalue.bucket import check_bucket
     from penstock.keyvalue.engine import Tuning, open_writer
 
+    if location.scheme != "file":
+        await check_bucket(location, options, entries, probe=probe, clock=clock)
     tuning = Tuning(interval_ms, cache_bytes_max, retries, unflushed_bytes_max)
     return await open_writer(location, entries, tuning, clock, observer)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from slatedb import uniffi
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Closed, Fenced, OutcomeUnknown
+from penstock.errors import Closed, Corrupt, Fenced, OutcomeUnknown
+from penstock.keyvalue.damage import naming
 from penstock.keyvalue.directory import DurableDirectory
 from penstock.keyvalue.faults import translating
 from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
@@ -43,9 +45,11 @@ _CLOSE: Final = uniffi.CloseOptions(flush_type=uniffi.FlushType.WAL)
 class _SlateReader:
     """The reads that a database, a snapshot and a follower of SlateDB have in common."""
 
-    def __init__(self, raw: Any, place: str) -> None:
+    def __init__(self, raw: Any, place: str, folder: Path | None = None) -> None:
         self._raw = raw
         self.place = place
+        # Its directory, if it has one: where to look for what is damaged.
+        self.folder = folder
 
     def check_open(self) -> None:
         """Raise `Closed` once this reader, or what it reads from, was closed."""
@@ -54,18 +58,36 @@ class _SlateReader:
     async def get(self, key: bytes) -> bytes | None:
         checked([key])
         self.check_open()
-        with translating(self.place):
-            value: bytes | None = await self._raw.get(key)
-            return value
+        try:
+            with translating(self.place):
+                value: bytes | None = await self._raw.get(key)
+                return value
+        except Corrupt as error:
+            raise await self._named(error, f"the value of {key!r:.80}") from error
 
     async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         listed = checked(keys)
         self.check_open()
         values: list[bytes | None] = []
-        with translating(self.place):
-            for first in range(0, len(listed), _READS_AT_ONCE):
-                values += await asyncio.gather(*map(self._raw.get, listed[first : first + _READS_AT_ONCE]))
+        for first in range(0, len(listed), _READS_AT_ONCE):
+            some = listed[first : first + _READS_AT_ONCE]
+            try:
+                with translating(self.place):
+                    values += await asyncio.gather(*map(self._raw.get, some))
+            except Corrupt as error:
+                raise await self._named(error, f"one of {len(some)} values from {some[0]!r:.80} on") from error
         return values
+
+    @asynccontextmanager
+    async def _scanning(self, start: bytes) -> AsyncIterator[None]:
+        try:
+            with translating(self.place):
+                yield
+        except Corrupt as error:
+            raise await self._named(error, f"what a scan from {start!r:.80} on comes to") from error
+
+    async def _named(self, error: Corrupt, what: str) -> Corrupt:
+        return await naming(error, f"{what} in {self.place} cannot be read", self.folder)
 
     async def scan(
         self, start: bytes = b"", end: bytes | None = None, *, reverse: bool = False, block_bytes: int = BLOCK_BYTES
@@ -74,13 +96,13 @@ class _SlateReader:
         self.check_open()
         if end is not None and start >= end:
             return
-        with translating(self.place):
+        async with self._scanning(start):
             rows = await self._raw.scan_with_options(_key_range(start, end), _scan_options(reverse))
         block: list[Entry] = []
         size, asked = 0, _ROWS_FIRST
         while True:
             self.check_open()
-            with translating(self.place):
+            async with self._scanning(start):
                 fetched = await rows.next_batch(asked)
             for row in fetched:
                 block.append((row.key, row.value))
@@ -112,7 +134,7 @@ class SlateKeyValue(_SlateReader):
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
-        super().__init__(raw, place)
+        super().__init__(raw, place, directory.folder if directory else None)
         self._directory = directory
         self._syncs = SyncGroup(self._sync) if directory else None
         self._clock = clock
@@ -221,7 +243,7 @@ class SlateSnapshot(_SlateReader):
     """One moment of a `SlateKeyValue`."""
 
     def __init__(self, store: SlateKeyValue, raw: uniffi.DbSnapshot) -> None:
-        super().__init__(raw, store.place)
+        super().__init__(raw, store.place, store.folder)
         self._store = store
 
     async def close(self) -> None:
@@ -237,8 +259,8 @@ class SlateSnapshot(_SlateReader):
 class SlateFollower(_SlateReader):
     """A reader in any process: sees what is durable, as of its last look at the store."""
 
-    def __init__(self, raw: uniffi.DbReader, place: str) -> None:
-        super().__init__(raw, place)
+    def __init__(self, raw: uniffi.DbReader, place: str, folder: Path | None = None) -> None:
+        super().__init__(raw, place, folder)
         self._closed = False
 
     async def close(self) -> None:

@@ -30,7 +30,8 @@ from penstock.objects.bounds import (
     missing,
     storm,
 )
-from penstock.objects.cloud_errors import Answer, explain
+from penstock.objects.cloud_answer import Answer
+from penstock.objects.cloud_errors import explain
 from penstock.objects.cloud_listing import CloudListing, remote_meta
 from penstock.objects.port import (
     KEY_BYTES_MAX,
@@ -151,7 +152,10 @@ class CloudStore:
             chunk_size=PART_BYTES,
             max_concurrency=PARTS_AT_ONCE,
         )
-        return self._written(key, body, await self._write(f"put of {key!r}", write))
+        try:
+            return self._written(key, body, await self._write(f"put of {key!r}", write))
+        except _CarriedOut:
+            return await self.head(key)
 
     async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
         body = check_body(key, data)
@@ -215,6 +219,8 @@ class CloudStore:
             return await call
         except _CLIENT_ERRORS as error:
             answer = Answer.of(error)
+            if answer.is_carried_out:
+                raise _CarriedOut from error
             if refusal and answer.is_conflict:
                 raise refusal from error
             raise self._explained(answer, f"{what} in {self.url} failed", is_write=True) from error
@@ -278,6 +284,8 @@ class CloudStore:
             await obstore.delete_async(self._remote.store, paths)
         except _CLIENT_ERRORS as error:
             answer = Answer.of(error)
+            if answer.is_carried_out:
+                return
             if isinstance(error, FileNotFoundError) and not answer.is_missing_bucket:
                 raise
             what = f"delete of {len(paths)} objects in {self.url} failed"
@@ -287,6 +295,10 @@ class CloudStore:
 def _is_condition(version: str) -> bool:
     """An empty or starred one would match anything."""
     return version.isascii() and version.isprintable() and bool(version.strip('" ,*'))
+
+
+class _CarriedOut(Exception):
+    """A write that was done, whose answer the client took for an error."""
 
 
 class _PastEnd(Exception):

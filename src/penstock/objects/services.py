@@ -8,7 +8,6 @@ try may have landed, and report a conflict of a writer with itself.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -20,6 +19,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import InvalidInput
 from penstock.objects.fork import Home
+from penstock.objects.url import check_endpoint, check_sendable
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutResult, UpdateVersion
@@ -45,7 +45,6 @@ REQUEST_SECONDS_MAX: Final = 60.0
 CONNECT_SECONDS_MAX: Final = 5.0
 
 _OWN_HOSTS: Final = (".amazonaws.com", ".amazonaws.com.cn", ".blob.core.windows.net", "storage.googleapis.com")
-_ENDPOINT: Final = re.compile(r"https?://[^/\s]")
 _NO_RETRIES: RetryConfig = {"max_retries": 0}
 
 
@@ -190,16 +189,18 @@ class GoogleOptions(ServiceOptions):
     """Google Cloud Storage."""
 
     # The path of a service account's key file, or the text of one.
-    service_account: str | None = None
+    service_account: str | None = field(default=None, repr=False)
     service_account_key: str | None = field(default=None, repr=False)
     bearer_token: str | None = field(default=None, repr=False)
     anonymous: bool = False
 
     def connect(self, bucket: str) -> Remote:
+        # The client knows two options, and repeats the one for a path in its errors.
+        is_text = self.service_account is not None and self.service_account.lstrip().startswith("{")
         config = _given(
             base_url=self.endpoint,
-            service_account=self.service_account,
-            service_account_key=self.service_account_key,
+            service_account=None if is_text else self.service_account,
+            service_account_key=self.service_account if is_text else self.service_account_key,
             bearer_token=self.bearer_token,
             skip_signature=self.anonymous or None,
         )
@@ -216,9 +217,9 @@ SERVICES: Final[dict[str, type[S3Options | AzureOptions | GoogleOptions]]] = {
 
 def connect(url: str, bucket: str, options: S3Options | AzureOptions | GoogleOptions) -> Remote:
     """The client for one bucket. Nothing is sent yet."""
-    if options.endpoint is not None and not _ENDPOINT.match(str(options.endpoint)):
-        why = "it must start with http:// or https:// and name a host"
-        raise InvalidInput(f"endpoint {options.endpoint!r} cannot be used", why, "write http://host:port")
+    check_sendable(vars(options))
+    if options.endpoint is not None:
+        check_endpoint(options.endpoint)
     try:
         return options.connect(bucket)
     except (exceptions.BaseError, ValueError, TypeError, OverflowError, OSError) as error:

@@ -1,8 +1,13 @@
-"""The URL of a store, taken apart and checked: which service, which bucket or directory, which prefix."""
+"""The URL of a store, taken apart and checked: which service, which bucket or directory, which prefix.
+
+One module for every room that opens something by URL, so that one rule decides what may be repeated in an error:
+people paste keys and signatures into URLs, and what cannot be told from one is not shown.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
@@ -10,13 +15,20 @@ from urllib.parse import quote, unquote, urlsplit
 from penstock.errors import InvalidInput
 from penstock.objects.port import check_key
 
-__all__ = ["SCHEMES", "StoreUrl", "parse_url"]
+__all__ = ["SCHEMES", "StoreUrl", "check_endpoint", "check_sendable", "parse_url"]
 
 SCHEMES: Final = ("memory", "file", "s3", "az", "gs")
 # What S3, Azure and GCS all accept, and a little more: the service has the last word.
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 # What a URL gives a meaning to; all else stays readable.
 _MARKS: Final = re.compile(r"[%?#]")
+# A path as people type it instead of a URL.
+_PATH: Final = re.compile(r"(?:file:)?[/.~][^@?#%]*|file:[^@?#%:]*")
+# Known to hold no secret: no user, no query, no fragment, and a place that is a name.
+_SHOWN: Final = re.compile(r"(?:memory|file|s3|az|gs)://[^:@?#%/]*(?:/[^@?#]*)?")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,15}):/")
+_ENDPOINT: Final = re.compile(r"https?://[^/\s@?#]+(?:/[^\s@?#]*)?")
+_HOST: Final = re.compile(r"(?:[\w.-]+://)?[\w.-]*(?::\d{1,5})?/?")
 _EXAMPLES: Final = "memory://name, file:///directory, s3://bucket/prefix, az://container/prefix, gs://bucket/prefix"
 
 
@@ -37,16 +49,18 @@ class StoreUrl:
 def parse_url(url: str) -> StoreUrl:
     """Refuse whatever could be understood in two ways."""
     if not isinstance(url, str):
-        raise InvalidInput(f"store URL {url!r} cannot be used", "it is no text", f"write one of {_EXAMPLES}")
+        raise InvalidInput(f"a {type(url).__name__} is no store URL", "it is no text", f"write one of {_EXAMPLES}")
     if "://" not in url:
         raise _no_scheme(url)
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise _refusal(url, str(error)) from error
+    except ValueError:
+        # The parser's own words repeat what it could not read.
+        raise _refusal(url, "the part behind :// is malformed") from None
     if parts.scheme not in SCHEMES:
-        raise _refusal(url, f"the scheme {parts.scheme!r} is not known")
-    if "@" in parts.netloc:
+        known = f"the scheme {parts.scheme!r} is not known" if _SCHEME.match(url) else "its scheme is not known"
+        raise _refusal(url, known)
+    if "@" in parts.netloc or _credentials(parts.netloc, parts.path):
         raise _refusal(url, "it carries credentials", "give them as options")
     if parts.query or parts.fragment:
         raise _refusal(url, "it has a query or a fragment", "give settings as options")
@@ -84,7 +98,7 @@ def _bucket(url: str, scheme: str, bucket: str, path: str) -> StoreUrl:
     if not bucket:
         raise _refusal(url, "it names no " + ("container" if scheme == "az" else "bucket"))
     if not _BUCKET.fullmatch(bucket):
-        raise _refusal(url, f"{bucket!r} is no name for a bucket", "use letters, digits, dots and hyphens")
+        raise _refusal(url, "it gives no name for a bucket", "use letters, digits, dots and hyphens")
     prefix = unquote(path).strip("/")
     try:
         return StoreUrl(scheme, bucket, prefix and check_key(prefix))
@@ -102,7 +116,37 @@ def _no_scheme(url: str) -> InvalidInput:
     return _refusal(url, "it has no scheme")
 
 
+def _credentials(netloc: str, path: str) -> bool:
+    """A key and a secret with a slash in it end before an at sign in the path."""
+    return ":" in netloc and "@" in path
+
+
+def check_endpoint(endpoint: object) -> None:
+    """Refuse what is no address of a service, without repeating what may be a password."""
+    if isinstance(endpoint, str) and _ENDPOINT.fullmatch(endpoint):
+        return
+    shown = f"endpoint {endpoint!r}" if isinstance(endpoint, str) and _HOST.fullmatch(endpoint) else "the endpoint"
+    why = "it must start with http:// or https://, name a host, and carry neither credentials nor a query"
+    raise InvalidInput(f"{shown} cannot be used", why, "write http://host:port, and give credentials as options")
+
+
+def check_sendable(options: Mapping[str, object]) -> None:
+    """Refuse an option that no request could carry, most often a line break behind a pasted key: the client panics."""
+    for name, value in options.items():
+        if not isinstance(value, str) or (value.isprintable() and _is_utf8(value)):
+            continue
+        # The text of a key file has lines.
+        if not (value.lstrip().startswith("{") and _is_utf8(value)):
+            why = "it has a line break or another character that no request can carry"
+            raise InvalidInput(f"option {name!r} cannot be used", why, "remove it, most often from the end")
+
+
 def _refusal(url: str, why: str, remedy: str = "") -> InvalidInput:
-    # What stands before an at sign or behind a question mark may be a password or a signature.
-    shown = re.sub(r"://[^/]*@", "://...@", re.sub(r"[?#].*", "?...", url, flags=re.DOTALL))
-    return InvalidInput(f"store URL {shown[:200]!r} cannot be used", why, remedy or f"write one of {_EXAMPLES}")
+    return InvalidInput(f"store URL {_shown(url)!r} cannot be used", why, remedy or f"write one of {_EXAMPLES}")
+
+
+def _shown(url: str) -> str:
+    if not url or _SHOWN.fullmatch(url) or _PATH.fullmatch(url):
+        return url[:200]
+    scheme = _SCHEME.match(url)
+    return f"{scheme[1]}://..." if scheme else "..."

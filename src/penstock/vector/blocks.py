@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from penstock.errors import Corrupt, Unavailable
-from penstock.keyvalue import Reader
+from penstock.keyvalue import Reader, get_each
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.arrays import Array
 from penstock.vector.cache import BlockCache, Entry, Sized
@@ -149,7 +149,7 @@ class BlockReader:
         self, state: CollectionState, addresses: Sequence[Address], damage: Damage | None = None
     ) -> list[Content | None]:
         """Single fragments, decoded and not kept, in the order asked for."""
-        values = await self.reader.get_many([fragment_key(state.number, address) for address in addresses])
+        values = await get_each(self.reader, [fragment_key(state.number, address) for address in addresses])
         return [
             self._decode(state, address, CONTENT[address.shelf.family], value, damage)
             for address, value in zip(addresses, values, strict=True)
@@ -164,7 +164,7 @@ class BlockReader:
         damage: Damage | None,
     ) -> dict[int, list[C]]:
         addresses = [Address(shelf, low, int(serial)) for low, rows in group for serial in rows["serial"]]
-        values = await self.reader.get_many([fragment_key(state.number, address) for address in addresses])
+        values = await get_each(self.reader, [fragment_key(state.number, address) for address in addresses])
         parts: dict[int, list[C]] = {low: [] for low, _ in group}
         for address, value in zip(addresses, values, strict=True):
             content = self._decode(state, address, kind, value, damage)
@@ -173,9 +173,16 @@ class BlockReader:
         return parts
 
     def _decode(
-        self, state: CollectionState, address: Address, kind: type[C], value: bytes | None, damage: Damage | None
+        self,
+        state: CollectionState,
+        address: Address,
+        kind: type[C],
+        value: bytes | Corrupt | None,
+        damage: Damage | None,
     ) -> C | None:
         try:
+            if isinstance(value, Corrupt):
+                raise value
             if value is not None:
                 return kind.decode(address.shelf.family, value)
             if self.moving:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
-from penstock.errors import Closed, Corrupt, InvalidInput, NotFound
+from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput, NotFound
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
 from penstock.observability import SILENT, Observer
@@ -30,6 +30,7 @@ from penstock.vector.keeper import Keeper
 from penstock.vector.keys import CollectionName, Family
 from penstock.vector.metric import Metric
 from penstock.vector.operations import Change, CollectionSpec, Drop, Tend, VectorDelta
+from penstock.vector.pieces import pieces_of
 from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
@@ -220,17 +221,33 @@ class VectorStore:
     async def write(
         self, changes: Changes | Change, *, timeout: float | None = None, durable: bool = False
     ) -> WriteHandle:
-        """Accept changes, waiting for room if need be; with `durable`, return when they are."""
+        """Accept changes, waiting for room if need be; with `durable`, return when they are.
+
+        Rows of one upsert that are more than the buffer holds are taken in pieces: see `pieces`. After an error in
+        between, writing the same rows again is safe.
+        """
         self._check_open()
-        delta = VectorDelta([changes.change() if isinstance(changes, Changes) else changes])
-        claims = [(self._schema(spec), types) for spec, types in delta.changes[0].attributes().items()]
+        change = changes.change() if isinstance(changes, Changes) else changes
+        claims = [(self._schema(spec), types) for spec, types in change.attributes().items()]
         with _claimed(claims):
-            handle = await self._coordinator.write(delta, timeout)
-        if delta.size_bytes >= _YIELD_BYTES:
-            # A caller that writes large tables in a loop lets flushes begin meanwhile.
-            await self._clock.sleep(0)
+            handle = await self._write_pieces(change, timeout)
         if durable:
             await self._coordinator.flush(handle.epoch)
+        return handle
+
+    async def _write_pieces(self, change: Change, timeout: float | None) -> WriteHandle:
+        bounds = self._coordinator.config
+        fits = change.size_bytes <= bounds.max_buffered_bytes
+        pieces = [change] if fits else pieces_of(change, bounds.max_pending_bytes)
+        for place, piece in enumerate(pieces):
+            try:
+                handle = await self._coordinator.write(VectorDelta([piece]), timeout)
+            except AtCapacity as error:
+                error.rejected = VectorDelta(pieces[place:])
+                raise
+            if piece.size_bytes >= _YIELD_BYTES:
+                # A caller that writes large tables in a loop lets flushes begin meanwhile.
+                await self._clock.sleep(0)
         return handle
 
     async def flush(self, *, durable: bool = True) -> None:
