@@ -2,12 +2,14 @@
 
 Pure. Works on some lists at a time and on their codes alone; rows may also move to lists that were not taken
 in hand. A thorough reshaping also moves each centre to the mean of its rows and every row to its nearest centre,
-which mends what drift and piecemeal growth have done to the clusters.
+which mends what drift and piecemeal growth have done to the clusters. A row stays where it is if no centre is nearer
+than its own, so that lists of equal rows do not flow together; a list that lost all its rows is dropped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from penstock.vector.content import PostingBlock
 from penstock.vector.metric import Metric
 
 __all__ = ["Reshaped", "reshape"]
+
+# Squared distances that differ by less, relative to the square of a row's length, differ by rounding alone.
+_TIE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,13 @@ def reshape(
         centroids = centroids.changed(dissolved, numbers, centroids.vectors[:0])
     moving: Bools = np.ones(len(rows), np.bool_) if thorough else np.isin(lists, dissolved)
     lists = lists.copy()
-    lists[moving] = centroids.lists[nearest(vectors[moving], centroids.vectors)]
+    lists[moving] = _nearest_lists(vectors[moving], lists[moving], centroids)
     kept = np.setdiff1d(in_hand, dissolved)
+    if thorough:
+        emptied = _emptied(centroids, kept, lists)
+        centroids = centroids.changed(emptied, emptied[:0], centroids.vectors[:0])
+        dissolved, kept = np.concatenate([dissolved, emptied]), np.setdiff1d(kept, emptied)
+        numbers = np.setdiff1d(numbers, emptied)
     splits = kept[is_overfull(_counts(lists, kept), list_rows)]
     room = lists_max - len(centroids)
     cut, centres = _split(metric, splits, vectors, lists, list_rows, room, next_list)
@@ -83,6 +93,30 @@ def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int)
     if len(sparse) == len(centroids):
         sparse = np.delete(sparse, int(np.argmax(counts[is_sparse(counts, list_rows)])))
     return sparse
+
+
+def _nearest_lists(vectors: Floats, lists: Ids, centroids: Centroids) -> Ids:
+    """The list of each row's nearest centre: its own if that is as near."""
+    places = nearest(vectors, centroids.vectors)
+    own = np.minimum(np.searchsorted(centroids.lists, lists), len(centroids) - 1)
+    torn = np.flatnonzero((centroids.lists[own] == lists) & (own != places))
+    rows = vectors[torn]
+    near, home = (_squared(rows - centroids.vectors[at[torn]]) for at in (places, own))
+    stays = torn[home <= near + _TIE * _squared(rows)]
+    places[stays] = own[stays]
+    found: Ids = centroids.lists[places]
+    return found
+
+
+def _squared(rows: Floats) -> Floats:
+    squares: Floats = np.einsum("nd,nd->n", rows, rows)
+    return squares
+
+
+def _emptied(centroids: Centroids, kept: Ids, lists: Ids) -> Ids:
+    """Lists that have no rows left; one list always stays."""
+    emptied: Ids = kept[_counts(lists, kept) == 0]
+    return emptied[1:] if len(emptied) == len(centroids) else emptied
 
 
 def _split(
