@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.vector.stores import QUIET, collection_of, found
+from tests.vector.stores import QUIET, collection_of, found, with_store
 
 from penstock.errors import Corrupt, Unavailable
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
@@ -243,3 +243,54 @@ def damage(volume: MemoryVolume, family: Family = Family.POSTINGS) -> None:
     for key, value in blocks:
         if key.startswith(fragments_prefix(0)) and parse_fragment_key(key).shelf.family is family:
             volume.land("keyvalue", [(key, value[:-1])])
+
+
+def test_upkeep_that_raises_anything_leaves_the_writer_as_it_was(rows: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pauses and in flushes that can wait no longer; whoever asks for it by name is told."""
+
+    async def main(simulation: Simulation) -> None:
+        attempts = 0
+
+        def exhausted(*_: object, **__: object) -> None:
+            nonlocal attempts
+            attempts += 1
+            raise RecursionError("maximum recursion depth exceeded")
+
+        observer = RecordingObserver()
+        store, collection = await opened(simulation, MemoryVolume(), observer=observer)
+        monkeypatch.setattr("penstock.vector.upkeep.reshape", exhausted)
+        await fill(collection, rows, 0, 400)
+        assert 1 <= attempts <= 3
+        await simulation.clock.sleep(60)
+        assert observer.events(names.VECTOR_UPKEEP_FAILED)[0]["why"] == "maximum recursion depth exceeded"
+        with pytest.raises(RecursionError):
+            await store.compact()
+        await fill(collection, rows, 400, 420)
+        monkeypatch.undo()
+        await store.compact()
+        state = await state_of(store, collection)
+        assert state.list_rows.max() <= 16
+        assert len(await found(collection, k=500)) == 420
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_many_equal_rows_are_taken_tended_and_found(rows: Make) -> None:
+    """All but one are equal, as empty pages are."""
+
+    async def work(store: VectorStore, collection: Collection) -> None:
+        vectors = np.ones((2_000, 2), np.float32)
+        vectors[77] = (9, 9)
+        await collection.upsert(rows([f"r{n}" for n in range(2_000)], vectors), durable=True)
+        for _ in range(3):
+            await store.tend()
+            await store.compact()
+            state = await state_of(store, collection)
+            assert state.list_rows.max() <= 2 * _NEVER.list_rows
+            assert state.list_rows.min() > 0
+        assert not is_due(state, _NEVER)
+        assert await found(collection, (9, 9), 1) == ["r77"]
+        assert (await collection.verify()).problems == []
+
+    with_store(work, config=_NEVER)

@@ -1,8 +1,9 @@
 """The coordinator's flush handler: a delta becomes one write batch, data and source positions together.
 
 A change whose position its source has already passed is left out. A second batch follows if upkeep is asked
-for or can wait no longer; it holds no data of its own, and if it cannot be made, it is left for later. A flush that
-is asked for again after it landed writes no data twice: its epochs are in the snapshot that it is asked on.
+for or can wait no longer; it holds no data of its own, and if it cannot be made, whatever the reason, it is left for
+later. A flush that is asked for again after it landed writes no data twice: its epochs are in the snapshot that it is
+asked on.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Epochs, Flushed
-from penstock.errors import PenstockError
 from penstock.keyvalue import KeyValue, WriteBatch
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.block import Kind, seal
@@ -32,6 +32,9 @@ from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.upkeep import PATIENCE, maintain
 
 __all__ = ["VectorFlushHandler"]
+
+# Flushes of a collection that leave its upkeep alone after it failed: each attempt may take long and lead nowhere again.
+_UPKEEP_REST_COMMITS: Final = 16
 
 Asked: TypeAlias = tuple[CollectionSpec, Operation]
 
@@ -80,8 +83,9 @@ class VectorFlushHandler:
         # Snapshots that were handed out, oldest first; the ones nobody reads any more are closed.
         self._handed_out: deque[VectorSnapshot] = deque([snapshot])
         self.published: Callable[[], VectorSnapshot] | None = None
-        # Why the last step of a collection's upkeep could not be made.
-        self.upkeep_errors: dict[CollectionName, PenstockError] = {}
+        # Why the last step of a collection's upkeep could not be made, and the commit from which flushes try it again.
+        self.upkeep_errors: dict[CollectionName, Exception] = {}
+        self._upkeep_rests: dict[CollectionName, int] = {}
         # Told of the state that each collection in a flush was left in.
         self.landed: Callable[[CollectionState], None] | None = None
 
@@ -107,8 +111,9 @@ class VectorFlushHandler:
             )
         self._prepared = None
         if self.landed is not None:
-            for name in prepared.states:
-                self.landed(flushed.states[name])
+            # The snapshot itself keeps no more collections than may stay open.
+            for state in {**prepared.states, **prepared.upkeep.states}.values():
+                self.landed(state)
         return Flushed(flushed, handle.durable)
 
     async def close(self) -> None:
@@ -181,17 +186,21 @@ class VectorFlushHandler:
     async def _plan_upkeep(self, snapshot: VectorSnapshot, prepared: _Prepared) -> _Upkeep:
         upkeep = _Upkeep()
         for name, state in prepared.states.items():
+            if name not in prepared.tend and state.head.commit < self._upkeep_rests.get(name, 0):
+                continue
             patience = 1.0 if name in prepared.tend else PATIENCE
             whole = prepared.tend.get(name, False)
             try:
                 done = await maintain(
                     snapshot.blocks, state, self._config, whole=whole, patience=patience, observer=self._observer
                 )
-            except PenstockError as error:
-                self._observer.event(names.VECTOR_UPKEEP_FAILED, collection=str(name), why=str(error))
+            except Exception as error:  # noqa: BLE001 - the data is written: nothing about tidying it may fail the writer
+                self._observer.event(names.VECTOR_UPKEEP_FAILED, collection=str(name), why=str(error) or repr(error))
                 self.upkeep_errors[name] = error
+                self._upkeep_rests[name] = state.head.commit + _UPKEEP_REST_COMMITS
                 continue
             self.upkeep_errors.pop(name, None)
+            self._upkeep_rests.pop(name, None)
             if done is not None:
                 upkeep.states[name] = done[0]
                 _fill(upkeep.batch, done[1])

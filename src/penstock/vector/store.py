@@ -236,19 +236,24 @@ class VectorStore:
     async def compact(self, name: CollectionName | None = None) -> None:
         """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all.
 
-        `Corrupt` says that a damaged block kept a collection from it; the others are compacted all the same.
+        An error, such as `Corrupt` for a damaged block, says what kept a collection from it; the others are compacted
+        all the same.
         """
-        damaged: Corrupt | None = None
+        failures: list[Exception] = []
         for found in [name] if name is not None else await self.collections():
             try:
                 collection = await self.collection(found.tenant, found.index, found.model)
-                await self._compact(collection.spec)
+                failure = await self._compact(collection.spec)
             except Corrupt as error:
-                damaged = damaged or error
-        if damaged is not None:
-            raise damaged
+                failure = error
+            if failure is not None:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
-    async def _compact(self, spec: CollectionSpec) -> None:
+    async def _compact(self, spec: CollectionSpec) -> Exception | None:
+        """Sweep a whole collection; returns what kept its upkeep from it."""
+
         async def require_whole(_: BlockReader, state: CollectionState) -> None:
             state.require(tuple(Family))
 
@@ -257,9 +262,10 @@ class VectorStore:
         while whole or await self._sweeping(spec):
             change = Change(((spec, Tend(whole)),))
             await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
-            if (error := self._handler.upkeep_errors.get(spec.name)) is not None:
-                raise error
+            if (failure := self._handler.upkeep_errors.get(spec.name)) is not None:
+                return failure
             whole = False
+        return None
 
     async def tend(self) -> None:
         """Do the upkeep that is due in the collections in use now, instead of in the next pauses between writes."""
