@@ -167,7 +167,8 @@ async def _read_centroids(blocks: BlockReader, state: CollectionState, damage: D
     lows = state.directory(_CENTROIDS).lows.tolist()
     stored = list((await blocks.contents(state, _CENTROIDS, lows, VectorBlock, damage)).values())
     merged = VectorBlock.merge(stored) if stored else None
-    centroids = Centroids.none(state.dimensions) if merged is None else Centroids(merged.ids, merged.vectors)
+    none = Centroids.none(state.dimensions)
+    centroids = none if merged is None else none.changed(none.lists, merged.ids, merged.vectors)
     if not damage:
         return centroids
     lists = np.setdiff1d(state.directory(_POSTINGS).lows.astype(np.int64), centroids.lists)
