@@ -93,6 +93,7 @@ class VectorReader:
     async def held(self, spec: CollectionSpec) -> AsyncIterator[Moment]:
         """One moment of a collection; `StateMoved` as soon as something is needed that is no longer there."""
         state = await self._fresh(spec.name)
+        spec.check(state.dimensions, state.metric)
         try:
             yield self._blocks, state
         except StateMoved:

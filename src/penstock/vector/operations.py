@@ -45,6 +45,15 @@ class CollectionSpec:
     dimensions: int
     metric: Metric
 
+    def check(self, dimensions: int, metric: Metric) -> None:
+        """Refuse to serve a handle of a collection that was dropped, and made again as another."""
+        if (dimensions, metric) != (self.dimensions, self.metric):
+            raise InvalidInput(
+                f"{self.name} with {self.dimensions} dimensions and metric {self.metric}",
+                f"it was dropped, and now has {dimensions} dimensions and metric {metric}",
+                "open the collection again",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Version:

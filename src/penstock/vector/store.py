@@ -309,6 +309,7 @@ class VectorStore:
         """A collection in a snapshot; one that nobody has written to yet is empty."""
         state = await snapshot.state(spec.name)
         if state is not None:
+            spec.check(state.dimensions, state.metric)
             return state
         return CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
 
