@@ -18,6 +18,7 @@ from penstock.testing import RecordingObserver, Simulation, simulate
 from penstock.vector import Collection, VectorConfig, VectorStore
 from penstock.vector.blocks import BlockReader
 from penstock.vector.keys import Family, fragments_prefix, parse_fragment_key
+from penstock.vector.operations import Change, Tend
 from penstock.vector.state import CollectionState
 from penstock.vector.upkeep import PATIENCE, is_due
 
@@ -294,3 +295,56 @@ def test_many_equal_rows_are_taken_tended_and_found(rows: Make) -> None:
         assert (await collection.verify()).problems == []
 
     with_store(work, config=_NEVER)
+
+
+def test_small_steps_end_and_do_not_wait_for_the_disk_one_by_one(rows: Make) -> None:
+    """A list a step, with a cache that holds next to nothing: as many steps as there are buckets, and a few splits."""
+
+    async def main(simulation: Simulation) -> None:
+        config = VectorConfig(
+            list_rows=8, upkeep_bytes=1, cache_bytes=1000, upkeep_pause_seconds=math.inf, threads=1, coordinator=QUIET
+        )
+        observer = RecordingObserver()
+        keyvalue = MemoryKeyValue(MemoryVolume(), flush_interval_ms=1000)
+        options: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy, "observer": observer}
+        store = await VectorStore.over(keyvalue, config, **options)
+        collection = await collection_of(store)
+        await fill(collection, rows, 0, 500)
+        for work in (store.tend, store.compact):
+            before, began = await state_of(store, collection), simulation.clock.monotonic()
+            await work()
+            state = await state_of(store, collection)
+            buckets = sum(len(directory) for directory in state.directories.values())
+            # Each step commits twice: a change that asks for it, and what it does.
+            steps = (state.head.commit - before.head.commit) // 2
+            assert 0 < steps <= 2 * buckets
+            assert simulation.clock.monotonic() - began < 2 + steps / 3
+            assert not is_due(state, config)
+        assert (await collection.verify()).problems == []
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_a_sweep_never_meets_the_lists_that_it_makes(rows: Make) -> None:
+    """Every step of a sweep passes a bucket: its place goes down through the lists, and new ones lie above it."""
+
+    async def main(simulation: Simulation) -> None:
+        config = VectorConfig(list_rows=4, upkeep_bytes=1, upkeep_pause_seconds=math.inf, threads=1, coordinator=QUIET)
+        store, collection = await opened(simulation, MemoryVolume(), config)
+        # A line of rows that gets denser: lists split, fall apart and dissolve all along it.
+        places = np.cumsum(1 / np.arange(1, 401))[:, None] * [1.0, 0.0]
+        await collection.upsert(rows([f"r{n}" for n in range(400)], places), durable=True)
+        await store.tend()
+        whole, before = True, None
+        while whole or before is not None:
+            change = Change(((collection.spec, Tend(whole)),))
+            await store.write(change, durable=True)
+            sweep = (await state_of(store, collection)).head.sweep
+            if before is not None and sweep is not None and sweep.family == before.family == Family.POSTINGS:
+                assert sweep.low < before.low
+            whole, before = False, sweep
+        assert len(await found(collection, k=500)) == 400
+        await store.close()
+
+    simulate(main, 1)

@@ -27,7 +27,7 @@ def reshaped(
         list_rows=list_rows,
         lists_max=1000,
         next_list=len(centres),
-        thorough=thorough,
+        shaped=np.array(in_hand if thorough else [], np.int64),
     )
 
 

@@ -248,6 +248,7 @@ class VectorStore:
                 failure = error
             if failure is not None:
                 failures.append(failure)
+        await self._coordinator.flush()
         if failures:
             raise failures[0]
 
@@ -260,8 +261,8 @@ class VectorStore:
         await self.read(spec, require_whole)
         whole = True
         while whole or await self._sweeping(spec):
-            change = Change(((spec, Tend(whole)),))
-            await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
+            handle = await self._coordinator.write(VectorDelta([Change(((spec, Tend(whole)),))]))
+            await self._coordinator.flush(handle.epoch, Mark.FLUSHED)
             if (failure := self._handler.upkeep_errors.get(spec.name)) is not None:
                 return failure
             whole = False
