@@ -24,7 +24,7 @@ from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
 from penstock.vector.reading import read_head, read_state
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import list_collections, read_positions, read_store
+from penstock.vector.snapshot import check_format, list_collections, read_positions
 from penstock.vector.state import CollectionState
 
 __all__ = ["VectorReader"]
@@ -64,12 +64,12 @@ class VectorReader:
         return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric))
 
     async def collections(self) -> list[CollectionName]:
-        await read_store(self._blocks.reader)
+        await check_format(self._blocks.reader)
         return await list_collections(self._blocks.reader)
 
     async def position(self, source: str) -> int | None:
         """The last position of a source that is durable."""
-        return (await read_positions(self._blocks.reader)).get(source)
+        return (await read_positions(self._blocks.reader)).of(source)
 
     def refresh(self) -> None:
         """Whatever is read from now on is looked for anew, and is not older than anything read before."""
@@ -120,7 +120,7 @@ class VectorReader:
         if seen is not None and not seen.state.lost and await self._is_newest(seen.state):
             seen.at = now
             return seen.state
-        await read_store(self._blocks.reader)
+        await check_format(self._blocks.reader)
         state = await read_state(self._blocks, name)
         if state is None:
             raise NotFound(f"there is no collection {name}", "nothing durable was written to it", "write to it first")

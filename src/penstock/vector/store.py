@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -16,8 +17,8 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
 from penstock.errors import Closed, Corrupt, InvalidInput, NotFound
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
-from penstock.observability import SILENT, Observer
+from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
+from penstock.observability import SILENT, Observer, names
 from penstock.vector.attributes import AttributeType
 from penstock.vector.blocks import BlockReader
 from penstock.vector.bounds import whole_number
@@ -29,12 +30,13 @@ from penstock.vector.follower import VectorReader
 from penstock.vector.keeper import Keeper
 from penstock.vector.keys import CollectionName, Family
 from penstock.vector.metric import Metric
-from penstock.vector.operations import Change, CollectionSpec, Drop, Tend, VectorDelta
+from penstock.vector.operations import Change, CollectionSpec, Drop, Receipt, Tend, VectorDelta
+from penstock.vector.refusals import ChangeHandle, Refusals
 from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
-from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
-from penstock.vector.stats import CollectionStats
+from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store, rebuilt_store
+from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
+from penstock.vector.stats import CollectionStats, unreadable_stats
 from penstock.vector.verify import VerifyReport, unreadable
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
@@ -58,6 +60,7 @@ class VectorStore:
         keeper: Keeper,
         searcher: Searcher,
         clock: Clock,
+        refusals: Refusals,
     ) -> None:
         self._keyvalue = keyvalue
         self._handler = handler
@@ -65,6 +68,7 @@ class VectorStore:
         self._keeper = keeper
         self.searcher = searcher
         self._clock = clock
+        self._refusals = refusals
         self._schemas: dict[CollectionName, Schema] = {}
         # Collections that were dropped, and the write that did it.
         self._dropped: dict[CollectionName, WriteHandle] = {}
@@ -103,18 +107,20 @@ class VectorStore:
         """The writer over a key-value store, which it then owns."""
         config = config or VectorConfig()
         reader = await keyvalue.snapshot()
-        cache = BlockCache(config.cache_bytes, observer=observer)
-        snapshot = VectorSnapshot(
-            BlockReader(reader, cache, observer=observer), await read_store(reader), await read_positions(reader)
-        )
-        handler = VectorFlushHandler(keyvalue, config, snapshot, clock=clock, observer=observer)
+        blocks = BlockReader(reader, BlockCache(config.cache_bytes, observer=observer), observer=observer)
+        positions = await read_positions(reader)
+        for unknown in positions.unknown.values():
+            observer.event(names.VECTOR_RECORD_CORRUPT, why=str(unknown))
+        snapshot = VectorSnapshot(blocks, await _store_record(reader, observer), positions.known)
+        refusals = Refusals(positions.unknown)
+        handler = VectorFlushHandler(keyvalue, config, snapshot, refusals, clock=clock, observer=observer)
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
         keeper = Keeper(coordinator, config, clock=clock)
         handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
         searcher = Searcher(config, clock=clock, observer=observer)
-        return cls(keyvalue, handler, coordinator, keeper, searcher, clock)
+        return cls(keyvalue, handler, coordinator, keeper, searcher, clock, refusals)
 
     @staticmethod
     async def open_reader(
@@ -161,6 +167,8 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
+            if state.lost and not state.mendable:
+                self._handler.set_aside(name, state.damage(tuple(Family)))
             # An earlier writer may have stopped before its upkeep was done.
             self._keeper.notice(state)
             return Schema(CollectionSpec(name, state.dimensions, state.metric), state.types)
@@ -205,23 +213,34 @@ class VectorStore:
     async def write(
         self, changes: Changes | Change, *, timeout: float | None = None, durable: bool = False
     ) -> WriteHandle:
-        """Accept changes, waiting for room if need be; with `durable`, return when they are."""
+        """Accept changes, waiting for room if need be; with `durable`, return when they are.
+
+        `Corrupt` names a damaged collection among them, or a source that has to go on elsewhere: nothing was taken. If
+        the damage is found only when they are flushed, the handle says so, or else the next `flush` or `close`.
+        """
         self._check_open()
-        delta = VectorDelta([changes.change() if isinstance(changes, Changes) else changes])
-        claims = [(self._schema(spec), types) for spec, types in delta.changes[0].attributes().items()]
+        # A receipt of its own for each time that a change is written.
+        change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=Receipt())
+        if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
+            raise why
+        delta = VectorDelta([change])
+        claims = [(self._schema(spec), types) for spec, types in change.attributes().items()]
         with _claimed(claims):
-            handle = await self._coordinator.write(delta, timeout)
+            accepted = await self._coordinator.write(delta, timeout)
+        handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
         if delta.size_bytes >= _YIELD_BYTES:
             # A caller that writes large tables in a loop lets flushes begin meanwhile.
             await self._clock.sleep(0)
         if durable:
             await self._coordinator.flush(handle.epoch)
+            change.receipt.check()
         return handle
 
     async def flush(self, *, durable: bool = True) -> None:
         """Flush all that was accepted, and wait until it is durable, or only visible."""
         self._check_open()
         await self._coordinator.flush(until=Mark.DURABLE if durable else Mark.FLUSHED)
+        self._refusals.tell()
 
     async def retry(self) -> None:
         """Go on after a failed flush: what is kept is written again."""
@@ -229,6 +248,7 @@ class VectorStore:
 
     def position(self, source: str) -> int | None:
         """The last position of a source that is in the store; input up to it is skipped."""
+        self._refusals.check_position(source)
         return self._snapshot().positions.get(source)
 
     # upkeep ---------------------------------------------------------------------------------------
@@ -256,7 +276,8 @@ class VectorStore:
         """Sweep a whole collection; returns what kept its upkeep from it."""
 
         async def require_whole(_: BlockReader, state: CollectionState) -> None:
-            state.require(tuple(Family))
+            if not state.mendable:
+                state.require(tuple(Family))
 
         await self.read(spec, require_whole)
         whole = True
@@ -284,8 +305,14 @@ class VectorStore:
         return reports
 
     async def stats(self) -> list[CollectionStats]:
-        named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
-        return [await collection.stats() for collection in named]
+        """Figures of every collection; those of one that cannot be read say why."""
+        found = []
+        for name in await self.collections():
+            try:
+                found.append(await (await self.collection(name.tenant, name.index, name.model)).stats())
+            except Corrupt as error:
+                found.append(unreadable_stats(name, error))
+        return found
 
     async def _sweeping(self, spec: CollectionSpec) -> bool:
         async def look(_: BlockReader, state: CollectionState) -> bool:
@@ -338,6 +365,7 @@ class VectorStore:
         finally:
             await self._handler.close()
             await self._keyvalue.close()
+        self._refusals.tell()
 
     async def __aenter__(self) -> Self:
         return self
@@ -346,6 +374,15 @@ class VectorStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _store_record(reader: Reader, observer: Observer) -> StoreRecord:
+    """The store's record; one that is damaged is made again, and written with the next flush."""
+    try:
+        return await read_store(reader)
+    except Corrupt as error:
+        observer.event(names.VECTOR_RECORD_CORRUPT, why=str(error))
+        return await rebuilt_store(reader)
 
 
 @contextmanager

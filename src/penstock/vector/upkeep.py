@@ -175,12 +175,12 @@ def _next_buckets(
 
 def _left(directory: Directory, shelf: Shelf, sweep: Sweep) -> list[int]:
     """The buckets of a shelf that a sweep has not passed: upwards, but lists from the highest number down."""
-    lows = directory.lows
-    begun = (shelf.family, shelf.column) == (sweep.family, sweep.column)
-    if shelf == _POSTINGS:
-        left: list[int] = (lows[lows <= np.uint64(sweep.low)] if begun else lows)[::-1].tolist()
-        return left
-    return (lows[lows >= np.uint64(sweep.low)] if begun else lows).tolist()
+    lows, at = directory.lows, np.uint64(sweep.low)
+    down = shelf == _POSTINGS
+    if (shelf.family, shelf.column) == (sweep.family, sweep.column):
+        lows = lows[lows <= at] if down else lows[lows >= at]
+    left: list[int] = (lows[::-1] if down else lows).tolist()
+    return left
 
 
 def _shelves(state: CollectionState, sweep: Sweep) -> Iterator[Shelf]:
