@@ -325,7 +325,7 @@ def test_a_compaction_that_meets_damage_says_so_and_the_others_are_compacted(row
     async def work(volume: MemoryVolume) -> None:
         await lived_in(volume, rows)
         for kind in ("postings", "deleted, "):
-            name, (key, value) = next(item for item in every_value(volume).items() if kind in item[0])
+            name, (key, value) = next(item for item in every_value(volume).items() if item[0].startswith(kind))
             volume.land("keyvalue", [(key, value[:-1])])
             store, _ = await opened(volume)
             other = await store.collection("t", "i", "untouched")

@@ -32,6 +32,7 @@ from penstock.vector.keys import CollectionName, Family
 from penstock.vector.metric import Metric
 from penstock.vector.operations import Change, CollectionSpec, Drop, Receipt, Tend, VectorDelta
 from penstock.vector.refusals import ChangeHandle, Refusals
+from penstock.vector.repair import RepairReport, Statements, repair_keyvalue, repairs
 from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
 from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store, rebuilt_store
@@ -137,6 +138,37 @@ class VectorStore:
         poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
         reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
         return VectorReader(reader, config, clock=clock, observer=observer)
+
+    @staticmethod
+    async def repair(
+        url: str,
+        path: str,
+        *,
+        dry_run: bool = False,
+        positions: Mapping[str, int | None] | None = None,
+        metric: Metric | str | None = None,
+        keep_doubtful: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+        **access: Any,
+    ) -> list[RepairReport]:
+        """Make a damaged store whole as far as it can be, as its writer; with `dry_run`, only say how, beside one.
+
+        `positions` states those of sources whose own cannot be read, `metric` that of a collection without a record,
+        and `keep_doubtful` keeps rows of which nobody can tell any more whether they were deleted.
+        """
+        statements = Statements(positions or {}, None if metric is None else _metric(metric), keep_doubtful)
+        if dry_run:
+            follower = await open_follower(url, path, clock=clock, observer=observer, **access)
+            try:
+                return [report async for report, _ in repairs(follower, VectorConfig(), statements, clock)]
+            finally:
+                await follower.close()
+        keyvalue = await open_keyvalue(url, path, clock=clock, observer=observer, **access)
+        try:
+            return await repair_keyvalue(keyvalue, statements, clock)
+        finally:
+            await keyvalue.close()
 
     # collections ----------------------------------------------------------------------------------
 
