@@ -163,6 +163,10 @@ def test_a_damaged_position_stops_its_source_alone(rows: Make) -> None:
             await collection.upsert(rows(["b"], [[1, 1]]), durable=True)
             assert {"a", "b"} <= set(await found(collection))
             assert "position of 's'" in observer.events(names.VECTOR_RECORD_CORRUPT)[0]["why"]
+            *collections, itself = await store.verify()
+            assert all(report.sound for report in collections)
+            assert itself.collection == "the records of the store"
+            assert "the position of 's' cannot be read" in itself.problems[0]
         reader = VectorReader(MemoryFollower(volume, poll_interval_ms=0.001), VectorConfig(staleness_seconds=0.0))
         assert await reader.position("other") == 1
         with pytest.raises(Corrupt, match="the position of 's'"):
@@ -180,6 +184,7 @@ def test_a_damaged_store_record_is_made_again_and_gives_no_number_out_twice(rows
         assert value is not None
         volume.land("keyvalue", [(STORE, None if gone else value[:-1])])
         async with VectorReader(MemoryFollower(volume, poll_interval_ms=0.001), VectorConfig()) as reader:
+            assert (await reader.verify_records()).sound == gone
             assert len(await reader.collections()) == 2
             await reader.collection("t", "i", "m")
         async with await opened(volume, _CONFIG) as store:

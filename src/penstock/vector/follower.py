@@ -24,8 +24,9 @@ from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
 from penstock.vector.reading import read_head, read_state
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import check_format, list_collections, read_positions
+from penstock.vector.snapshot import check_format, list_collections, read_positions, record_problems
 from penstock.vector.state import CollectionState
+from penstock.vector.verify import RECORDS, VerifyReport
 
 __all__ = ["VectorReader"]
 
@@ -70,6 +71,10 @@ class VectorReader:
     async def position(self, source: str) -> int | None:
         """The last position of a source that is durable."""
         return (await read_positions(self._blocks.reader)).of(source)
+
+    async def verify_records(self) -> VerifyReport:
+        """Check the records that belong to no collection: the store's own, and positions of sources."""
+        return VerifyReport(RECORDS, problems=await record_problems(self._blocks.reader))
 
     def refresh(self) -> None:
         """Whatever is read from now on is looked for anew, and is not older than anything read before."""

@@ -36,6 +36,7 @@ __all__ = [
     "read_positions",
     "read_store",
     "rebuilt_store",
+    "record_problems",
 ]
 
 # Numbers left out when it is not known how many were given out: more than collections are ever dropped in a row.
@@ -169,6 +170,16 @@ async def read_positions(reader: Reader) -> Positions:
                 remedy = f"state it with `penstock vector repair --position {source}=NUMBER`"
                 found.unknown[source] = Corrupt(f"the position of {source!r} cannot be read", str(error), remedy)
     return found
+
+
+async def record_problems(reader: Reader) -> list[str]:
+    """What is wrong with the records that belong to no collection."""
+    problems = []
+    try:
+        await read_store(reader)
+    except Corrupt as error:
+        problems.append(str(error))
+    return problems + [str(error) for error in (await read_positions(reader)).unknown.values()]
 
 
 async def list_collections(reader: Reader) -> list[CollectionName]:

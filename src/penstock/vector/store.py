@@ -35,10 +35,17 @@ from penstock.vector.refusals import ChangeHandle, Refusals
 from penstock.vector.repair import RepairReport, Statements, repair_keyvalue, repairs
 from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store, rebuilt_store
+from penstock.vector.snapshot import (
+    VectorSnapshot,
+    list_collections,
+    read_positions,
+    read_store,
+    rebuilt_store,
+    record_problems,
+)
 from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.stats import CollectionStats, unreadable_stats
-from penstock.vector.verify import VerifyReport, unreadable
+from penstock.vector.verify import RECORDS, VerifyReport, unreadable
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
@@ -327,13 +334,16 @@ class VectorStore:
         await self._keeper.tend()
 
     async def verify(self) -> list[VerifyReport]:
-        """Check every collection."""
+        """Check every collection, and the records of the store if one of them is damaged."""
         reports = []
         for name in await self.collections():
             try:
                 reports.append(await (await self.collection(name.tenant, name.index, name.model)).verify())
             except Corrupt as error:
                 reports.append(unreadable(name, error))
+        with self._snapshot().held() as snapshot:
+            if problems := await record_problems(snapshot.reader):
+                reports.append(VerifyReport(RECORDS, problems=problems))
         return reports
 
     async def stats(self) -> list[CollectionStats]:
