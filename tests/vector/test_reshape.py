@@ -94,3 +94,11 @@ def test_a_list_that_loses_all_its_rows_is_dropped() -> None:
     assert set(result.lists.tolist()) == set(result.centroids.lists.tolist()) == {0, 1}
     assert result.dissolved == 1
     assert 2 in result.changed
+
+
+def test_a_row_that_would_vanish_among_lists_of_equal_rows_keeps_its_own() -> None:
+    centres = np.array([[1.0, 1.0]] * 4 + [[-1.0, -1.0]])
+    rows = np.concatenate([np.ones((40, 2)), [[-1.0, -1.0]]])
+    result = reshaped(centres, rows, np.append(np.arange(40) // 10, 4), list(range(5)), thorough=True)
+    assert result.lists[-1] == 4
+    assert result.centroids.lists.tolist() == list(range(5))

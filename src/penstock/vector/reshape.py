@@ -57,6 +57,7 @@ def reshape(
     """
     vectors = decode(rows.codes)
     dissolved = _dissolvable(centroids, in_hand, lists, list_rows)
+    dissolved = np.setdiff1d(dissolved, _stranded(vectors, lists, dissolved, centroids))
     numbers, centres = _recentred(metric, vectors, lists, np.setdiff1d(shaped, dissolved))
     centroids = centroids.changed(dissolved, numbers, centres)
     moving: Bools = np.isin(lists, np.union1d(shaped, dissolved))
@@ -88,6 +89,18 @@ def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int)
     if len(sparse) == len(centroids):
         sparse = np.delete(sparse, int(np.argmax(counts[is_sparse(counts, list_rows)])))
     return sparse
+
+
+def _stranded(vectors: Floats, lists: Ids, dissolved: Ids, centroids: Centroids) -> Ids:
+    """Lists whose rows would go to one of several equal centres, where a search could not know which to look into."""
+    others = centroids.changed(dissolved, dissolved[:0], centroids.vectors[:0])
+    mine = np.flatnonzero(np.isin(lists, dissolved))
+    if len(others) < 2 or not len(mine):
+        return dissolved[:0]
+    rows = vectors[mine]
+    scores, _ = others.probe(Metric.L2, rows, 2)
+    tied = scores[:, 0] - scores[:, 1] <= _TIE * _squared(rows)
+    return np.unique(lists[mine[tied]])
 
 
 def _recentred(metric: Metric, vectors: Floats, lists: Ids, shaped: Ids) -> tuple[Ids, Floats]:
