@@ -164,3 +164,57 @@ def test_drop_asks_first_and_then_removes_a_collection_for_good(store: str) -> N
     assert "There is no collection yet." in run("verify", store).output
     again = run("drop", store, "acme/manual/org/model", "--yes")
     assert isinstance(again.exception, NotFound)
+
+
+def break_blocks(store: str, *families: Family) -> None:
+    """Flip a bit in a block of each family."""
+
+    async def work() -> None:
+        keyvalue = await open_keyvalue(f"file://{store}", "vectors")
+        left, batch = set(families), WriteBatch()
+        async for entries in keyvalue.scan_prefix(fragments_prefix(0)):
+            for key, value in entries:
+                if (family := parse_fragment_key(key).shelf.family) in left:
+                    left.remove(family)
+                    batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+        await (await keyvalue.write(batch)).durable()
+        await keyvalue.close()
+
+    asyncio.run(work())
+
+
+def test_repair_says_what_it_would_do_asks_does_it_and_says_what_is_lost(store: str) -> None:
+    break_blocks(store, Family.DICTIONARY, Family.CENTROIDS, Family.TEXTS)
+    dry = run("repair", store, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    for text in (
+        "acme/manual/org/model: can be repaired",
+        "damaged: dictionary, bucket 0",
+        "damaged: centroids, bucket 0",
+        "lost: some texts",
+    ):
+        assert text in dry.output
+    assert run("verify", store).exit_code == 1
+    assert run("repair", store, input="n\n").exit_code == 1
+    assert run("verify", store).exit_code == 1
+    done = run("repair", store, "--yes")
+    assert "acme/manual/org/model: repaired" in done.output
+    assert run("verify", store).exit_code == 0
+    assert run("repair", store, "--yes").output == "Nothing is damaged.\n"
+
+
+def test_repair_leaves_what_somebody_has_to_decide_and_fails(store: str) -> None:
+    break_blocks(store, Family.DELETED)
+    answer = run("repair", store, "--yes")
+    assert answer.exit_code == 1
+    assert "acme/manual/org/model: left as it is" in answer.output
+    assert "300 rows may live, and how many do is 270" in answer.output
+    assert "--keep-doubtful" in answer.output
+    assert run("repair", store, "--yes", "--keep-doubtful").exit_code == 0
+    assert run("verify", store).exit_code == 0
+
+
+def test_repair_takes_positions_by_source(store: str) -> None:
+    for wrong in ("41", "queue=", "queue=-1", "queue=soon"):
+        assert run("repair", store, "--yes", "--position", wrong).exit_code == 2
+    assert run("repair", store, "--yes", "--position", "a=b=41", "--position", "queue=none").exit_code == 0

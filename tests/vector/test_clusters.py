@@ -82,3 +82,35 @@ def test_among_very_many_centres_nearly_every_row_finds_its_nearest() -> None:
     apart = np.linalg.norm(rows - centres[found], axis=1)
     best = np.array([np.linalg.norm(row - centres, axis=1).min() for row in rows])
     assert (apart <= best * 1.0001).mean() > 0.95
+
+
+@pytest.mark.parametrize("others", [0, 1, 30, 4_000])
+@pytest.mark.parametrize("metric", list(Metric))
+def test_equal_rows_end_clustering_in_lists_of_one_size(metric: Metric, others: int) -> None:
+    """Empty pages and boilerplate: the same vector again and again, and a few that differ."""
+    vectors = np.full((20_000, 8), 0.5, np.float32)
+    vectors[np.random.default_rng(1).permutation(20_000)[:others]] = clustered(others, 5, seed=2) + 3
+    prepared = metric.prepare(vectors)
+    centres, labels = partition(metric, prepared, 469)
+    sizes = np.bincount(labels)
+    assert len(centres) <= 469 + 30
+    assert sizes.min() > 0
+    equal = (prepared == metric.prepare(vectors[:1] * 0 + 0.5)).all(axis=1)
+    assert np.bincount(labels[equal]).max() <= 128
+    assert not set(labels[equal].tolist()) & set(labels[~equal].tolist())
+
+
+def test_rows_that_hardly_differ_end_clustering_too() -> None:
+    """Groups that take in nearly everything, a level deeper again: far outliers, and a core of one point."""
+    vectors = np.ones((4_000, 4), np.float32)
+    vectors[1_000:] += np.random.default_rng(2).integers(0, 2, (3_000, 4)).astype(np.float32) * 1e-7
+    vectors[:12] *= 10.0 ** np.arange(12)[:, None]
+    centres, labels = partition(Metric.L2, vectors, 500)
+    assert set(labels.tolist()) == set(range(len(centres)))
+    assert np.bincount(labels).max() < 4_000
+
+
+def test_rows_that_one_centre_takes_all_of_are_cut_all_the_same() -> None:
+    vectors = np.array([[1.0, 1.0], [1.0, np.nextafter(np.float32(1), np.float32(2))]] * 50, np.float32)
+    _, labels = partition(Metric.L2, vectors, 2)
+    assert np.bincount(labels).max() < 100

@@ -164,3 +164,28 @@ def test_one_whose_head_is_damaged_can_be_dropped(rows: Make) -> None:
         await store.close()
 
     asyncio.run(work())
+
+
+def test_a_handle_from_before_is_told_that_the_collection_is_another_now(rows: Make) -> None:
+    """By the writer and by a follower, whatever it asks; nothing is searched with a vector of other dimensions."""
+
+    async def work() -> None:
+        volume = MemoryVolume()
+        store = await opened(volume)
+        await filled(store, rows)
+        stale = await collection_of(store)
+        async with VectorReader(
+            MemoryFollower(volume, poll_interval_ms=0.001), VectorConfig(staleness_seconds=0.0)
+        ) as reader:
+            followed = await reader.collection(*("tenant", "index", "model"))
+            await store.drop(NAME)
+            assert await found(stale) == []
+            fresh = await store.collection("tenant", "index", "model", dimensions=3, metric="cosine")
+            await fresh.upsert(rows(["a"], [[1, 1, 1]]), durable=True)
+            for handle in (stale, followed):
+                for ask in (handle.search([[0.0, 1.0]]), handle.get(["a"]), handle.scan().__anext__(), handle.stats()):
+                    with pytest.raises(InvalidInput, match="was dropped, and now has 3 dimensions and metric cosine"):
+                        await ask
+        await store.close()
+
+    asyncio.run(work())

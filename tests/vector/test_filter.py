@@ -95,3 +95,35 @@ def test_filters_join_with_filters_only() -> None:
 
 def test_an_integer_bounds_a_float() -> None:
     check_filter(attribute("price") >= 3, _KNOWN)
+
+
+_FLOATS = pa.array([0.0, -0.0, float("nan"), 1.0])
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0, 0])
+@pytest.mark.parametrize(
+    ("compare", "matched"),
+    [
+        (lambda zero: attribute("price") == zero, [True, True, False, False]),
+        (lambda zero: attribute("price").is_in([1, zero]), [True, True, False, True]),
+        (lambda zero: attribute("price").between(zero, zero), [True, True, False, False]),
+        (lambda zero: attribute("price") >= zero, [True, True, False, True]),
+        (lambda zero: attribute("price") < zero, [False] * 4),
+    ],
+)
+def test_zero_is_zero_whatever_its_sign(zero: float, compare: Any, matched: list[bool]) -> None:
+    assert match_values(compare(zero), AttributeType.FLOAT, _FLOATS).tolist() == matched
+
+
+def test_nothing_equals_what_is_no_number() -> None:
+    nan = float("nan")
+    for where in (attribute("price") == nan, attribute("price").between(nan, nan), attribute("price") >= nan):
+        assert match_values(where, AttributeType.FLOAT, _FLOATS).tolist() == [False] * 4
+    assert match_values(attribute("price").is_in([nan, 1]), AttributeType.FLOAT, _FLOATS).tolist() == [False] * 3 + [
+        True
+    ]
+
+
+def test_an_integer_that_no_float_is_equal_to_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="9007199254740993"):
+        check_filter(attribute("price") == 2**53 + 1, _KNOWN)

@@ -237,3 +237,35 @@ def test_a_state_is_of_one_moment_though_the_view_advances_while_it_is_read(rows
         await store.close()
 
     asyncio.run(run())
+
+
+def test_it_finds_lists_in_their_order_though_some_were_read_before_and_others_were_not(rows: Make) -> None:
+    """Centres that it keeps and centres that it fetches make one array, by which lists are looked up."""
+
+    async def run() -> None:
+        volume, clock = MemoryVolume(), ManualClock()
+        store, collection = await written(volume)
+        vectors = np.random.default_rng(1).standard_normal((400, 2)).astype(np.float32)
+        names = [f"r{n}" for n in range(400)]
+        await collection.upsert(rows(names, vectors), durable=True)
+        reader = follower(volume, clock, VectorConfig(list_rows=4, staleness_seconds=2.0))
+        seen = await reader.collection("t", "i", "m")
+        assert await ids(seen) == await ids(collection)
+        lists = (await reader._fresh(seen.name)).centroids.lists
+        assert len(lists) > 128
+        for target in (0, len(lists) // 2):
+            # Rows around one centre: its list splits, and the block of that centre alone is written again.
+            state = await reader._fresh(seen.name)
+            near = state.centroids.vectors[target] + np.linspace(0, 1e-3, 24)[:, None]
+            await collection.upsert(rows([f"n{target}-{n}" for n in range(24)], near), durable=True)
+            await store.tend()
+            clock.advance(10)
+            state = await reader._fresh(seen.name)
+            assert (np.diff(state.centroids.lists) > 0).all()
+            assert await ids(seen) == await ids(collection)
+            near = await seen.search(vectors[:50], 3)
+            assert near["query"].to_pylist() == sorted(near["query"].to_pylist())
+        await reader.close()
+        await store.close()
+
+    asyncio.run(run())

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.vector.stores import QUIET, collection_of, found
+from tests.vector.stores import QUIET, collection_of, found, with_store
 
-from penstock.errors import Corrupt, Unavailable
+from penstock.errors import Fenced, Unavailable
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
 from penstock.observability import SILENT, Observer, names
 from penstock.testing import RecordingObserver, Simulation, simulate
 from penstock.vector import Collection, VectorConfig, VectorStore
 from penstock.vector.blocks import BlockReader
 from penstock.vector.keys import Family, fragments_prefix, parse_fragment_key
+from penstock.vector.operations import Change, Tend
 from penstock.vector.state import CollectionState
 from penstock.vector.upkeep import PATIENCE, is_due
 
@@ -217,14 +218,14 @@ def test_a_store_that_takes_no_more_writes_is_left_alone(rows: Make) -> None:
         store, collection = await opened(simulation, volume, _NEVER)
         await fill(collection, rows, 0, 100)
         await store.close()
-        damage(volume, Family.DICTIONARY)
         store, collection = await opened(simulation, volume)
-        with pytest.raises(Corrupt):
+        MemoryKeyValue(volume)  # A newer writer, which fences this one.
+        with pytest.raises(Fenced):
             await collection.upsert(rows(["r1"], [[1, 1]]), durable=True)
         before = (await state_of(store, collection)).head
         await simulation.clock.sleep(60)
         assert (await state_of(store, collection)).head == before
-        with pytest.raises(Corrupt):
+        with pytest.raises(Fenced):
             await store.close()
 
     simulate(main, 1)
@@ -243,3 +244,107 @@ def damage(volume: MemoryVolume, family: Family = Family.POSTINGS) -> None:
     for key, value in blocks:
         if key.startswith(fragments_prefix(0)) and parse_fragment_key(key).shelf.family is family:
             volume.land("keyvalue", [(key, value[:-1])])
+
+
+def test_upkeep_that_raises_anything_leaves_the_writer_as_it_was(rows: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pauses and in flushes that can wait no longer; whoever asks for it by name is told."""
+
+    async def main(simulation: Simulation) -> None:
+        attempts = 0
+
+        def exhausted(*_: object, **__: object) -> None:
+            nonlocal attempts
+            attempts += 1
+            raise RecursionError("maximum recursion depth exceeded")
+
+        observer = RecordingObserver()
+        store, collection = await opened(simulation, MemoryVolume(), observer=observer)
+        monkeypatch.setattr("penstock.vector.upkeep.reshape", exhausted)
+        await fill(collection, rows, 0, 400)
+        assert 1 <= attempts <= 3
+        await simulation.clock.sleep(60)
+        assert observer.events(names.VECTOR_UPKEEP_FAILED)[0]["why"] == "maximum recursion depth exceeded"
+        with pytest.raises(RecursionError):
+            await store.compact()
+        await fill(collection, rows, 400, 420)
+        monkeypatch.undo()
+        await store.compact()
+        state = await state_of(store, collection)
+        assert state.list_rows.max() <= 16
+        assert len(await found(collection, k=500)) == 420
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_many_equal_rows_are_taken_tended_and_found(rows: Make) -> None:
+    """All but one are equal, as empty pages are."""
+
+    async def work(store: VectorStore, collection: Collection) -> None:
+        vectors = np.ones((2_000, 2), np.float32)
+        vectors[77] = (9, 9)
+        await collection.upsert(rows([f"r{n}" for n in range(2_000)], vectors), durable=True)
+        for _ in range(3):
+            await store.tend()
+            await store.compact()
+            state = await state_of(store, collection)
+            assert state.list_rows.max() <= 2 * _NEVER.list_rows
+            assert state.list_rows.min() > 0
+        assert not is_due(state, _NEVER)
+        assert await found(collection, (9, 9), 1) == ["r77"]
+        assert (await collection.verify()).problems == []
+
+    with_store(work, config=_NEVER)
+
+
+def test_small_steps_end_and_do_not_wait_for_the_disk_one_by_one(rows: Make) -> None:
+    """A list a step, with a cache that holds next to nothing: as many steps as there are buckets, and a few splits."""
+
+    async def main(simulation: Simulation) -> None:
+        config = VectorConfig(
+            list_rows=8, upkeep_bytes=1, cache_bytes=1000, upkeep_pause_seconds=math.inf, threads=1, coordinator=QUIET
+        )
+        observer = RecordingObserver()
+        keyvalue = MemoryKeyValue(MemoryVolume(), flush_interval_ms=1000)
+        options: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy, "observer": observer}
+        store = await VectorStore.over(keyvalue, config, **options)
+        collection = await collection_of(store)
+        await fill(collection, rows, 0, 500)
+        for work in (store.tend, store.compact):
+            before, began = await state_of(store, collection), simulation.clock.monotonic()
+            await work()
+            state = await state_of(store, collection)
+            buckets = sum(len(directory) for directory in state.directories.values())
+            # Each step commits twice: a change that asks for it, and what it does.
+            steps = (state.head.commit - before.head.commit) // 2
+            assert 0 < steps <= 2 * buckets
+            assert simulation.clock.monotonic() - began < 2 + steps / 3
+            assert not is_due(state, config)
+        assert (await collection.verify()).problems == []
+        await store.close()
+
+    simulate(main, 1)
+
+
+def test_a_sweep_never_meets_the_lists_that_it_makes(rows: Make) -> None:
+    """Every step of a sweep passes a bucket: its place goes down through the lists, and new ones lie above it."""
+
+    async def main(simulation: Simulation) -> None:
+        config = VectorConfig(list_rows=4, upkeep_bytes=1, upkeep_pause_seconds=math.inf, threads=1, coordinator=QUIET)
+        store, collection = await opened(simulation, MemoryVolume(), config)
+        # A line of rows that gets denser: lists split, fall apart and dissolve all along it.
+        places = np.cumsum(1 / np.arange(1, 401))[:, None] * [1.0, 0.0]
+        await collection.upsert(rows([f"r{n}" for n in range(400)], places), durable=True)
+        await store.tend()
+        whole, before = True, None
+        while whole or before is not None:
+            change = Change(((collection.spec, Tend(whole)),))
+            await store.write(change, durable=True)
+            sweep = (await state_of(store, collection)).head.sweep
+            if before is not None and sweep is not None and sweep.family == before.family == Family.POSTINGS:
+                assert sweep.low < before.low
+            whole, before = False, sweep
+        assert len(await found(collection, k=500)) == 400
+        await store.close()
+
+    simulate(main, 1)

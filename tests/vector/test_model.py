@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Coroutine
@@ -20,8 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.testing import ManualClock
 from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, layout, partial_blocks
+from penstock.vector.keys import COLLECTION_DATA, Family
 from penstock.vector.operations import Change
+from penstock.vector.repair import Statements, repair_keyvalue
 
 _DIMENSIONS = 3
 _WORDS = ("river", "stone", "lamp", "Ärger", "水")
@@ -33,6 +37,10 @@ _IDS = st.sampled_from([f"id-{n}" for n in range(14)])
 _DOCUMENTS = st.sampled_from(["doc-a", "doc-b"])
 _VERSIONS = st.sampled_from(["v1", "v2", "v3"])
 _ROWS = st.dictionaries(_IDS, st.tuples(_VECTORS, _TEXTS, st.none() | st.integers(0, 5)), min_size=1, max_size=10)
+
+
+# What follows from names, vectors, texts and the log of documents.
+_TOLD_BY_OTHERS = {Family.DICTIONARY, Family.POSTINGS, Family.TERMS, Family.CENTROIDS, Family.HIDDEN}
 
 
 @dataclass(frozen=True)
@@ -240,6 +248,35 @@ class StoreMachine(RuleBasedStateMachine):
         del self.history[kept:]
         self.plain = copy.deepcopy(self.history[-1]) if self.history else Plain()
         self.durable = kept
+        self.check()
+
+    @rule(copies=st.integers(20, 60), vector=_VECTORS)
+    def many_equal_rows(self, copies: int, vector: list[float]) -> None:
+        """Written, tended and deleted again: boilerplate comes and goes."""
+        ids = [f"copy-{n}" for n in range(copies)]
+        equal = table_of(dict.fromkeys(ids, (vector, None, None)))
+        self.write(lambda changes: changes.upsert(self.collection, equal))
+        self.run(self.store.flush())
+        self.run(self.store.tend())
+        assert self.run(self.collection.stats()).rows == len(self.plain.visible) + copies
+        self.write(lambda changes: changes.delete(self.collection, ids))
+        self.flush()
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def damage_and_repair(self, chance: random.Random) -> None:
+        """A few values that others tell, damaged at once: nothing is lost."""
+        self.run(self.store.close())
+        self.durable = len(self.history)
+        for key, value in list(self.volume.table("keyvalue").entries(COLLECTION_DATA, None, reverse=False)):
+            page, fragment = key[5] == 1, key[5] == 2 and Family(key[6]) in _TOLD_BY_OTHERS
+            if (page or fragment) and chance.random() < 0.2:
+                self.volume.land("keyvalue", [(key, value[:-1] + bytes([value[-1] ^ 1]))])
+        keyvalue = MemoryKeyValue(self.volume)
+        reports = self.run(repair_keyvalue(keyvalue, Statements(), ManualClock()))
+        assert [report.losses for report in reports if report.losses] == []
+        assert all(report.repaired for report in reports)
+        self.run(keyvalue.close())
+        self.run(self.open())
         self.check()
 
     # what must hold -------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def reshaped(
         list_rows=list_rows,
         lists_max=1000,
         next_list=len(centres),
-        thorough=thorough,
+        shaped=np.array(in_hand if thorough else [], np.int64),
     )
 
 
@@ -75,3 +75,30 @@ def test_a_thorough_reshaping_brings_every_row_to_its_nearest_centre() -> None:
     assert np.linalg.norm(result.centroids.vectors, axis=1).min() > 20
     places = nearest(decode(result.rows.codes), result.centroids.vectors)
     assert (result.centroids.lists[places] == result.lists).all()
+
+
+def test_lists_of_equal_rows_stay_as_they_are() -> None:
+    """Their centres are equal but for rounding: rows that went to the first would leave the others empty."""
+    rows = np.full((60, 3), 0.1)
+    result = reshaped(np.full((6, 3), 0.1), rows, np.arange(60) // 10, list(range(6)), thorough=True)
+    assert result.lists.tolist() == (np.arange(60) // 10).tolist()
+    assert result.centroids.lists.tolist() == list(range(6))
+    assert (result.split, result.dissolved) == (0, 0)
+
+
+def test_a_list_that_loses_all_its_rows_is_dropped() -> None:
+    right, left = np.array([4.0, 0.0]), np.array([-4.0, 0.0])
+    rows = np.array([right] * 5 + [left] * 5 + [right, left] * 2)
+    lists = np.array([0] * 5 + [1] * 5 + [2] * 4)
+    result = reshaped(np.array([right, left, [9.0, 9.0]]), rows, lists, [0, 1, 2], thorough=True)
+    assert set(result.lists.tolist()) == set(result.centroids.lists.tolist()) == {0, 1}
+    assert result.dissolved == 1
+    assert 2 in result.changed
+
+
+def test_a_row_that_would_vanish_among_lists_of_equal_rows_keeps_its_own() -> None:
+    centres = np.array([[1.0, 1.0]] * 4 + [[-1.0, -1.0]])
+    rows = np.concatenate([np.ones((40, 2)), [[-1.0, -1.0]]])
+    result = reshaped(centres, rows, np.append(np.arange(40) // 10, 4), list(range(5)), thorough=True)
+    assert result.lists[-1] == 4
+    assert result.centroids.lists.tolist() == list(range(5))

@@ -466,3 +466,30 @@ async def head_of(store: VectorStore, collection: Collection) -> Head:
         return state.head
 
     return await store.read(collection.spec, look)
+
+
+def test_hundreds_of_collections_in_one_flush_are_all_written_and_tended(rows: Make) -> None:
+    """More than stay open at once, of which one needs upkeep at once."""
+
+    async def work() -> None:
+        config = VectorConfig(list_rows=2, threads=1, collections_open=16, coordinator=QUIET)
+        volume = MemoryVolume()
+        async with await opened(volume, config) as store:
+            names = [f"m{n}" for n in range(300)]
+            many = [await store.collection("t", "i", name, dimensions=2, metric="l2") for name in names]
+            for collection in many:
+                await collection.upsert(rows(["a"], [[1, 1]]))
+            await many[7].upsert(rows([f"r{n}" for n in range(60)], np.random.default_rng(1).standard_normal((60, 2))))
+            await store.flush()
+            await many[7].delete([f"r{n}" for n in range(59)])
+            for collection in many:
+                await collection.upsert(rows(["b"], [[2, 2]]))
+            await store.flush()
+            for collection in many[::50]:
+                assert sorted(await found(collection)) == ["a", "b"]
+            assert sorted(await found(many[7])) == ["a", "b", "r59"]
+        async with await opened(volume, config) as store:
+            assert len(await store.collections()) == 300
+            assert (await (await store.collection("t", "i", "m7")).verify()).sound
+
+    asyncio.run(work())

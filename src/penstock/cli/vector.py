@@ -1,7 +1,8 @@
-"""`penstock vector`: look at a vector store, check it, read rows, and tidy it. Only `compact` and `drop` ever write.
+"""`penstock vector`: look at a vector store, check it, read rows, tidy and repair it.
 
-All others read beside a running writer, as its followers do, and see what is durable. Those two have to be the
-writer: they take the fence, and a writer that runs elsewhere stops with an error that says so.
+Only `compact`, `drop` and `repair` ever write. All others read beside a running writer, as its followers do, and see
+what is durable. Those three have to be the writer: they take the fence, and a writer that runs elsewhere stops with an
+error that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from rich.table import Table
 
 from penstock.cli.places import VECTOR_PATH, url_of
 from penstock.errors import Corrupt, NotFound, PenstockError
-from penstock.vector import CollectionName, CollectionReader, CollectionStats, VectorReader, VectorStore
+from penstock.vector import (
+    CollectionName,
+    CollectionReader,
+    CollectionStats,
+    Metric,
+    RepairReport,
+    VectorReader,
+    VectorStore,
+    VerifyReport,
+)
 from penstock.vector.verify import unreadable
 
 __all__ = ["vector"]
@@ -28,6 +38,8 @@ T = TypeVar("T")
 # What a terminal shows of a row's text and of its vector.
 _TEXT_CHARACTERS: Final = 200
 _COMPONENTS: Final = 6
+# Damaged blocks and losses of one thing that a terminal shows.
+_LINES: Final = 20
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
 
 _path_option = click.option(
@@ -39,7 +51,7 @@ _store_argument = click.argument("store", metavar="STORE")
 
 @click.group()
 def vector() -> None:
-    """Look at a vector store, check it, read rows, tidy it. STORE is a directory or a URL."""
+    """Look at a vector store, check it, read rows, tidy or repair it. STORE is a directory or a URL."""
 
 
 @vector.command()
@@ -71,8 +83,14 @@ def stats(store: str, path: str, as_json: bool) -> None:
 @_path_option
 def verify(store: str, path: str) -> None:
     """Read everything and report whatever does not agree; exit code 1 if anything is wrong."""
-    answers = _follow(store, path, lambda reader: _each(reader, CollectionReader.verify))
-    reports = [unreadable(name, each) if isinstance(each, PenstockError) else each for name, each in answers.items()]
+
+    async def work(reader: VectorReader) -> list[VerifyReport]:
+        answers = await _each(reader, CollectionReader.verify)
+        found = [unreadable(name, each) if isinstance(each, PenstockError) else each for name, each in answers.items()]
+        records = await reader.verify_records()
+        return found if records.sound else [*found, records]
+
+    reports = _follow(store, path, work)
     for report in reports:
         problems = len(report.problems) + report.more_problems
         verdict = "sound" if report.sound else "1 problem" if problems == 1 else f"{problems:,} problems"
@@ -137,6 +155,46 @@ def drop(store: str, collection: str, path: str, yes: bool) -> None:
         )
     asyncio.run(work(ask=False))
     click.echo(f"{name} is gone")
+
+
+@vector.command()
+@_store_argument
+@_path_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+@click.option(
+    "--position", "positions", multiple=True, metavar="SOURCE=NUMBER", help="Position of a source; none forgets."
+)
+@click.option("--metric", type=click.Choice(list(Metric)), help="Metric of a collection whose record is lost.")
+@click.option("--keep-doubtful", is_flag=True, help="Rows that may have been deleted come back.")
+@click.option("--yes", is_flag=True, help="Do not ask: a writer that runs elsewhere will be fenced.")
+def repair(
+    store: str,
+    path: str,
+    dry_run: bool,
+    positions: tuple[str, ...],
+    metric: str | None,
+    keep_doubtful: bool,
+    yes: bool,
+) -> None:
+    """Make damaged collections whole from what is left of them; exit code 1 if something is left as it is."""
+    stated = dict(_position(each) for each in positions)
+    if not dry_run and not yes:
+        click.confirm("Only one process may write: one that writes now will be stopped. Go on?", abort=True)
+
+    async def work() -> list[RepairReport]:
+        url = url_of(store)
+        await _require(url, path)
+        return await VectorStore.repair(
+            url, path, dry_run=dry_run, positions=stated, metric=metric, keep_doubtful=keep_doubtful
+        )
+
+    reports = asyncio.run(work())
+    for report in reports:
+        _show_repair(report, dry_run=dry_run)
+    if not reports:
+        click.echo("Nothing is damaged.")
+    if not all(report.repaired for report in reports):
+        raise SystemExit(1)
 
 
 @vector.command()
@@ -216,9 +274,31 @@ def _stats_table(stats: CollectionStats) -> Table:
         ("shape", shape),
         ("stored", f"{_size(stats.stored_bytes)} in {stats.blocks:,} blocks: {kinds}"),
         ("in memory", f"{_size(stats.resident_bytes)} while in use, beside the block cache"),
+        *(("damaged", block) for block in stats.damage),
     ):
         table.add_row(f"  {what}", escape(value))
     return table
+
+
+def _position(text: str) -> tuple[str, int | None]:
+    source, _, number = text.rpartition("=")
+    if not source or not (number == "none" or number.isdecimal()):
+        raise click.BadParameter(
+            "name a source and its position, as in source=41, or source=none", param_hint="--position"
+        )
+    return source, None if number == "none" else int(number)
+
+
+def _show_repair(report: RepairReport, *, dry_run: bool) -> None:
+    done = "left as it is" if not report.repaired else "can be repaired" if dry_run else "repaired"
+    click.echo(f"{report.what}: {done}")
+    for what, lines in (("damaged", report.damage), ("lost", report.losses)):
+        for line in lines[:_LINES]:
+            click.echo(f"  - {what}: {line}")
+        if len(lines) > _LINES:
+            click.echo(f"  - and {len(lines) - _LINES:,} more")
+    if report.undecided:
+        click.echo(f"  - {report.undecided}")
 
 
 def _show_row(row: dict[str, Any]) -> None:

@@ -222,6 +222,15 @@ VECTOR_UPKEEP_FAILED = _event(
 VECTOR_BLOCK_CORRUPT = _event(
     "vector.block_corrupt", "error", "A block cannot be read; answers without it are partial."
 )
+VECTOR_COLLECTION_ASIDE = _event(
+    "vector.collection_aside", "error", "A damaged collection takes no writes until it is repaired or dropped."
+)
+VECTOR_COLLECTION_MENDED = _event(
+    "vector.collection_mended", "warning", "Blocks of a collection that could not be read were made again from others."
+)
+VECTOR_RECORD_CORRUPT = _event(
+    "vector.record_corrupt", "error", "The store's record or a source's position cannot be read; the rest is open."
+)
 
 # indexing -----------------------------------------------------------------------------------------
 INDEXING_EVENTS = _counter("penstock_indexing_events_total", "Events taken from the queue, by outcome.", "outcome")

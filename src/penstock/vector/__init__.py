@@ -8,6 +8,7 @@ from penstock.vector.follower import VectorReader
 from penstock.vector.fusion import Fusion
 from penstock.vector.keys import CollectionName
 from penstock.vector.metric import Metric
+from penstock.vector.repair import RepairReport
 from penstock.vector.search import ALL_LISTS, partial_blocks
 from penstock.vector.stats import CollectionStats
 from penstock.vector.store import VectorStore
@@ -31,6 +32,7 @@ __all__ = [
     "Not",
     "Or",
     "Range",
+    "RepairReport",
     "TextAnalysis",
     "VectorConfig",
     "VectorReader",

@@ -90,7 +90,7 @@ class BlockReader:
         kind: type[C],
         damage: Damage | None = None,
     ) -> dict[int, C]:
-        """Buckets by their lowest key. A bucket with nothing in it, or nothing readable, is left out."""
+        """Buckets by their lowest key, in the order asked for. One with nothing in it, or readable, is left out."""
 
         def merge(parts: Sequence[C]) -> C:
             return kind.merge(parts)
@@ -111,7 +111,8 @@ class BlockReader:
         opened = self._opened(state, shelf, result)
         found: dict[int, S] = {}
         missing: dict[int, Array] = {}
-        for low in lows:
+        asked = list(lows)
+        for low in asked:
             entry = opened.entries.get(low) or self._reopen(state, shelf, opened, low, result)
             if entry is not None:
                 entry.used = True
@@ -126,7 +127,8 @@ class BlockReader:
                     found[low] = build(parts[low])
                 if len(parts[low]) == len(fragments):
                     self.cache.put(_name(state, shelf, opened.directory, low, result), found[low])
-        return found
+        # What was kept came first: whoever joins buckets joins them in the order they asked for.
+        return {low: found[low] for low in asked if low in found} if missing else found
 
     def _opened(self, state: CollectionState, shelf: Shelf, result: type[S]) -> _Opened[S]:
         name, directory = (state.number, shelf, result), state.directory(shelf)

@@ -2,7 +2,8 @@
 
 A list splits when it holds twice its target, into pieces of a third of the target that then fill up: over-splitting
 costs a little now and gives markedly better clusters than halving again and again. Seeds are fixed, so the
-same rows always make the same lists.
+same rows always make the same lists. Rows that no centre tells apart, because they are equal, are dealt out evenly:
+a split always makes lists that are smaller than the one before.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _EXHAUSTIVE_MAX: Final = 4096
 _GROUPS_PROBED: Final = 16
 # Centres trained at one level: the time grows with their square.
 _FLAT_MAX: Final = 384
+# Rows that are looked at to find out whether one vector makes up most of them.
+_MAJORITY_SAMPLE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +122,47 @@ def pieces(rows: int, list_rows: int, pieces_max: int) -> int:
 
 
 def partition(metric: Metric, vectors: Floats, count: int) -> tuple[Floats, Indices]:
-    """Up to `count` centres and the piece of each prepared vector; no piece is empty."""
+    """Up to `count` centres and the piece of each prepared vector; no piece is empty, and none has all rows."""
     if count <= 1:
         return metric.prepare(vectors.mean(axis=0, keepdims=True, dtype=np.float32)), np.zeros(len(vectors), np.int64)
-    if (vectors == vectors[0]).all():
-        # No centre tells them apart, and a list must stay of a size that can be read and written.
-        return np.repeat(vectors[:1], count, axis=0), np.arange(len(vectors)) * count // len(vectors)
+    alike = _majority(vectors)
+    if alike.any():
+        return _around_majority(metric, vectors, alike, count)
     centres = metric.prepare(_centres(vectors, min(count, len(vectors))))
     if len(centres) > _FLAT_MAX:
         # Centres found in two levels know only their own group: one round over all of them mends that.
         centres = metric.prepare(means(vectors, nearest(vectors, centres))[0])
     used, places = np.unique(nearest(vectors, centres), return_inverse=True)
+    if len(used) == 1:
+        return _dealt(centres[used[0]], len(vectors), count)
     return centres[used], places.astype(np.int64)
+
+
+def _majority(vectors: Floats) -> Bools:
+    """The rows that are equal to one vector, if that is more than half of them; otherwise none."""
+    sample = vectors[np.linspace(0, len(vectors) - 1, min(len(vectors), _MAJORITY_SAMPLE)).astype(np.int64)]
+    # Whatever makes up more than half is in the middle of each component.
+    alike: Bools = (vectors == np.median(sample, axis=0)).all(axis=1)
+    return alike if 2 * int(alike.sum()) > len(vectors) else np.zeros(len(vectors), np.bool_)
+
+
+def _dealt(centre: Floats, rows: int, count: int) -> tuple[Floats, Indices]:
+    """Rows that no centre tells apart, in pieces of one size: a list must stay of a size that can be read."""
+    count = min(count, rows)
+    return np.repeat(centre[None], count, axis=0), np.arange(rows) * count // rows
+
+
+def _around_majority(metric: Metric, vectors: Floats, alike: Bools, count: int) -> tuple[Floats, Indices]:
+    """Equal rows apart from the others: clustering would spend its centres on them and find one cluster all the same."""
+    others = vectors[~alike]
+    share = min(count - 1, -(-len(others) * count // len(vectors)))
+    centres, labels = _dealt(vectors[int(np.argmax(alike))], len(vectors) - len(others), count - share)
+    if not len(others):
+        return centres, labels
+    found, places = partition(metric, others, share)
+    joined = np.empty(len(vectors), np.int64)
+    joined[alike], joined[~alike] = labels, len(centres) + places
+    return np.concatenate([centres, found]), joined
 
 
 def means(vectors: Floats, labels: Indices) -> tuple[Floats, Indices]:
@@ -157,6 +189,9 @@ def _centres(vectors: Floats, count: int) -> Floats:
     for group in range(len(groups)):
         mine = vectors[labels == group]
         share = round(count * len(mine) / len(vectors))
+        if 2 * len(mine) > len(vectors):
+            # Grouping hardly tells these apart, and would not a level deeper either: each level halves what is left.
+            share = min(share, _FLAT_MAX)
         if len(mine):
             parts.append(_centres(mine, max(1, min(share, len(mine)))))
     return np.concatenate(parts)

@@ -4,7 +4,8 @@
 where = (attribute("lang") == "en") & (attribute("stars").between(3, 5) | ~attribute("draft").is_in([True]))
 ```
 
-A row without a value for an attribute matches no comparison with it, and so matches the negation of one.
+A row without a value for an attribute matches no comparison with it, and so matches the negation of one. Floats
+compare as numbers do: 0.0 and -0.0 are equal, and NaN is neither equal to anything nor less nor greater.
 A filter that names an unknown attribute, or compares it with a value of another type, is refused before
 anything is read.
 """
@@ -150,8 +151,7 @@ def filter_attributes(where: Filter) -> set[str]:
 def match_values(where: In | Range, kind: AttributeType, values: Column) -> Bools:
     """Which values of one attribute a comparison matches; values are never missing."""
     if isinstance(where, In):
-        wanted = pa.array([kind.scalar(value).as_py() for value in where.values], kind.arrow)
-        return _bools(compute.is_in(values, wanted))
+        return _bools(compute.is_in(values, pa.array(_wanted(where, kind), kind.arrow)))
     matched = np.ones(len(values), np.bool_)
     if where.low is not None:
         compare = compute.greater_equal if where.low_included else compute.greater
@@ -160,6 +160,14 @@ def match_values(where: In | Range, kind: AttributeType, values: Column) -> Bool
         compare = compute.less_equal if where.high_included else compute.less
         matched &= _bools(compare(values, kind.scalar(where.high)))
     return matched
+
+
+def _wanted(where: In, kind: AttributeType) -> list[Scalar]:
+    """The values that equal one of a filter's. Arrow compares their bytes here; as in ranges, -0.0 is 0.0 and NaN nothing."""
+    values: list[Scalar] = [kind.scalar(value).as_py() for value in where.values]
+    if kind is AttributeType.FLOAT:
+        values = [value for value in values if value == value] + [0.0, -0.0] * (0.0 in values)
+    return values
 
 
 def _check_values(name: str, values: tuple[Scalar, ...], known: Mapping[str, AttributeType]) -> None:

@@ -24,8 +24,9 @@ from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
 from penstock.vector.reading import read_head, read_state
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import list_collections, read_positions, read_store
+from penstock.vector.snapshot import check_format, list_collections, read_positions, record_problems
 from penstock.vector.state import CollectionState
+from penstock.vector.verify import RECORDS, VerifyReport
 
 __all__ = ["VectorReader"]
 
@@ -64,12 +65,16 @@ class VectorReader:
         return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric, state.analysis))
 
     async def collections(self) -> list[CollectionName]:
-        await read_store(self._blocks.reader)
+        await check_format(self._blocks.reader)
         return await list_collections(self._blocks.reader)
 
     async def position(self, source: str) -> int | None:
         """The last position of a source that is durable."""
-        return (await read_positions(self._blocks.reader)).get(source)
+        return (await read_positions(self._blocks.reader)).of(source)
+
+    async def verify_records(self) -> VerifyReport:
+        """Check the records that belong to no collection: the store's own, and positions of sources."""
+        return VerifyReport(RECORDS, problems=await record_problems(self._blocks.reader))
 
     def refresh(self) -> None:
         """Whatever is read from now on is looked for anew, and is not older than anything read before."""
@@ -93,6 +98,7 @@ class VectorReader:
     async def held(self, spec: CollectionSpec) -> AsyncIterator[Moment]:
         """One moment of a collection; `StateMoved` as soon as something is needed that is no longer there."""
         state = await self._fresh(spec.name)
+        spec.check(state.dimensions, state.metric)
         try:
             yield self._blocks, state
         except StateMoved:
@@ -119,7 +125,7 @@ class VectorReader:
         if seen is not None and not seen.state.lost and await self._is_newest(seen.state):
             seen.at = now
             return seen.state
-        await read_store(self._blocks.reader)
+        await check_format(self._blocks.reader)
         state = await read_state(self._blocks, name)
         if state is None:
             raise NotFound(f"there is no collection {name}", "nothing durable was written to it", "write to it first")

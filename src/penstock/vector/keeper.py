@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coordinator import Coordinator
+from penstock.coordinator import Coordinator, Mark
 from penstock.errors import DeadlineExceeded, PenstockError
 from penstock.vector.config import VectorConfig
 from penstock.vector.keys import CollectionName
@@ -52,9 +52,11 @@ class Keeper:
             self._watch = asyncio.create_task(self._await_pauses())
 
     async def tend(self) -> None:
-        """Do all upkeep that is due, now."""
+        """Do all upkeep that is due, now, and return when it is durable."""
         while (state := self._next()) is not None:
-            await self._step(state)
+            # Steps build on each other in memory: waiting for each on the disk would make small ones very slow.
+            await self._step(state, Mark.FLUSHED)
+        await self._coordinator.flush()
 
     async def close(self) -> None:
         """Wait for no more pauses. A step that the coordinator has accepted is still done."""
@@ -100,10 +102,10 @@ class Keeper:
     def _is_due(self, state: CollectionState) -> bool:
         return self._given_up.get(state.name) != state.head and is_due(state, self._config)
 
-    async def _step(self, state: CollectionState) -> None:
+    async def _step(self, state: CollectionState, until: Mark = Mark.DURABLE) -> None:
         spec = CollectionSpec(state.name, state.dimensions, state.metric, state.analysis)
         handle = await self._coordinator.write(VectorDelta([Change(((spec, Tend()),))]))
-        await self._coordinator.flush(handle.epoch)
+        await self._coordinator.flush(handle.epoch, until)
         after = self._coordinator.current.snapshot.states.get(state.name)
         if after is not None and _shape(after) == _shape(state):
             self._given_up[state.name] = after.head

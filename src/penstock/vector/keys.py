@@ -15,6 +15,7 @@ from penstock.errors import InvalidInput
 
 __all__ = [
     "COLLECTIONS",
+    "COLLECTION_DATA",
     "NAME_BYTES_MAX",
     "POSITIONS",
     "ROW_FAMILIES",
@@ -25,6 +26,7 @@ __all__ = [
     "Shelf",
     "check_name",
     "collection_key",
+    "collection_number",
     "collection_prefix",
     "fragment_key",
     "fragments_prefix",
@@ -41,7 +43,7 @@ __all__ = [
 STORE: Final = b"\x00"
 POSITIONS: Final = b"\x01"
 COLLECTIONS: Final = b"\x02"
-_DATA: Final = b"\x10"
+COLLECTION_DATA: Final = b"\x10"
 
 # Inside a collection: its head, the pages of its directories, its fragments.
 _HEAD: Final = 0
@@ -146,19 +148,24 @@ def collection_key(name: CollectionName) -> bytes:
 
 
 def collection_prefix(number: int) -> bytes:
-    return _DATA + number.to_bytes(4, "big")
+    return COLLECTION_DATA + number.to_bytes(4, "big")
+
+
+def collection_number(key: bytes) -> int:
+    """The number of the collection that a key of data belongs to."""
+    return int.from_bytes(key[1:5], "big")
 
 
 def head_key(number: int) -> bytes:
-    return _HEAD_KEY.pack(_DATA, number, _HEAD)
+    return _HEAD_KEY.pack(COLLECTION_DATA, number, _HEAD)
 
 
 def pages_prefix(number: int) -> bytes:
-    return _HEAD_KEY.pack(_DATA, number, _PAGE)
+    return _HEAD_KEY.pack(COLLECTION_DATA, number, _PAGE)
 
 
 def page_key(number: int, shelf: Shelf, low: int) -> bytes:
-    return _PAGE_KEY.pack(_DATA, number, _PAGE, shelf.family, shelf.column, low)
+    return _PAGE_KEY.pack(COLLECTION_DATA, number, _PAGE, shelf.family, shelf.column, low)
 
 
 def parse_page_key(key: bytes) -> tuple[Shelf, int]:
@@ -168,17 +175,19 @@ def parse_page_key(key: bytes) -> tuple[Shelf, int]:
 
 
 def fragments_prefix(number: int) -> bytes:
-    return _HEAD_KEY.pack(_DATA, number, _FRAGMENT)
+    return _HEAD_KEY.pack(COLLECTION_DATA, number, _FRAGMENT)
 
 
 def shelf_prefix(number: int, shelf: Shelf) -> bytes:
     """What the keys of all fragments of a shelf begin with."""
-    return _SHELF_KEY.pack(_DATA, number, _FRAGMENT, shelf.family, shelf.column)
+    return _SHELF_KEY.pack(COLLECTION_DATA, number, _FRAGMENT, shelf.family, shelf.column)
 
 
 def fragment_key(number: int, address: Address) -> bytes:
     shelf = address.shelf
-    return _FRAGMENT_KEY.pack(_DATA, number, _FRAGMENT, shelf.family, shelf.column, address.low, address.serial)
+    return _FRAGMENT_KEY.pack(
+        COLLECTION_DATA, number, _FRAGMENT, shelf.family, shelf.column, address.low, address.serial
+    )
 
 
 def parse_fragment_key(key: bytes) -> Address:

@@ -6,10 +6,11 @@ together. Deltas are lists of changes; merging them is appending.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from penstock.errors import InvalidInput
+from penstock.errors import Corrupt, InvalidInput
 from penstock.vector.attributes import AttributeType
 from penstock.vector.bounds import whole_number
 from penstock.vector.identity import Identities
@@ -26,6 +27,7 @@ __all__ = [
     "Drop",
     "Flip",
     "Operation",
+    "Receipt",
     "Remove",
     "Tend",
     "Upsert",
@@ -46,6 +48,15 @@ class CollectionSpec:
     dimensions: int
     metric: Metric
     analysis: TextAnalysis = TextAnalysis.STEMS
+
+    def check(self, dimensions: int, metric: Metric) -> None:
+        """Refuse to serve a handle of a collection that was dropped, and made again as another."""
+        if (dimensions, metric) != (self.dimensions, self.metric):
+            raise InvalidInput(
+                f"{self.name} with {self.dimensions} dimensions and metric {self.metric}",
+                f"it was dropped, and now has {dimensions} dimensions and metric {metric}",
+                "open the collection again",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +142,21 @@ class Tend:
 Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Drop | Tend
 
 
+@dataclass(slots=True, eq=False)
+class Receipt:
+    """What became of an accepted change, beside the order of all writes: whether its flush had to leave it out."""
+
+    refused: Corrupt | None = None
+    # Whether somebody who asked after the change was told.
+    told: bool = False
+
+    def check(self) -> None:
+        """Raise if the change was refused."""
+        if self.refused is not None:
+            self.told = True
+            raise Corrupt(self.refused.what, self.refused.why, self.refused.remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Operations that belong together, and the place in a source that they came from."""
@@ -138,6 +164,7 @@ class Change:
     operations: tuple[tuple[CollectionSpec, Operation], ...]
     source: str | None = None
     position: int | None = None
+    receipt: Receipt = field(default_factory=Receipt, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.source is None) != (self.position is None):
@@ -151,6 +178,12 @@ class Change:
     @property
     def size_bytes(self) -> int:
         return _OVERHEAD_BYTES + sum(operation.size_bytes for _, operation in self.operations)
+
+    def is_stored(self, positions: Mapping[str, int]) -> bool:
+        """Whether its source has passed it already."""
+        if self.source is None or self.position is None:
+            return False
+        return self.position <= positions.get(self.source, -1)
 
     def attributes(self) -> dict[CollectionSpec, dict[str, AttributeType]]:
         """The collections that the change has rows for, and the types of their attributes."""

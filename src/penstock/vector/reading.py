@@ -2,7 +2,8 @@
 
 A directory page that cannot be read is made again from the keys of the fragments it listed, and a centre from the rows
 of its list. Dead or hidden rows that cannot be told from others are taken for dead: an answer may lack rows, and
-never shows one that should not be there. Whatever was damaged is named in the state, to which nothing is then written.
+never shows one that should not be there. Whatever was damaged is named in the state, with what of it was made again
+whole: `mend` writes that again, and nothing else is written to a state that lacks more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import Corrupt, Unavailable
-from penstock.keyvalue import Reader
+from penstock.keyvalue import Reader, prefix_end
 from penstock.vector.arrays import Array, Floats
 from penstock.vector.block import Kind
 from penstock.vector.blocks import CONTENT, BlockReader, Damage, StateMoved
@@ -24,23 +25,27 @@ from penstock.vector.content import IdBlock, PostingBlock, VectorBlock
 from penstock.vector.directory import FRAGMENT, Directory, decode_page, directory_of
 from penstock.vector.idset import BITMAP_IDS, IdSet
 from penstock.vector.keys import (
+    COLLECTION_DATA,
+    COLLECTIONS,
     Address,
     CollectionName,
     Family,
     Shelf,
     collection_key,
+    collection_number,
     collection_prefix,
     fragment_key,
     head_key,
     page_key,
     pages_prefix,
+    parse_collection_key,
     parse_fragment_key,
     parse_page_key,
     shelf_prefix,
 )
 from penstock.vector.state import CollectionRecord, CollectionState, Head, decode_record
 
-__all__ = ["collection_keys", "read_head", "read_state"]
+__all__ = ["collection_keys", "read_head", "read_state", "unclaimed_numbers"]
 
 _CENTROIDS: Final = Shelf(Family.CENTROIDS)
 _POSTINGS: Final = Shelf(Family.POSTINGS)
@@ -80,14 +85,21 @@ async def collection_keys(blocks: BlockReader, name: CollectionName) -> list[byt
     value = await blocks.reader.get(collection_key(name))
     if value is None:
         return []
-    number = decode_record(Kind.COLLECTION, value, CollectionRecord, f"the record of {name}").number
+    try:
+        number = decode_record(Kind.COLLECTION, value, CollectionRecord, f"the record of {name}").number
+    except Corrupt:
+        # Data that no record claims is its own, unless there are several such records: then `repair` tells them apart.
+        broken, unclaimed = await unclaimed_numbers(blocks.reader)
+        mine = unclaimed if len(broken) == 1 else []
+        return [collection_key(name), *[key for number in mine for key in await _data_keys(blocks.reader, number)]]
     try:
         state = await read_state(blocks, name)
     except Corrupt:
         # Without a head the directories cannot be trusted: everything is looked through.
-        found = [key async for entries in blocks.reader.scan_prefix(collection_prefix(number)) for key, _ in entries]
-        return [collection_key(name), *found]
+        return [collection_key(name), *await _data_keys(blocks.reader, number)]
     assert state is not None
+    if state.lost:
+        return [collection_key(name), *await _data_keys(blocks.reader, number)]
     keys = [collection_key(name), head_key(number)]
     for shelf, directory in state.directories.items():
         keys += [page_key(number, shelf, low) for low in directory.pages.tolist()]
@@ -98,26 +110,57 @@ async def collection_keys(blocks: BlockReader, name: CollectionName) -> list[byt
     return keys
 
 
+async def _data_keys(reader: Reader, number: int) -> list[bytes]:
+    return [key async for entries in reader.scan_prefix(collection_prefix(number)) for key, _ in entries]
+
+
+async def unclaimed_numbers(reader: Reader) -> tuple[list[CollectionName], list[int]]:
+    """Collections whose record is damaged, and the numbers that have data and that no other record claims."""
+    broken: list[CollectionName] = []
+    claimed: set[int] = set()
+    async for entries in reader.scan_prefix(COLLECTIONS):
+        for key, value in entries:
+            try:
+                claimed.add(decode_record(Kind.COLLECTION, value, CollectionRecord).number)
+            except Corrupt:
+                broken.append(parse_collection_key(key))
+    unclaimed: list[int] = []
+    start = COLLECTION_DATA
+    while (number := await _first_number(reader, start)) is not None:
+        if number not in claimed:
+            unclaimed.append(number)
+        start = collection_prefix(number + 1)
+    return broken, unclaimed
+
+
+async def _first_number(reader: Reader, start: bytes) -> int | None:
+    """The lowest number that has data from a key on."""
+    async for entries in reader.scan(start, prefix_end(COLLECTION_DATA), block_bytes=1):
+        return collection_number(entries[0][0])
+    return None
+
+
 async def _read_under(
     blocks: BlockReader, name: CollectionName, record: CollectionRecord, head: Head
 ) -> CollectionState:
     bare = CollectionState(name, record, head, {}, Centroids.none(record.dimensions))
     damages: dict[Shelf, Damage] = {}
-    bare = replace(bare, directories=await _read_directories(blocks, bare, damages))
-    centroids = await _read_centroids(blocks, bare, damages.setdefault(_CENTROIDS, Damage()))
+    rebuilt: set[str] = set()
+    bare = replace(bare, directories=await _read_directories(blocks, bare, damages, rebuilt))
+    centroids = await _read_centroids(blocks, bare, damages.setdefault(_CENTROIDS, Damage()), rebuilt)
     deleted, hidden = [
         await _read_ids(blocks, bare, shelf, damages.setdefault(shelf, Damage()))
         for shelf in (Shelf(Family.DELETED), Shelf(Family.HIDDEN))
     ]
     lost = {shelf: tuple(damage.blocks) for shelf, damage in damages.items() if damage}
-    return replace(bare, centroids=centroids, deleted=deleted, hidden=hidden, lost=lost)
+    return replace(bare, centroids=centroids, deleted=deleted, hidden=hidden, lost=lost, rebuilt=frozenset(rebuilt))
 
 
 # directories ----------------------------------------------------------------------------------
 
 
 async def _read_directories(
-    blocks: BlockReader, state: CollectionState, damages: dict[Shelf, Damage]
+    blocks: BlockReader, state: CollectionState, damages: dict[Shelf, Damage], rebuilt: set[str]
 ) -> dict[Shelf, Directory]:
     pages: dict[Shelf, list[tuple[int, Array]]] = {}
     broken: dict[Shelf, list[int]] = {}
@@ -134,6 +177,8 @@ async def _read_directories(
             pages.setdefault(shelf, []).append((low, fragments))
     for shelf, lows in broken.items():
         pages[shelf] = await _remade(blocks.reader, state.number, shelf, pages[shelf], lows)
+        if all((fragments["rows"] > 0).all() for _, fragments in pages[shelf]):
+            rebuilt.update(damages[shelf].blocks)
     return {shelf: directory_of(found) for shelf, found in pages.items()}
 
 
@@ -156,22 +201,26 @@ def _rows_in(shelf: Shelf, value: bytes) -> int:
     try:
         return len(CONTENT[shelf.family].decode(shelf.family, value))
     except Corrupt:
-        # Whoever needs it will find that out, and name it.
+        # Whoever needs it will find that out, and name it. No fragment that can be read is empty.
         return 0
 
 
 # centroids ------------------------------------------------------------------------------------
 
 
-async def _read_centroids(blocks: BlockReader, state: CollectionState, damage: Damage) -> Centroids:
+async def _read_centroids(blocks: BlockReader, state: CollectionState, damage: Damage, rebuilt: set[str]) -> Centroids:
     lows = state.directory(_CENTROIDS).lows.tolist()
     stored = list((await blocks.contents(state, _CENTROIDS, lows, VectorBlock, damage)).values())
     merged = VectorBlock.merge(stored) if stored else None
-    centroids = Centroids.none(state.dimensions) if merged is None else Centroids(merged.ids, merged.vectors)
+    none = Centroids.none(state.dimensions)
+    centroids = none if merged is None else none.changed(none.lists, merged.ids, merged.vectors)
     if not damage:
         return centroids
     lists = np.setdiff1d(state.directory(_POSTINGS).lows.astype(np.int64), centroids.lists)
+    lost = list(damage.blocks)
     centres = await _recentred(blocks, state, lists.tolist(), damage)
+    if len(centres) == len(lists):
+        rebuilt.update(lost)
     if not centres:
         return centroids
     known = np.array(list(centres), np.int64)

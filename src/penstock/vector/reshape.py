@@ -1,13 +1,15 @@
 """Lists taken apart and put together again: dead rows dropped, sparse lists dissolved, overfull ones split.
 
 Pure. Works on some lists at a time and on their codes alone; rows may also move to lists that were not taken
-in hand. A thorough reshaping also moves each centre to the mean of its rows and every row to its nearest centre,
-which mends what drift and piecemeal growth have done to the clusters.
+in hand. Some of them are shaped: each centre moves to the mean of its rows and every row to its nearest centre,
+which mends what drift and piecemeal growth have done to the clusters. A row stays where it is if no centre is nearer
+than its own, so that lists of equal rows do not flow together; a list that lost all its rows is dropped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from penstock.vector.content import PostingBlock
 from penstock.vector.metric import Metric
 
 __all__ = ["Reshaped", "reshape"]
+
+# Squared distances that differ by less, relative to the square of a row's length, differ by rounding alone.
+_TIE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +49,23 @@ def reshape(
     list_rows: int,
     lists_max: int,
     next_list: int,
-    thorough: bool,
+    shaped: Ids,
 ) -> Reshaped:
-    """Decide anew on the lists `in_hand`; `lists` holds the present list of each of their `rows`."""
+    """Decide anew on the lists `in_hand`; `lists` holds the present list of each of their `rows`.
+
+    Lists that are not among those `shaped` are only split or dissolved: nothing flows into other full lists.
+    """
     vectors = decode(rows.codes)
     dissolved = _dissolvable(centroids, in_hand, lists, list_rows)
-    if thorough:
-        centres, numbers = means(vectors, lists)
-        staying = ~np.isin(numbers, dissolved)
-        numbers = numbers[staying]
-        centroids = centroids.changed(dissolved, numbers, metric.prepare(centres[staying]))
-    else:
-        numbers = np.empty(0, np.int64)
-        centroids = centroids.changed(dissolved, numbers, centroids.vectors[:0])
-    moving: Bools = np.ones(len(rows), np.bool_) if thorough else np.isin(lists, dissolved)
+    dissolved = np.setdiff1d(dissolved, _stranded(vectors, lists, dissolved, centroids))
+    numbers, centres = _recentred(metric, vectors, lists, np.setdiff1d(shaped, dissolved))
+    centroids = centroids.changed(dissolved, numbers, centres)
+    moving: Bools = np.isin(lists, np.union1d(shaped, dissolved))
     lists = lists.copy()
-    lists[moving] = centroids.lists[nearest(vectors[moving], centroids.vectors)]
+    lists[moving] = _nearest_lists(vectors[moving], lists[moving], centroids)
+    emptied = _emptied(centroids, numbers, lists)
+    centroids = centroids.changed(emptied, emptied[:0], centroids.vectors[:0])
+    dissolved, numbers = np.concatenate([dissolved, emptied]), np.setdiff1d(numbers, emptied)
     kept = np.setdiff1d(in_hand, dissolved)
     splits = kept[is_overfull(_counts(lists, kept), list_rows)]
     room = lists_max - len(centroids)
@@ -83,6 +89,51 @@ def _dissolvable(centroids: Centroids, in_hand: Ids, lists: Ids, list_rows: int)
     if len(sparse) == len(centroids):
         sparse = np.delete(sparse, int(np.argmax(counts[is_sparse(counts, list_rows)])))
     return sparse
+
+
+def _stranded(vectors: Floats, lists: Ids, dissolved: Ids, centroids: Centroids) -> Ids:
+    """Lists whose rows would go to one of several equal centres, where a search could not know which to look into."""
+    others = centroids.changed(dissolved, dissolved[:0], centroids.vectors[:0])
+    mine = np.flatnonzero(np.isin(lists, dissolved))
+    if len(others) < 2 or not len(mine):
+        return dissolved[:0]
+    rows = vectors[mine]
+    scores, _ = others.probe(Metric.L2, rows, 2)
+    tied = scores[:, 0] - scores[:, 1] <= _TIE * _squared(rows)
+    return np.unique(lists[mine[tied]])
+
+
+def _recentred(metric: Metric, vectors: Floats, lists: Ids, shaped: Ids) -> tuple[Ids, Floats]:
+    """The lists that are shaped and have rows, and the middles of those."""
+    mine = np.isin(lists, shaped)
+    if not mine.any():
+        return shaped[:0], vectors[:0]
+    centres, numbers = means(vectors if mine.all() else vectors[mine], lists[mine])
+    return numbers, metric.prepare(centres)
+
+
+def _nearest_lists(vectors: Floats, lists: Ids, centroids: Centroids) -> Ids:
+    """The list of each row's nearest centre: its own if that is as near."""
+    places = nearest(vectors, centroids.vectors)
+    own = np.minimum(np.searchsorted(centroids.lists, lists), len(centroids) - 1)
+    torn = np.flatnonzero((centroids.lists[own] == lists) & (own != places))
+    rows = vectors[torn]
+    near, home = (_squared(rows - centroids.vectors[at[torn]]) for at in (places, own))
+    stays = torn[home <= near + _TIE * _squared(rows)]
+    places[stays] = own[stays]
+    found: Ids = centroids.lists[places]
+    return found
+
+
+def _squared(rows: Floats) -> Floats:
+    squares: Floats = np.einsum("nd,nd->n", rows, rows)
+    return squares
+
+
+def _emptied(centroids: Centroids, shaped: Ids, lists: Ids) -> Ids:
+    """Lists that all rows have left; one list always stays."""
+    emptied: Ids = shaped[_counts(lists, shaped) == 0]
+    return emptied[1:] if len(emptied) == len(centroids) else emptied
 
 
 def _split(

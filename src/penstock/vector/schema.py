@@ -28,12 +28,7 @@ class Schema:
 
     def check(self, spec: CollectionSpec) -> None:
         """Refuse rows that were made for a collection of this name which has been dropped since."""
-        if spec != self.spec:
-            raise InvalidInput(
-                f"rows for {spec.name} with {spec.dimensions} dimensions and metric {spec.metric}",
-                f"it was dropped, and now has {self.spec.dimensions} dimensions and metric {self.spec.metric}",
-                "open the collection again",
-            )
+        spec.check(self.spec.dimensions, self.spec.metric)
 
     def claim(self, types: Mapping[str, AttributeType]) -> None:
         """Hold attributes to the types of a write that is about to be offered."""

@@ -8,18 +8,39 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from penstock.errors import Corrupt
 from penstock.keyvalue import Reader
 from penstock.vector.block import FORMAT_VERSION, Kind, newer_format, unseal
 from penstock.vector.blocks import BlockReader
-from penstock.vector.keys import COLLECTIONS, POSITIONS, STORE, CollectionName, parse_collection_key
+from penstock.vector.keys import (
+    COLLECTION_DATA,
+    COLLECTIONS,
+    POSITIONS,
+    STORE,
+    CollectionName,
+    collection_number,
+    parse_collection_key,
+)
 from penstock.vector.reading import read_state
-from penstock.vector.state import CollectionState, StoreRecord, decode_record
+from penstock.vector.state import CollectionRecord, CollectionState, StoreRecord, decode_record
 
-__all__ = ["VectorSnapshot", "list_collections", "read_positions", "read_store"]
+__all__ = [
+    "Positions",
+    "VectorSnapshot",
+    "check_format",
+    "list_collections",
+    "read_positions",
+    "read_store",
+    "rebuilt_store",
+    "record_problems",
+]
+
+# Numbers left out when it is not known how many were given out: more than collections are ever dropped in a row.
+_NUMBERS_SKIPPED: Final = 1 << 16
 
 
 @dataclass(eq=False)
@@ -96,26 +117,69 @@ class VectorSnapshot:
 
 
 async def read_store(reader: Reader) -> StoreRecord:
-    """The store's own record; that of an empty store if there is none."""
+    """The store's own record; that of an empty store if there is none, and nothing else."""
     value = await reader.get(STORE)
     if value is None:
-        return StoreRecord(FORMAT_VERSION, 0)
+        return await rebuilt_store(reader)
     record = decode_record(Kind.STORE, value, StoreRecord, "the record of the store")
     if record.format > FORMAT_VERSION:
         raise newer_format(record.format)
     return record
 
 
-async def read_positions(reader: Reader) -> dict[str, int]:
-    positions: dict[str, int] = {}
+async def check_format(reader: Reader) -> None:
+    """Raise `Unsupported` if the store has a newer format. One whose record is damaged is of this format."""
+    with suppress(Corrupt):
+        await read_store(reader)
+
+
+async def rebuilt_store(reader: Reader) -> StoreRecord:
+    """The store's record as its collections tell it: no number that may ever have been given out is given out again."""
+    highest = -1
+    async for entries in reader.scan_prefix(COLLECTIONS):
+        for _, value in entries:
+            with suppress(Corrupt):
+                highest = max(highest, decode_record(Kind.COLLECTION, value, CollectionRecord).number)
+    async for entries in reader.scan_prefix(COLLECTION_DATA, reverse=True, block_bytes=1):
+        highest = max(highest, collection_number(entries[0][0]))
+        break
+    return StoreRecord(FORMAT_VERSION, highest + 1 + _NUMBERS_SKIPPED if highest >= 0 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The positions of sources, and those that cannot be read."""
+
+    known: dict[str, int]
+    unknown: dict[str, Corrupt]
+
+    def of(self, source: str) -> int | None:
+        if source in self.unknown:
+            raise self.unknown[source]
+        return self.known.get(source)
+
+
+async def read_positions(reader: Reader) -> Positions:
+    found = Positions({}, {})
     async for entries in reader.scan_prefix(POSITIONS):
         for key, value in entries:
             source = key[len(POSITIONS) :].decode()
             try:
-                positions[source] = int.from_bytes(unseal(Kind.POSITION, value), "little")
+                found.known[source] = int.from_bytes(unseal(Kind.POSITION, value), "little")
             except Corrupt as error:
-                raise Corrupt(f"the position of {source!r} cannot be read", str(error), "restore it") from error
-    return positions
+                remedy = f"state it with `penstock vector repair --position {source}=NUMBER`"
+                found.unknown[source] = Corrupt(f"the position of {source!r} cannot be read", str(error), remedy)
+    return found
+
+
+async def record_problems(reader: Reader) -> list[str]:
+    """What is wrong with the records that belong to no collection."""
+    problems = []
+    try:
+        await read_store(reader)
+    except Corrupt as error:
+        problems.append(str(error))
+    return problems + [str(error) for error in (await read_positions(reader)).unknown.values()]
 
 
 async def list_collections(reader: Reader) -> list[CollectionName]:

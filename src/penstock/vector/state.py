@@ -138,6 +138,8 @@ class CollectionState:
     hidden: IdSet = field(default_factory=IdSet)
     # Blocks that could not be read when the state was, by shelf: it does as well as it can without them.
     lost: Mapping[Shelf, tuple[str, ...]] = field(default_factory=dict)
+    # Those of them whose content was made again, whole, from other blocks.
+    rebuilt: frozenset[str] = frozenset()
 
     @classmethod
     def new(cls, name: CollectionName, record: CollectionRecord) -> CollectionState:
@@ -202,8 +204,19 @@ class CollectionState:
 
     def require(self, families: Container[Family]) -> None:
         """Raise `Corrupt` if something that these families held is lost."""
-        if lost := self.lost_of(families):
-            raise Corrupt(f"{lost[0]} cannot be read", f"{self.name} lacks {len(lost)} blocks", "restore them")
+        if self.lost_of(families):
+            raise self.damage(families)
+
+    def damage(self, families: Container[Family]) -> Corrupt:
+        """What is lost of these families, as an error."""
+        lost = self.lost_of(families)
+        remedy = "restore them, or run `penstock vector repair`"
+        return Corrupt(f"{lost[0]} cannot be read", f"{self.name} lacks {len(lost)} blocks", remedy)
+
+    @property
+    def mendable(self) -> bool:
+        """Whether everything that is lost was made again."""
+        return all(block in self.rebuilt for blocks in self.lost.values() for block in blocks)
 
     @property
     def size_bytes(self) -> int:

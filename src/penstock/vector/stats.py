@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.vector.keys import CollectionName
+from penstock.errors import PenstockError
+from penstock.vector.keys import CollectionName, Family
 from penstock.vector.state import CollectionState
 
-__all__ = ["CollectionStats", "stats_of"]
+__all__ = ["CollectionStats", "stats_of", "unreadable_stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class CollectionStats:
     sweeping: bool
     attributes: dict[str, str] = field(default_factory=dict)
     bytes_by_kind: dict[str, int] = field(default_factory=dict)
+    # Blocks that cannot be read, as far as is known without reading all of them; or why nothing can.
+    damage: tuple[str, ...] = ()
 
 
 def stats_of(state: CollectionState) -> CollectionStats:
@@ -57,4 +60,10 @@ def stats_of(state: CollectionState) -> CollectionStats:
         sweeping=state.head.sweep is not None,
         attributes={record.name: record.type.value for record in state.head.attributes},
         bytes_by_kind=sizes,
+        damage=tuple(state.lost_of(tuple(Family))),
     )
+
+
+def unreadable_stats(name: CollectionName, why: PenstockError) -> CollectionStats:
+    """Those of a collection that cannot even be opened: nothing is known but its damage."""
+    return CollectionStats(name, 0, "unknown", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sweeping=False, damage=(str(why),))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -16,8 +17,8 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput, NotFound
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
-from penstock.observability import SILENT, Observer
+from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
+from penstock.observability import SILENT, Observer, names
 from penstock.vector.attributes import AttributeType
 from penstock.vector.blocks import BlockReader
 from penstock.vector.bounds import whole_number
@@ -29,15 +30,24 @@ from penstock.vector.follower import VectorReader
 from penstock.vector.keeper import Keeper
 from penstock.vector.keys import CollectionName, Family
 from penstock.vector.metric import Metric
-from penstock.vector.operations import Change, CollectionSpec, Drop, Tend, VectorDelta
+from penstock.vector.operations import Change, CollectionSpec, Drop, Receipt, Tend, VectorDelta
 from penstock.vector.pieces import pieces_of
+from penstock.vector.refusals import ChangeHandle, Refusals
+from penstock.vector.repair import RepairReport, Statements, repair_keyvalue, repairs
 from penstock.vector.schema import Schema
 from penstock.vector.search import Searcher
-from penstock.vector.snapshot import VectorSnapshot, list_collections, read_positions, read_store
-from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState
-from penstock.vector.stats import CollectionStats
+from penstock.vector.snapshot import (
+    VectorSnapshot,
+    list_collections,
+    read_positions,
+    read_store,
+    rebuilt_store,
+    record_problems,
+)
+from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
+from penstock.vector.stats import CollectionStats, unreadable_stats
 from penstock.vector.terms import TextAnalysis
-from penstock.vector.verify import VerifyReport, unreadable
+from penstock.vector.verify import RECORDS, VerifyReport, unreadable
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
@@ -60,6 +70,7 @@ class VectorStore:
         keeper: Keeper,
         searcher: Searcher,
         clock: Clock,
+        refusals: Refusals,
     ) -> None:
         self._keyvalue = keyvalue
         self._handler = handler
@@ -67,6 +78,7 @@ class VectorStore:
         self._keeper = keeper
         self.searcher = searcher
         self._clock = clock
+        self._refusals = refusals
         self._schemas: dict[CollectionName, Schema] = {}
         # Collections that were dropped, and the write that did it.
         self._dropped: dict[CollectionName, WriteHandle] = {}
@@ -105,18 +117,20 @@ class VectorStore:
         """The writer over a key-value store, which it then owns."""
         config = config or VectorConfig()
         reader = await keyvalue.snapshot()
-        cache = BlockCache(config.cache_bytes, observer=observer)
-        snapshot = VectorSnapshot(
-            BlockReader(reader, cache, observer=observer), await read_store(reader), await read_positions(reader)
-        )
-        handler = VectorFlushHandler(keyvalue, config, snapshot, clock=clock, observer=observer)
+        blocks = BlockReader(reader, BlockCache(config.cache_bytes, observer=observer), observer=observer)
+        positions = await read_positions(reader)
+        for unknown in positions.unknown.values():
+            observer.event(names.VECTOR_RECORD_CORRUPT, why=str(unknown))
+        snapshot = VectorSnapshot(blocks, await _store_record(reader, observer), positions.known)
+        refusals = Refusals(positions.unknown)
+        handler = VectorFlushHandler(keyvalue, config, snapshot, refusals, clock=clock, observer=observer)
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
         keeper = Keeper(coordinator, config, clock=clock)
         handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
         searcher = Searcher(config, clock=clock, observer=observer)
-        return cls(keyvalue, handler, coordinator, keeper, searcher, clock)
+        return cls(keyvalue, handler, coordinator, keeper, searcher, clock, refusals)
 
     @staticmethod
     async def open_reader(
@@ -133,6 +147,37 @@ class VectorStore:
         poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
         reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
         return VectorReader(reader, config, clock=clock, observer=observer)
+
+    @staticmethod
+    async def repair(
+        url: str,
+        path: str,
+        *,
+        dry_run: bool = False,
+        positions: Mapping[str, int | None] | None = None,
+        metric: Metric | str | None = None,
+        keep_doubtful: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+        **access: Any,
+    ) -> list[RepairReport]:
+        """Make a damaged store whole as far as it can be, as its writer; with `dry_run`, only say how, beside one.
+
+        `positions` states those of sources whose own cannot be read, `metric` that of a collection without a record,
+        and `keep_doubtful` keeps rows of which nobody can tell any more whether they were deleted.
+        """
+        statements = Statements(positions or {}, None if metric is None else _metric(metric), keep_doubtful)
+        if dry_run:
+            follower = await open_follower(url, path, clock=clock, observer=observer, **access)
+            try:
+                return [report async for report, _ in repairs(follower, VectorConfig(), statements, clock)]
+            finally:
+                await follower.close()
+        keyvalue = await open_keyvalue(url, path, clock=clock, observer=observer, **access)
+        try:
+            return await repair_keyvalue(keyvalue, statements, clock)
+        finally:
+            await keyvalue.close()
 
     # collections ----------------------------------------------------------------------------------
 
@@ -177,6 +222,8 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
+            if state.lost and not state.mendable:
+                self._handler.set_aside(name, state.damage(tuple(Family)))
             # An earlier writer may have stopped before its upkeep was done.
             self._keeper.notice(state)
             return Schema(CollectionSpec(name, state.dimensions, state.metric, state.analysis), state.types)
@@ -224,15 +271,22 @@ class VectorStore:
         """Accept changes, waiting for room if need be; with `durable`, return when they are.
 
         Rows of one upsert that are more than the buffer holds are taken in pieces: see `pieces`. After an error in
-        between, writing the same rows again is safe.
+        between, writing the same rows again is safe. `Corrupt` names a damaged collection among them, or a source that
+        has to go on elsewhere: nothing was taken. If the damage is found only when they are flushed, the handle says
+        so, or else the next `flush` or `close`.
         """
         self._check_open()
-        change = changes.change() if isinstance(changes, Changes) else changes
+        # A receipt of its own for each time that a change is written.
+        change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=Receipt())
+        if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
+            raise why
         claims = [(self._schema(spec), types) for spec, types in change.attributes().items()]
         with _claimed(claims):
-            handle = await self._write_pieces(change, timeout)
+            accepted = await self._write_pieces(change, timeout)
+        handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
         if durable:
             await self._coordinator.flush(handle.epoch)
+            change.receipt.check()
         return handle
 
     async def _write_pieces(self, change: Change, timeout: float | None) -> WriteHandle:
@@ -254,6 +308,7 @@ class VectorStore:
         """Flush all that was accepted, and wait until it is durable, or only visible."""
         self._check_open()
         await self._coordinator.flush(until=Mark.DURABLE if durable else Mark.FLUSHED)
+        self._refusals.tell()
 
     async def retry(self) -> None:
         """Go on after a failed flush: what is kept is written again."""
@@ -261,6 +316,7 @@ class VectorStore:
 
     def position(self, source: str) -> int | None:
         """The last position of a source that is in the store; input up to it is skipped."""
+        self._refusals.check_position(source)
         return self._snapshot().positions.get(source)
 
     # upkeep ---------------------------------------------------------------------------------------
@@ -268,30 +324,38 @@ class VectorStore:
     async def compact(self, name: CollectionName | None = None) -> None:
         """Drop dead rows, reshape lists and merge small blocks, in steps, of one collection or of all.
 
-        `Corrupt` says that a damaged block kept a collection from it; the others are compacted all the same.
+        An error, such as `Corrupt` for a damaged block, says what kept a collection from it; the others are compacted
+        all the same.
         """
-        damaged: Corrupt | None = None
+        failures: list[Exception] = []
         for found in [name] if name is not None else await self.collections():
             try:
                 collection = await self.collection(found.tenant, found.index, found.model)
-                await self._compact(collection.spec)
+                failure = await self._compact(collection.spec)
             except Corrupt as error:
-                damaged = damaged or error
-        if damaged is not None:
-            raise damaged
+                failure = error
+            if failure is not None:
+                failures.append(failure)
+        await self._coordinator.flush()
+        if failures:
+            raise failures[0]
 
-    async def _compact(self, spec: CollectionSpec) -> None:
+    async def _compact(self, spec: CollectionSpec) -> Exception | None:
+        """Sweep a whole collection; returns what kept its upkeep from it."""
+
         async def require_whole(_: BlockReader, state: CollectionState) -> None:
-            state.require(tuple(Family))
+            if not state.mendable:
+                state.require(tuple(Family))
 
         await self.read(spec, require_whole)
         whole = True
         while whole or await self._sweeping(spec):
-            change = Change(((spec, Tend(whole)),))
-            await self._coordinator.flush((await self._coordinator.write(VectorDelta([change]))).epoch)
-            if (error := self._handler.upkeep_errors.get(spec.name)) is not None:
-                raise error
+            handle = await self._coordinator.write(VectorDelta([Change(((spec, Tend(whole)),))]))
+            await self._coordinator.flush(handle.epoch, Mark.FLUSHED)
+            if (failure := self._handler.upkeep_errors.get(spec.name)) is not None:
+                return failure
             whole = False
+        return None
 
     async def tend(self) -> None:
         """Do the upkeep that is due in the collections in use now, instead of in the next pauses between writes."""
@@ -299,18 +363,27 @@ class VectorStore:
         await self._keeper.tend()
 
     async def verify(self) -> list[VerifyReport]:
-        """Check every collection."""
+        """Check every collection, and the records of the store if one of them is damaged."""
         reports = []
         for name in await self.collections():
             try:
                 reports.append(await (await self.collection(name.tenant, name.index, name.model)).verify())
             except Corrupt as error:
                 reports.append(unreadable(name, error))
+        with self._snapshot().held() as snapshot:
+            if problems := await record_problems(snapshot.reader):
+                reports.append(VerifyReport(RECORDS, problems=problems))
         return reports
 
     async def stats(self) -> list[CollectionStats]:
-        named = [await self.collection(found.tenant, found.index, found.model) for found in await self.collections()]
-        return [await collection.stats() for collection in named]
+        """Figures of every collection; those of one that cannot be read say why."""
+        found = []
+        for name in await self.collections():
+            try:
+                found.append(await (await self.collection(name.tenant, name.index, name.model)).stats())
+            except Corrupt as error:
+                found.append(unreadable_stats(name, error))
+        return found
 
     async def _sweeping(self, spec: CollectionSpec) -> bool:
         async def look(_: BlockReader, state: CollectionState) -> bool:
@@ -335,6 +408,7 @@ class VectorStore:
         """A collection in a snapshot; one that nobody has written to yet is empty."""
         state = await snapshot.state(spec.name)
         if state is not None:
+            spec.check(state.dimensions, state.metric)
             return state
         return CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
 
@@ -362,6 +436,7 @@ class VectorStore:
         finally:
             await self._handler.close()
             await self._keyvalue.close()
+        self._refusals.tell()
 
     async def __aenter__(self) -> Self:
         return self
@@ -370,6 +445,15 @@ class VectorStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _store_record(reader: Reader, observer: Observer) -> StoreRecord:
+    """The store's record; one that is damaged is made again, and written with the next flush."""
+    try:
+        return await read_store(reader)
+    except Corrupt as error:
+        observer.event(names.VECTOR_RECORD_CORRUPT, why=str(error))
+        return await rebuilt_store(reader)
 
 
 @contextmanager

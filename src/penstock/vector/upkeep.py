@@ -4,6 +4,8 @@ Upkeep is a commit of its own, of a bounded size, and changes no answer but its 
 buckets in several such commits; its place is in the head, so that it goes on after a restart. When a collection
 has doubled or a tenth of it was replaced, a sweep over its lists alone moves centres to the middle of their rows and
 rows to their nearest centre; `compact` asks for a whole sweep, which does both and merges small neighbouring buckets.
+Upkeep ends: a sweep passes at least one bucket a step and goes through lists from the highest number down, so that
+it never meets those that it makes, and splitting an overfull list moves no row into another one.
 What is due waits for a pause in writing (`keeper`); what has waited too long is done by the next flush.
 """
 
@@ -23,6 +25,7 @@ from penstock.vector.clusters import Centroids, is_overfull
 from penstock.vector.commit import append_postings, put_centroids
 from penstock.vector.config import VectorConfig
 from penstock.vector.content import Content, PostingBlock
+from penstock.vector.directory import Directory
 from penstock.vector.draft import Draft, Operations
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.layout import neighbours
@@ -79,19 +82,19 @@ async def maintain(
     if not len(overfull) and sweep is None:
         return None
     draft = Draft(state)
-    head, in_hand = state.head, overfull
+    head, lists, shaped = state.head, overfull, overfull[:0]
     if sweep is not None:
         swept, rest = _next_buckets(state, sweep, budget)
         for shelf, lows in swept:
             if shelf == _POSTINGS:
-                in_hand = np.union1d(in_hand, np.array(lows, np.int64))
+                lists = np.union1d(overfull, np.array(lows, np.int64))
+                shaped = np.array(lows if sweep.shaping else [], np.int64)
             else:
                 await _rewrite(blocks, draft, shelf, lows, sweep)
         head = _advanced(head, sweep, rest)
     centroids = state.centroids
-    if len(in_hand):
-        shaping = sweep is not None and sweep.shaping
-        head, centroids = await _reshape(blocks, draft, head, in_hand, config, shaping, observer)
+    if len(lists):
+        head, centroids = await _reshape(blocks, draft, head, lists, shaped, config, observer)
     await draft.fold(blocks)
     rows = head.rows + head.hidden + head.dead
     return await offload(rows, config.threads, draft.finish, head, centroids, state.deleted, state.hidden)
@@ -136,7 +139,7 @@ def _sweep(state: CollectionState, config: VectorConfig, whole: bool, patience: 
         return head.sweep if patience <= 1 or dying or outgrown or drifted else None
     if dying:
         return Sweep(int(_SWEPT[0]), 0, 0, head.dead, SweepKind.DEAD)
-    return Sweep(int(Family.POSTINGS), 0, 0, 0, SweepKind.LISTS) if outgrown or drifted else None
+    return Sweep(int(Family.POSTINGS), 0, head.next_list, 0, SweepKind.LISTS) if outgrown or drifted else None
 
 
 def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
@@ -153,20 +156,31 @@ def _next_buckets(
 ) -> tuple[list[tuple[Shelf, list[int]]], Sweep | None]:
     """The buckets of this step, by shelf, and where the next one goes on."""
     found: list[tuple[Shelf, list[int]]] = []
+    passed = 0
     for shelf in _shelves(state, sweep):
         directory = state.directory(shelf)
-        lows = directory.lows
-        if (shelf.family, shelf.column) == (sweep.family, sweep.column):
-            lows = lows[lows >= np.uint64(sweep.low)]
         chosen: list[int] = []
-        for low in lows.tolist():
+        for low in _left(directory, shelf, sweep):
             fragments = directory.bucket(low)
-            if not budget.take(int(fragments["bytes"].sum()) if _worth(state, shelf, low, fragments, sweep) else 0):
+            size = int(fragments["bytes"].sum()) if _worth(state, shelf, low, fragments, sweep) else 0
+            # The first one is passed even if overfull lists have used up the budget: a sweep gets on.
+            if not budget.take(size) and passed:
                 rest = Sweep(int(shelf.family), shelf.column, low, sweep.dead, sweep.kind)
                 return [*found, (shelf, chosen)], rest
             chosen.append(low)
+            passed += 1
         found.append((shelf, chosen))
     return found, None
+
+
+def _left(directory: Directory, shelf: Shelf, sweep: Sweep) -> list[int]:
+    """The buckets of a shelf that a sweep has not passed: upwards, but lists from the highest number down."""
+    lows, at = directory.lows, np.uint64(sweep.low)
+    down = shelf == _POSTINGS
+    if (shelf.family, shelf.column) == (sweep.family, sweep.column):
+        lows = lows[lows <= at] if down else lows[lows >= at]
+    left: list[int] = (lows[::-1] if down else lows).tolist()
+    return left
 
 
 def _shelves(state: CollectionState, sweep: Sweep) -> Iterator[Shelf]:
@@ -215,8 +229,8 @@ async def _reshape(
     draft: Draft,
     head: Head,
     in_hand: Ids,
+    shaped_lists: Ids,
     config: VectorConfig,
-    shaping: bool,
     observer: Observer,
 ) -> tuple[Head, Centroids]:
     state = draft.base
@@ -238,7 +252,7 @@ async def _reshape(
         list_rows=config.list_rows,
         lists_max=config.lists_max,
         next_list=head.next_list,
-        thorough=shaping,
+        shaped=shaped_lists,
     )
     for number in in_hand.tolist():
         draft.replace(_POSTINGS, number, None)

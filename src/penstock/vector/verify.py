@@ -27,7 +27,10 @@ from penstock.vector.lookup import find_rows
 from penstock.vector.state import LENGTHS, CollectionState
 from penstock.vector.terms import TermBlock, count_words
 
-__all__ = ["VerifyReport", "unreadable", "verify_collection"]
+__all__ = ["RECORDS", "VerifyReport", "unreadable", "verify_collection"]
+
+# What a report is called that is of no collection.
+RECORDS: Final = "the records of the store"
 
 _POSTINGS: Final = Shelf(Family.POSTINGS)
 
