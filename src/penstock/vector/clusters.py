@@ -18,6 +18,9 @@ from penstock.vector.metric import Metric
 
 __all__ = ["Centroids", "NearestCentre", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
 
+# The type stubs of faiss leave out the kernels of one query.
+kernels: Any = faiss
+
 _OVERFULL: Final = 2.0
 _SPARSE: Final = 0.125
 _OVERSPLIT: Final = 3.0
@@ -46,11 +49,25 @@ class Centroids:
     def size_bytes(self) -> int:
         return int(self.lists.nbytes + self.vectors.nbytes)
 
-    def probe(self, metric: Metric, queries: Floats, probes: int) -> tuple[Floats, Indices]:
-        """The `probes` lists most worth looking into for each query: scores and places in `lists`, best first."""
+    def probe(self, metric: Metric, queries: Floats, probes: int) -> Indices:
+        """The numbers of the `probes` lists most worth looking into for each query, best first."""
+        count = min(probes, len(self))
+        if len(queries) == 1:
+            return self.lists[self._best(metric, queries, count)[None]]
         kind = faiss.METRIC_INNER_PRODUCT if metric is Metric.DOT else faiss.METRIC_L2
-        values, places = faiss.knn(queries, self.vectors, min(probes, len(self)), metric=kind)
-        return (values if metric is Metric.DOT else -values), places
+        _, places = faiss.knn(queries, self.vectors, count, metric=kind)
+        return np.asarray(self.lists[places])
+
+    def _best(self, metric: Metric, query: Floats, count: int) -> Indices:
+        """Places of the best lists for one query: the plain kernel, without what only many queries gain from."""
+        values = np.empty(len(self), np.float32)
+        kernel = kernels.fvec_inner_products_ny if metric is Metric.DOT else kernels.fvec_L2sqr_ny
+        pointers = map(faiss.swig_ptr, (values, np.ascontiguousarray(query), np.ascontiguousarray(self.vectors)))
+        kernel(*pointers, self.vectors.shape[1], len(self))
+        costs = -values if metric is Metric.DOT else values
+        places = np.argpartition(costs, count - 1)[:count] if count < len(self) else np.arange(count)
+        best: Indices = places[np.lexsort((places, costs[places]))]
+        return best
 
     def scores(self, metric: Metric, queries: Floats) -> Floats:
         """How worth looking into every list is for each query."""

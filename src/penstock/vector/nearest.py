@@ -1,13 +1,12 @@
 """The nearest rows of many queries: lists are probed and scanned, and the best candidates ranked exactly.
 
 With all lists probed the answer is exact: candidates are fetched until the codes' own error cannot hide a
-better row. Lists are read into the cache, stacked once and the stack kept while nothing has changed.
+better row. Lists are read into the cache in the form in which they are scanned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 import faiss
@@ -18,12 +17,11 @@ from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.codes import uncertainty
 from penstock.vector.config import VectorConfig
 from penstock.vector.content import PostingBlock
-from penstock.vector.directory import Directory
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.metric import Metric
 from penstock.vector.offload import kernel_threads, offload
-from penstock.vector.scan import NONE, Candidates, PostingList, Stack
+from penstock.vector.scan import NONE, Candidates, PostingList, Stack, scan_lists
 from penstock.vector.state import CollectionState
 from penstock.vector.vectors import exact_scores, find_vectors
 
@@ -40,18 +38,12 @@ _QUERIES_AT_ONCE: Final = 1024
 _CANDIDATES_MAX: Final = 4_000_000
 # Components compared before a scan is worth a thread of its own: about two milliseconds.
 _OFFLOAD_COMPONENTS: Final = 20_000_000
+# Lists that one query is scanned through one by one: for more of them a stack costs less.
+_SINGLY_SCANNED: Final = 64
 # Rows that a filter may leave for all of them to be compared: reading one costs about as much as comparing it with
 # sixty queries, and no more memory than this is spent on it.
 _FEW_ROWS_PER_QUERY: Final = 64
 _FEW_BYTES_MAX: Final = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A stack, and what must still hold for it to be used again."""
-
-    directory: Directory
-    stack: Stack
 
 
 class NearestRows:
@@ -156,14 +148,14 @@ class NearestRows:
         damage: Damage,
     ) -> Candidates:
         kernel_threads(self._config.threads)
-        _, places = state.centroids.probe(state.metric, queries, probes)
-        lists = state.centroids.lists[places]
-        kept = self._kept(blocks, state)
-        if kept is not None and kept.covers(lists):
-            return await self._run(state, kept, queries, lists, count, selected)
+        lists = state.centroids.probe(state.metric, queries, probes)
+        if len(queries) == 1 and lists.size <= _SINGLY_SCANNED:
+            held = blocks.held(state, _POSTINGS, lists[0].tolist(), PostingList)
+            if held is not None and sum(each.rows for each in held) * state.dimensions < _OFFLOAD_COMPONENTS:
+                return scan_lists(state.metric, queries, held, count, selected)
         waves = self._waves(blocks, state, np.unique(lists))
         if len(waves) == 1:
-            stack = await self._stack(blocks, state, kept, waves[0], damage)
+            stack = Stack(state.dimensions, state.metric, await self._read(blocks, state, waves[0].tolist(), damage))
             return await self._run(state, stack, queries, lists, count, selected)
         best = _nothing(len(queries), count)
         for wave in waves:
@@ -183,24 +175,6 @@ class NearestRows:
         if components < _OFFLOAD_COMPONENTS:
             return stack.search(*arguments)
         return await asyncio.to_thread(stack.search, *arguments)
-
-    def _kept(self, blocks: BlockReader, state: CollectionState) -> Stack | None:
-        """The stack of earlier searches, if it is still right."""
-        kept = blocks.cache.made((state.number, Stack), _Kept)
-        return kept.stack if kept is not None and kept.directory is state.directory(_POSTINGS) else None
-
-    async def _stack(
-        self, blocks: BlockReader, state: CollectionState, kept: Stack | None, wave: Ids, damage: Damage
-    ) -> Stack:
-        """A stack of some lists, and of those that a kept one has already."""
-        lists = {} if kept is None else dict(kept.lists)
-        before, evictions = len(damage.blocks), blocks.cache.evictions
-        lists |= await self._read(blocks, state, [number for number in wave.tolist() if number not in lists], damage)
-        stack = Stack(state.dimensions, state.metric, lists)
-        whole = len(damage.blocks) == before and blocks.cache.evictions == evictions
-        if whole and blocks.cache.holds_half(stack.size_bytes):
-            blocks.cache.keep((state.number, Stack), _Kept(state.directory(_POSTINGS), stack))
-        return stack
 
     async def _read(
         self, blocks: BlockReader, state: CollectionState, numbers: list[int], damage: Damage

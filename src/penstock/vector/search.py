@@ -32,6 +32,7 @@ from penstock.vector.bm25 import rank_texts
 from penstock.vector.calibration import Calibration, calibrate, sample_rows
 from penstock.vector.config import VectorConfig
 from penstock.vector.filter import Filter
+from penstock.vector.flights import Flights
 from penstock.vector.fusion import Fusion, Ranking, fuse
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family
@@ -120,6 +121,7 @@ class Searcher:
         self._observer = observer
         self._nearest = NearestRows(config)
         self._calibrations: dict[int, Calibration] = {}
+        self._calibrating: Flights[Calibration] = Flights()
 
     async def search(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         """The answer of one state."""
@@ -181,16 +183,26 @@ class Searcher:
             return min(request.probes or 1, max(lists, 1))
         calibration = self._calibrations.get(state.number)
         if calibration is None or not calibration.fits(state):
-            sample = await sample_rows(blocks, state, damage)
-            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
-            calibration = await offload(len(sample), self._config.threads, calibrate, *measured)
-            self._calibrations[state.number] = calibration
+            calibration = await self._calibrate(blocks, state, damage)
         probes = calibration.probes(request.recall_target or self._config.recall_target)
         if selected is None:
             return probes
         # Fewer rows count, so the neighbours among them lie farther away: look into as many more lists.
         share = max(len(selected), 1) / max(state.head.rows, 1)
         return min(lists, int(np.ceil(probes / share)))
+
+    async def _calibrate(self, blocks: BlockReader, state: CollectionState, damage: Damage) -> Calibration:
+        """Recall by probes, measured on this state or on one that is hardly different."""
+
+        async def measure() -> Calibration:
+            sample = await sample_rows(blocks, state, damage)
+            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
+            found = await offload(len(sample), self._config.threads, calibrate, *measured)
+            self._calibrations[state.number] = found
+            return found
+
+        calibration = await self._calibrating.share(state.number, measure)
+        return calibration if calibration.fits(state) else await measure()
 
 
 def partial_blocks(table: pa.Table) -> list[str]:
