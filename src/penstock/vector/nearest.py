@@ -16,14 +16,16 @@ from penstock.vector.arrays import Array, Floats, Ids
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.codes import uncertainty
 from penstock.vector.config import VectorConfig
-from penstock.vector.content import PostingBlock
+from penstock.vector.content import PostingBlock, VectorBlock
+from penstock.vector.fusion import best_places
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.metric import Metric
 from penstock.vector.offload import kernel_threads, offload
 from penstock.vector.scan import NONE, Candidates, PostingList, Stack, scan_lists
+from penstock.vector.select import Selection
 from penstock.vector.state import CollectionState
-from penstock.vector.vectors import exact_scores, find_vectors
+from penstock.vector.vectors import VectorRows, exact_scores, find_vectors
 
 __all__ = ["NearestRows"]
 
@@ -40,10 +42,14 @@ _CANDIDATES_MAX: Final = 4_000_000
 _OFFLOAD_COMPONENTS: Final = 20_000_000
 # Lists that one query is scanned through one by one: for more of them a stack costs less.
 _SINGLY_SCANNED: Final = 64
-# Rows that a filter may leave for all of them to be compared: reading one costs about as much as comparing it with
-# sixty queries, and no more memory than this is spent on it.
+# Rows that a filter may leave for all of them to be compared: so many cost one query less than looking into the lists
+# that they are spread over. Reading one costs about as much as comparing it with sixty queries. No more memory than this
+# is spent on it.
+_FEW_ROWS: Final = 4096
 _FEW_ROWS_PER_QUERY: Final = 64
 _FEW_BYTES_MAX: Final = 32 << 20
+# Pairs of queries and rows that are compared one by one: two milliseconds. More are a product of matrices, off the loop.
+_PAIRS_ONE_BY_ONE: Final = 1 << 15
 
 
 class NearestRows:
@@ -59,18 +65,19 @@ class NearestRows:
         queries: Floats,
         count: int,
         probes: int,
-        selected: IdSet | None,
+        selection: Selection | None,
         damage: Damage,
         *,
         rerank: bool,
     ) -> Candidates:
-        """The best `count` rows of each prepared query among `selected` ones, or all visible ones."""
+        """The best `count` rows of each prepared query among selected ones, or all visible ones."""
         if not len(state.centroids) or not len(queries):
             return _nothing(len(queries), count)
-        if selected is not None and _is_few(state, len(selected), len(queries)):
-            among = await _among(blocks, state, queries, count, selected, damage, self._config.threads)
-            if among is not None:
-                return among
+        if selection is not None and _is_few(state, selection.rows, len(queries)):
+            few = await _few_rows(blocks, state, selection, damage)
+            if few is not None:
+                return await _among(state, queries, count, few, self._config.threads)
+        selected = None if selection is None else selection.ids
         if selected is None and not state.all_visible:
             selected = state.visible
         parts = []
@@ -191,33 +198,46 @@ class NearestRows:
 
 def _is_few(state: CollectionState, rows: int, queries: int) -> bool:
     """Whether so few rows are selected that comparing each query with each of them is the shortest way."""
-    if state.metric is Metric.L2:
+    if state.metric is Metric.L2 and rows * queries > _PAIRS_ONE_BY_ONE:
         # The product of matrices that this is made of rounds more than distances between near rows can bear.
         return False
-    return rows <= min(_FEW_BYTES_MAX // (4 * state.dimensions), _FEW_ROWS_PER_QUERY * queries)
+    return rows <= min(_FEW_BYTES_MAX // (4 * state.dimensions), max(_FEW_ROWS, _FEW_ROWS_PER_QUERY * queries))
 
 
-async def _among(
-    blocks: BlockReader,
-    state: CollectionState,
-    queries: Floats,
-    count: int,
-    selected: IdSet,
-    damage: Damage,
-    threads: int,
-) -> Candidates | None:
-    """The best of a few rows, exactly; None if the vector of one cannot be read."""
-    ids = selected.ids()
+async def _few_rows(
+    blocks: BlockReader, state: CollectionState, selection: Selection, damage: Damage
+) -> VectorRows | None:
+    """The selected rows beside each other, kept for the next search; None if the vector of one cannot be read."""
+    name = None if selection.name is None else (VectorRows, selection.name)
+    entry = None if name is None else blocks.cache.get(name, VectorRows)
+    if entry is not None and entry.block is not None:
+        return entry.block
+    ids = selection.ids.ids()
     vectors, missing = await find_vectors(blocks, state, ids, damage)
     if len(missing):
         return None
+    found = VectorRows(state.metric, [VectorBlock(ids, vectors)])
+    if name is not None:
+        blocks.cache.put(name, found)
+    return found
+
+
+async def _among(state: CollectionState, queries: Floats, count: int, few: VectorRows, threads: int) -> Candidates:
+    """The best of a few rows, exactly."""
     best = _nothing(len(queries), count)
-    width = min(count, len(ids))
-    if width:
-        rows, kind = state.metric.prepare(vectors), faiss.METRIC_INNER_PRODUCT
-        scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
-        found = _ordered(scores, ids[places])
-        best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
+    width = min(count, len(few))
+    if not width:
+        return best
+    if len(queries) * len(few) <= _PAIRS_ONE_BY_ONE:
+        for place in range(len(queries)):
+            scores = few.scores(state.metric, queries[place : place + 1])
+            chosen = best_places(scores, width)
+            best.scores[place, :width], best.ids[place, :width] = scores[chosen], few.ids[chosen]
+        return best
+    rows, kind = state.metric.prepare(few.vectors), faiss.METRIC_INNER_PRODUCT
+    scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
+    found = _ordered(scores, few.ids[places])
+    best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
     return best
 
 
@@ -236,15 +256,19 @@ async def _rank(
     blocks: BlockReader, state: CollectionState, queries: Floats, found: Candidates, damage: Damage
 ) -> Candidates:
     """Candidates by their exact scores. One whose vector cannot be read keeps the score of its code."""
-    exact = await exact_scores(blocks, state, queries, found.ids, damage)
-    ranks = np.where(np.isnan(exact), found.scores, exact)
-    ranks[found.ids == NONE] = -np.inf
+    ranks = await exact_scores(blocks, state, queries, found.ids, damage)
+    unknown = np.isnan(ranks)
+    if unknown.any():
+        ranks[unknown] = found.scores[unknown]
+        ranks[found.ids == NONE] = -np.inf
     return _ordered(ranks, found.ids)
 
 
 def _ordered(scores: Floats, ids: Ids) -> Candidates:
     """Best first; of equals the older row."""
     order = np.lexsort((ids, -scores), axis=1)
+    if len(scores) == 1:
+        return Candidates(scores[:, order[0]], ids[:, order[0]])
     line = np.arange(len(scores))[:, None]
     return Candidates(scores[line, order], ids[line, order])
 
