@@ -7,19 +7,19 @@ same rows always make the same lists.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import faiss
 import numpy as np
 
 from penstock.vector.arrays import Array, Bools, Floats, Indices
+from penstock.vector.coarse import CoarseScan
 from penstock.vector.metric import Metric
 
 __all__ = ["Centroids", "NearestCentre", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
-
-# The type stubs of faiss leave out the kernels of one query.
-kernels: Any = faiss
 
 _OVERFULL: Final = 2.0
 _SPARSE: Final = 0.125
@@ -31,11 +31,13 @@ _SEED: Final = 1
 # Centres that are all compared; beyond, they are looked for in groups of their own, of which some are probed.
 _EXHAUSTIVE_MAX: Final = 4096
 _GROUPS_PROBED: Final = 16
+# Single queries after which the short form of the centres is made: it costs as much as comparing about as many in full.
+_COARSE_AFTER: Final = 64
 # Centres trained at one level: the time grows with their square.
 _FLAT_MAX: Final = 384
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Centroids:
     """The centres of a collection's lists, with the lists' numbers, in the order of those."""
 
@@ -47,27 +49,39 @@ class Centroids:
 
     @property
     def size_bytes(self) -> int:
-        return int(self.lists.nbytes + self.vectors.nbytes)
+        coarse = sum(each.size_bytes for each in self._coarse.values())
+        return int(self.lists.nbytes + self.vectors.nbytes) + coarse
 
     def probe(self, metric: Metric, queries: Floats, probes: int) -> Indices:
         """The numbers of the `probes` lists most worth looking into for each query, best first."""
         count = min(probes, len(self))
-        if len(queries) == 1:
-            return self.lists[self._best(metric, queries, count)[None]]
+        if len(queries) == 1 and CoarseScan.suits(len(self), count):
+            some = self._candidates(metric, queries, count)
+            if some is not None:
+                return self.lists[some]
         kind = faiss.METRIC_INNER_PRODUCT if metric is Metric.DOT else faiss.METRIC_L2
         _, places = faiss.knn(queries, self.vectors, count, metric=kind)
         return np.asarray(self.lists[places])
 
-    def _best(self, metric: Metric, query: Floats, count: int) -> Indices:
-        """Places of the best lists for one query: the plain kernel, without what only many queries gain from."""
-        values = np.empty(len(self), np.float32)
-        kernel = kernels.fvec_inner_products_ny if metric is Metric.DOT else kernels.fvec_L2sqr_ny
-        pointers = map(faiss.swig_ptr, (values, np.ascontiguousarray(query), np.ascontiguousarray(self.vectors)))
-        kernel(*pointers, self.vectors.shape[1], len(self))
-        costs = -values if metric is Metric.DOT else values
-        places = np.argpartition(costs, count - 1)[:count] if count < len(self) else np.arange(count)
-        best: Indices = places[np.lexsort((places, costs[places]))]
-        return best
+    def _candidates(self, metric: Metric, query: Floats, count: int) -> Indices | None:
+        """Places of the best lists for one query by their short form; None if it is not worth making or cannot tell."""
+        coarse = self._coarse.get(metric)
+        if coarse is None:
+            self._asked[metric] += 1
+            if self._asked[metric] <= _COARSE_AFTER:
+                return None
+            coarse = self._coarse[metric] = CoarseScan(metric, self.vectors)
+        return coarse.best(query, count)[None] if coarse.is_true else None
+
+    @cached_property
+    def _coarse(self) -> dict[Metric, CoarseScan]:
+        """The centres in short form, once they are."""
+        return {}
+
+    @cached_property
+    def _asked(self) -> Counter[Metric]:
+        """Single queries so far."""
+        return Counter()
 
     def scores(self, metric: Metric, queries: Floats) -> Floats:
         """How worth looking into every list is for each query."""
