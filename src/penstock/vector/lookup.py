@@ -20,7 +20,7 @@ from penstock.vector.identity import ABSENT, DictionaryBlock, Identities, identi
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.state import CollectionState
 
-__all__ = ["FEW_ROWS", "document_blocks", "each_bucket", "find_column", "find_rows", "row_of"]
+__all__ = ["FEW_ROWS", "document_blocks", "each_bucket", "find_column", "find_rows", "join_texts", "row_of"]
 
 _DICTIONARY: Final = Shelf(Family.DICTIONARY)
 _DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
@@ -124,7 +124,7 @@ async def _few_values(
         (bucket, row) for bucket, row in zip(buckets, places, strict=True) if bucket is not None and row is not None
     ]
     if len(found) == len(names) and kind == _TEXT:
-        return _few_texts(found)
+        return join_texts(found)
     none: Column = pa.array([None], kind) if len(found) < len(names) else None
     # Values stay Arrow's own: a piece of one row costs less than a detour over Python's objects.
     pieces = [
@@ -134,8 +134,8 @@ async def _few_values(
     return pa.concat_arrays(pieces) if pieces else pa.array([], kind)
 
 
-def _few_texts(found: Sequence[tuple[ColumnBlock, int]]) -> Column:
-    """Some texts, of their bytes: half of what it costs to put pieces of Arrow's columns together."""
+def join_texts(found: Iterable[tuple[ColumnBlock, int]]) -> Column:
+    """Texts of some rows of blocks, of their bytes: half of what it costs to put pieces of Arrow's columns together."""
     pieces = []
     for bucket, row in found:
         starts, letters = bucket.texts

@@ -7,6 +7,7 @@ better row. Lists are read into the cache in the form in which they are scanned.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import faiss
@@ -27,11 +28,11 @@ from penstock.vector.select import Selection
 from penstock.vector.state import CollectionState
 from penstock.vector.vectors import VectorRows, exact_scores, find_vectors
 
-__all__ = ["NearestRows"]
+__all__ = ["POSTINGS", "SPARE", "NearestRows", "is_short_scan"]
 
-_POSTINGS: Final = Shelf(Family.POSTINGS)
+POSTINGS: Final = Shelf(Family.POSTINGS)
 # Candidates beyond those asked for, for exact ranking to choose from: codes rarely confuse more than a few.
-_SPARE: Final = 2
+SPARE: Final = 2
 # How fast a search that is not done fetches more candidates, or looks into more lists.
 _WIDENING: Final = 4
 # Queries scanned in one call.
@@ -86,7 +87,7 @@ class NearestRows:
             if probes >= len(state.centroids):
                 parts.append(await self._exactly(blocks, state, chunk, count, selected, damage))
                 continue
-            wanted = count + _SPARE if rerank else count
+            wanted = count + SPARE if rerank else count
             found = await self._filled(blocks, state, chunk, wanted, probes, selected, damage, count)
             if rerank:
                 found = await _rank(blocks, state, chunk, found, damage)
@@ -126,7 +127,7 @@ class NearestRows:
         rows = max(1, int(state.list_rows.sum()))
         best = _nothing(len(queries), count)
         open_queries = np.arange(len(queries))
-        wanted = min(count + _SPARE, rows)
+        wanted = min(count + SPARE, rows)
         while len(open_queries):
             doubted = []
             # Rows that codes cannot tell apart are fetched by the thousand: not for all queries at once.
@@ -157,8 +158,8 @@ class NearestRows:
         kernel_threads(self._config.threads)
         lists = state.centroids.probe(state.metric, queries, probes)
         if len(queries) == 1 and lists.size <= _SINGLY_SCANNED:
-            held = blocks.held(state, _POSTINGS, lists[0].tolist(), PostingList)
-            if held is not None and sum(each.rows for each in held) * state.dimensions < _OFFLOAD_COMPONENTS:
+            held = blocks.held(state, POSTINGS, lists[0].tolist(), PostingList)
+            if held is not None and is_short_scan(held, state.dimensions):
                 return scan_lists(state.metric, queries, held, count, selected)
         waves = self._waves(blocks, state, np.unique(lists))
         if len(waves) == 1:
@@ -186,7 +187,7 @@ class NearestRows:
     async def _read(
         self, blocks: BlockReader, state: CollectionState, numbers: list[int], damage: Damage
     ) -> dict[int, PostingList]:
-        return await blocks.built(state, _POSTINGS, numbers, PostingBlock, PostingList, PostingList, damage)
+        return await blocks.built(state, POSTINGS, numbers, PostingBlock, PostingList, PostingList, damage)
 
     def _waves(self, blocks: BlockReader, state: CollectionState, numbers: Ids) -> list[Ids]:
         """Lists in groups of which each fits into half of the cache."""
@@ -194,6 +195,12 @@ class NearestRows:
         sizes = state.list_rows[places] * (2 * state.dimensions + 8)
         wave = np.cumsum(sizes) // max(1, blocks.cache.max_bytes // 2)
         return np.split(numbers, np.flatnonzero(np.diff(wave)) + 1)
+
+
+def is_short_scan(lists: Sequence[PostingList], dimensions: int) -> bool:
+    """Whether one query is done with these lists before a thread would have begun."""
+    rows = sum([each.rows for each in lists])
+    return len(lists) <= _SINGLY_SCANNED and rows * dimensions < _OFFLOAD_COMPONENTS
 
 
 def _is_few(state: CollectionState, rows: int, queries: int) -> bool:

@@ -41,6 +41,7 @@ from penstock.vector.rows_of import read_columns
 from penstock.vector.scan import NONE
 from penstock.vector.select import Selection, keep_selection
 from penstock.vector.state import CollectionState
+from penstock.vector.warm import answer_warm
 
 __all__ = ["ALL_LISTS", "ROWS_MAX", "SearchRequest", "Searcher", "partial_blocks"]
 
@@ -126,6 +127,31 @@ class Searcher:
     async def search(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         """The answer of one state."""
         began = self._clock.monotonic()
+        table = self._warm(blocks, state, request)
+        if table is None:
+            table = await self._general(blocks, state, request)
+        self._observer.observe(names.VECTOR_SEARCH_SECONDS, self._clock.monotonic() - began)
+        return table
+
+    def _warm(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table | None:
+        """The answer to one plain query, if all that it needs is in memory."""
+        if request.vectors is None or len(request.vectors) != 1 or request.texts is not None:
+            return None
+        if request.where is not None or request.columns or state.lost or not (request.rerank and self._config.rerank):
+            return None
+        probes = request.probes
+        if probes is None:
+            calibration = self._calibrations.get(state.number)
+            if calibration is None or not calibration.fits(state):
+                return None
+            probes = calibration.probes(request.recall_target or self._config.recall_target)
+        found = answer_warm(blocks, state, request.vectors, request.count, probes)
+        if found is None:
+            return None
+        similarity = state.metric.similarity(found.scores)
+        return _table(_Answer(None, found.ids, similarity, similarity, None), {"id": found.names}, Damage())
+
+    async def _general(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         damage = Damage(state.lost_of(_needed(request)) if state.lost else [])
         selected = None
         if request.where is not None and state.head.next_id:
@@ -134,7 +160,6 @@ class Searcher:
         columns = await read_columns(blocks, state, answer.ids, ("id", *request.columns), damage)
         if damage:
             self._observer.count(names.VECTOR_SEARCHES_PARTIAL)
-        self._observer.observe(names.VECTOR_SEARCH_SECONDS, self._clock.monotonic() - began)
         return _table(answer, columns, damage)
 
     async def _answer(

@@ -23,7 +23,7 @@ from penstock.vector.metric import Metric
 from penstock.vector.offload import OneThread
 from penstock.vector.state import CollectionState
 
-__all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors"]
+__all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors", "score_gathered"]
 
 # The type stubs of faiss leave out the pairwise kernels.
 faiss: Any = typed_faiss
@@ -136,12 +136,18 @@ async def _score_few(blocks: BlockReader, state: CollectionState, queries: Float
         nowhere if bucket is None else bucket.compared(name) or nowhere
         for bucket, name in zip(buckets, names, strict=True)
     ]
-    rows = _LINE[: len(names)]
-    asked = rows // ids.shape[1] if len(ids) > 1 else _ZEROS[: len(names)]
-    scores = np.empty(len(names), np.float32)
+    return score_gathered(state.metric, queries, found, ids.shape[1])
+
+
+def score_gathered(
+    metric: Metric, queries: Floats, found: Sequence[tuple[Floats, float]], width: int = FEW_ROWS
+) -> Floats:
+    """What the kernel says of a few vectors, given with what to divide by; each query has `width` of them."""
+    rows, scores = _LINE[: len(found)], np.empty(len(found), np.float32)
+    asked = _ZEROS[: len(found)] if len(queries) == 1 else rows // width
     gathered = np.concatenate([vector for vector, _ in found])
     with OneThread():
-        _compare(state.metric, queries, asked, gathered, rows, scores)
+        _compare(metric, queries, asked, gathered, rows, scores)
     scores /= np.array([length for _, length in found], np.float32)
     return scores
 
