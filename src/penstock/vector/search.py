@@ -313,7 +313,7 @@ def _of_first(count: int) -> Column:
 def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
     count = len(answer.ids)
     # Scores are this answer's own: Arrow takes them as they lie.
-    score = pa.Array.from_buffers(_SCORE, count, [None, pa.py_buffer(np.ascontiguousarray(answer.score))])
+    score = pa.Array.from_buffers(_SCORE, count, [None, pa.py_buffer(np.ascontiguousarray(answer.score).data)])
     found = {
         "query": _of_first(count) if answer.query is None else pa.array(answer.query.astype(np.int32)),
         "id": columns.pop("id"),
