@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import struct
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ _RECORDS: dict[str, tuple[int, msgspec.Struct]] = {
 
 def shown(content: Any) -> list[Any]:
     """A content as plain values."""
-    fields = [getattr(content, name) for name in content.__slots__]
+    fields = [getattr(content, field.name) for field in dataclasses.fields(content)]
     return [
         shown(f) if isinstance(f, Identities) else (f.to_pylist() if hasattr(f, "to_pylist") else f.tolist())
         for f in fields

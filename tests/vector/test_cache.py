@@ -1,4 +1,4 @@
-"""The cache: never over its bound, those that nobody used lately leave first, and nothing made of them stays."""
+"""The cache: never over its bound, those that nobody used lately leave first, and nobody holds on to them."""
 
 from __future__ import annotations
 
@@ -60,15 +60,18 @@ def test_blocks_that_are_all_in_use_still_make_room() -> None:
     assert cache.get("f", Block) is not None
 
 
-def test_what_readers_made_of_blocks_is_forgotten_as_soon_as_a_block_leaves() -> None:
-    """It refers to blocks: kept any longer, it would hold more memory than the bound allows."""
+def test_an_entry_lets_go_of_a_block_that_leaves_and_of_no_other() -> None:
+    """Readers hold entries: a block that lived on in one would take more memory than the bound allows."""
     cache = BlockCache(100)
-    cache.put("a", Block(40))
-    cache.keep("made", ["of a"])
-    cache.put("b", Block(40))
-    assert cache.made("made", list) == ["of a"]
+    for name in "ab":
+        cache.put(name, Block(40))
+    first, second = cache.get("a", Block), cache.get("b", Block)
+    assert first is not None
+    assert second is not None
+    first.used = second.used = False
     cache.put("c", Block(40))
-    assert cache.made("made", list) is None
+    assert first.block is None
+    assert second.block == Block(40)
 
 
 def test_a_block_of_more_than_half_is_not_kept() -> None:

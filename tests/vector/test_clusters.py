@@ -63,8 +63,8 @@ def test_centroids_change_by_list_number_and_stay_in_order() -> None:
 def test_lists_are_probed_best_first_by_distance_or_by_product() -> None:
     centroids = Centroids(np.array([3, 8]), np.array([[1.0, 0.0], [9.0, 9.0]], np.float32))
     query = np.array([[1.0, 0.2]], np.float32)
-    assert centroids.probe(Metric.L2, query, 2)[1].tolist() == [[0, 1]]
-    assert centroids.probe(Metric.DOT, query, 9)[1].tolist() == [[1, 0]]
+    assert centroids.probe(Metric.L2, query, 2).tolist() == [[3, 8]]
+    assert centroids.probe(Metric.DOT, query, 9).tolist() == [[8, 3]]
 
 
 def test_centres_under_cosine_have_length_one() -> None:

@@ -16,8 +16,9 @@ from penstock.observability import SILENT, Observer, names
 from penstock.vector.arrays import Array
 from penstock.vector.cache import BlockCache, Entry, Sized
 from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
-from penstock.vector.directory import Directory
+from penstock.vector.directory import EMPTY
 from penstock.vector.documents import DocumentBlock
+from penstock.vector.flights import Flight
 from penstock.vector.identity import DictionaryBlock
 from penstock.vector.keys import Address, Family, Shelf, fragment_key
 from penstock.vector.state import CollectionState
@@ -60,14 +61,6 @@ class Damage:
         return bool(self.blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened(Generic[S]):
-    """Kept blocks of a shelf by their lowest key, as one directory has them: no names to be made and looked up."""
-
-    directory: Directory
-    entries: dict[int, Entry[S]]
-
-
 class BlockReader:
     """Reads buckets of any collection from one view of the store."""
 
@@ -107,45 +100,89 @@ class BlockReader:
         result: type[S],
         damage: Damage | None = None,
     ) -> dict[int, S]:
-        """Buckets as `build` makes them of their fragments, kept in that form."""
-        opened = self._opened(state, shelf, result)
+        """Buckets as `build` makes them of their fragments, kept in that form, in the order asked for."""
+        asked = list(lows)
+        directory, entries = state.directory(shelf), self._entries(state, shelf, result)
         found: dict[int, S] = {}
         missing: dict[int, Array] = {}
-        asked = list(lows)
         for low in asked:
-            entry = opened.entries.get(low) or self._reopen(state, shelf, opened, low, result)
-            if entry is not None:
+            entry = entries.get(low)
+            if entry is None or entry.block is None:
+                entry = self._reopened(state, shelf, low, result)
+            if entry is not None and (block := entry.block) is not None:
                 entry.used = True
-                found[low] = entry.block
-            elif len(fragments := opened.directory.bucket(low)):
+                found[low] = block
+            elif len(fragments := directory.bucket(low)):
                 missing[low] = fragments
         self.cache.count(len(found), len(missing))
-        for group in _groups(missing):
-            parts = await self._fetch(state, shelf, group, kind, damage)
-            for low, fragments in group:
-                if len(parts[low]):
-                    found[low] = build(parts[low])
-                if len(parts[low]) == len(fragments):
-                    self.cache.put(_name(state, shelf, opened.directory, low, result), found[low])
-        # What was kept came first: whoever joins buckets joins them in the order they asked for.
-        return {low: found[low] for low in asked if low in found} if missing else found
+        if not missing:
+            return found
+        read = _Read(state, shelf, kind, build, result, damage)
+        found |= await self._read_once(read, missing)
+        return {low: found[low] for low in asked if low in found}
 
-    def _opened(self, state: CollectionState, shelf: Shelf, result: type[S]) -> _Opened[S]:
-        name, directory = (state.number, shelf, result), state.directory(shelf)
-        opened = self.cache.made(name, _Opened)
-        if opened is None or opened.directory is not directory:
-            opened = _Opened(directory, {})
-            self.cache.keep(name, opened)
-        return opened
+    def held(self, state: CollectionState, shelf: Shelf, lows: Sequence[int], result: type[S]) -> list[S] | None:
+        """Buckets in the order asked for, if all of them are in memory and were read under this state before."""
+        entries = self._entries(state, shelf, result)
+        found: list[S] = []
+        for low in lows:
+            entry = entries.get(low)
+            if entry is None or entry.block is None:
+                return None
+            entry.used = True
+            found.append(entry.block)
+        self.cache.count(len(found), 0)
+        return found
 
-    def _reopen(
-        self, state: CollectionState, shelf: Shelf, opened: _Opened[S], low: int, result: type[S]
-    ) -> Entry[S] | None:
+    def _entries(self, state: CollectionState, shelf: Shelf, result: type[S]) -> dict[int, Entry[S]]:
+        """Kept blocks of a shelf by their lowest key, as a directory has them: no names to be made and looked up."""
+        directory = state.directory(shelf)
+        # The empty one is shared by all stores, and must hold on to none of them.
+        return {} if directory is EMPTY else directory.kept.setdefault((self.cache, result), {})
+
+    def _reopened(self, state: CollectionState, shelf: Shelf, low: int, result: type[S]) -> Entry[S] | None:
         """A block that is in the cache and was not looked for under this directory yet."""
-        entry = self.cache.get(_name(state, shelf, opened.directory, low, result), result)
+        entry = self.cache.get(_name(state, shelf, low, result), result)
         if entry is not None:
-            opened.entries[low] = entry
+            self._entries(state, shelf, result)[low] = entry
         return entry
+
+    async def _read_once(self, read: _Read[C, S], missing: dict[int, Array]) -> dict[int, S]:
+        """Missing buckets: those that somebody else is reading are waited for, the others read for all."""
+        flights = self.cache.flights
+        others = {low: flight for low in missing if (flight := flights.get(read.name(low))) is not None}
+        mine = {low: fragments for low, fragments in missing.items() if low not in others}
+        found: dict[int, S] = {}
+        with flights.leading(map(read.name, mine)) as begun:
+            for group in _groups(mine):
+                found |= await self._load(read, group, begun)
+        unread: dict[int, Array] = {}
+        for low, flight in others.items():
+            block = await flight.landed()
+            if block is None:
+                unread[low] = missing[low]
+            else:
+                assert isinstance(block, read.result)
+                found[low] = block
+        for group in _groups(unread):
+            found |= await self._load(read, group, {})
+        return found
+
+    async def _load(
+        self, read: _Read[C, S], group: list[tuple[int, Array]], begun: Mapping[Hashable, Flight[Sized]]
+    ) -> dict[int, S]:
+        """Read some buckets, keep those that are whole, and hand them to whoever waits for them."""
+        parts = await self._fetch(read.state, read.shelf, group, read.kind, read.damage)
+        found: dict[int, S] = {}
+        for low, fragments in group:
+            if len(parts[low]):
+                found[low] = read.build(parts[low])
+            if len(parts[low]) == len(fragments):
+                name = read.name(low)
+                self.cache.put(name, found[low])
+                if name in begun:
+                    begun[name].land(found[low])
+        return found
 
     async def fragments(
         self, state: CollectionState, addresses: Sequence[Address], damage: Damage | None = None
@@ -202,9 +239,24 @@ class BlockReader:
         damage.blocks.append(named)
 
 
-def _name(state: CollectionState, shelf: Shelf, directory: Directory, low: int, result: type[S]) -> Hashable:
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[C, S]):
+    """What is being read, how it is built, and where damage is noted."""
+
+    state: CollectionState
+    shelf: Shelf
+    kind: type[C]
+    build: Callable[[Sequence[C]], S]
+    result: type[S]
+    damage: Damage | None
+
+    def name(self, low: int) -> Hashable:
+        return _name(self.state, self.shelf, low, self.result)
+
+
+def _name(state: CollectionState, shelf: Shelf, low: int, result: type[S]) -> Hashable:
     """What a block is kept under: its newest serial stands for its bytes."""
-    return state.number, shelf, low, directory.version(low), result
+    return state.number, shelf, low, state.directory(shelf).version(low), result
 
 
 def _groups(missing: Mapping[int, Array]) -> Iterator[list[tuple[int, Array]]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.vector.arrays import Array, Column, Counts, Ids
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import ColumnBlock
-from penstock.vector.fusion import Ranking
+from penstock.vector.fusion import Ranking, best_places
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.lookup import find_column
@@ -92,20 +92,8 @@ async def _rank(
     if selected is not None:
         kept = selected.contains(rows)
         rows, total = rows[kept], total[kept]
-    best = _best(total, count)
+    best = best_places(total, count)
     return Ranking(rows[best], total[best].astype(np.float32))
-
-
-def _best(scores: Array, count: int) -> Array:
-    """Places of the highest scores, of equals the first."""
-    if len(scores) > count:
-        # Everything that ties with the last place is looked at, so that equals are chosen by age.
-        edge = np.partition(scores, len(scores) - count)[len(scores) - count]
-        near = np.flatnonzero(scores >= edge)
-    else:
-        near = np.arange(len(scores))
-    chosen: Array = near[np.argsort(-scores[near], kind="stable")][:count]
-    return chosen
 
 
 class _Lengths:

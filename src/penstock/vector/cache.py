@@ -1,8 +1,9 @@
 """Decoded blocks kept for the next reader, within a bound of bytes: those that nobody used lately leave first.
 
 An entry is named after bytes that never change, so nothing here is ever stale; entries of states that nobody
-reads any more simply grow old. What readers make of blocks and hold on to is kept here too, and forgotten as
-soon as any block leaves, so that nothing outlives the bound.
+reads any more simply grow old. Readers hold on to entries, never to blocks: a block that leaves is gone from its entry
+too, so that nothing outlives the bound, and whatever else was kept stays. Blocks that somebody is reading are listed
+as well, so that nobody reads them twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 from penstock.observability import SILENT, Observer, names
+from penstock.vector.flights import Flights
 
 __all__ = ["BlockCache", "Entry", "Sized"]
 
@@ -23,17 +25,19 @@ class Sized(Protocol):
     def size_bytes(self) -> int: ...
 
 
-T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
 
 class Entry(Generic[S]):
-    """A block, and whether it was used since it last came up for leaving. Readers that hold an entry say so."""
+    """A block, None once it has left, and whether it was used since it last came up for leaving.
+
+    Readers that hold an entry and use its block say so.
+    """
 
     __slots__ = ("block", "used")
 
     def __init__(self, block: S) -> None:
-        self.block = block
+        self.block: S | None = block
         self.used = False
 
 
@@ -45,9 +49,10 @@ class BlockCache:
         self.size_bytes = 0
         # How many blocks had to leave.
         self.evictions = 0
+        # Blocks that are being read, by the names under which they will be kept.
+        self.flights: Flights[Sized] = Flights()
         self._observer = observer
         self._blocks: OrderedDict[Hashable, Entry[Sized]] = OrderedDict()
-        self._made: dict[Hashable, object] = {}
 
     def get(self, name: Hashable, kind: type[S]) -> Entry[S] | None:
         """The entry of a block, marked as used."""
@@ -67,16 +72,6 @@ class BlockCache:
         self._blocks[name] = Entry(block)
         self.size_bytes += block.size_bytes
         self._observer.gauge(names.VECTOR_CACHE_BYTES, self.size_bytes)
-
-    def made(self, name: Hashable, kind: type[T]) -> T | None:
-        """What a reader has made of blocks under this name, unless a block has left since."""
-        made = self._made.get(name)
-        assert made is None or isinstance(made, kind)
-        return made
-
-    def keep(self, name: Hashable, made: object) -> None:
-        """Hold on to something that refers to kept blocks and to little else, until one of them may be gone."""
-        self._made[name] = made
 
     def holds_half(self, size_bytes: int) -> bool:
         """Whether this much is at most half of what fits."""
@@ -100,6 +95,7 @@ class BlockCache:
                 break
             entry.used = False
             self._blocks[name] = entry
+        assert entry.block is not None
         self.size_bytes -= entry.block.size_bytes
         self.evictions += 1
-        self._made.clear()
+        entry.block = None

@@ -8,13 +8,16 @@ a split always makes lists that are smaller than the one before.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import faiss
 import numpy as np
 
 from penstock.vector.arrays import Array, Bools, Floats, Indices
+from penstock.vector.coarse import CoarseScan
 from penstock.vector.metric import Metric
 
 __all__ = ["Centroids", "NearestCentre", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
@@ -29,13 +32,15 @@ _SEED: Final = 1
 # Centres that are all compared; beyond, they are looked for in groups of their own, of which some are probed.
 _EXHAUSTIVE_MAX: Final = 4096
 _GROUPS_PROBED: Final = 16
+# Single queries after which the short form of the centres is made: it costs as much as comparing about as many in full.
+_COARSE_AFTER: Final = 64
 # Centres trained at one level: the time grows with their square.
 _FLAT_MAX: Final = 384
 # Rows that are looked at to find out whether one vector makes up most of them.
 _MAJORITY_SAMPLE: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Centroids:
     """The centres of a collection's lists, with the lists' numbers, in the order of those."""
 
@@ -47,13 +52,39 @@ class Centroids:
 
     @property
     def size_bytes(self) -> int:
-        return int(self.lists.nbytes + self.vectors.nbytes)
+        coarse = sum(each.size_bytes for each in self._coarse.values())
+        return int(self.lists.nbytes + self.vectors.nbytes) + coarse
 
-    def probe(self, metric: Metric, queries: Floats, probes: int) -> tuple[Floats, Indices]:
-        """The `probes` lists most worth looking into for each query: scores and places in `lists`, best first."""
+    def probe(self, metric: Metric, queries: Floats, probes: int) -> Indices:
+        """The numbers of the `probes` lists most worth looking into for each query, best first."""
+        count = min(probes, len(self))
+        if len(queries) == 1 and CoarseScan.suits(len(self), count):
+            some = self._candidates(metric, queries, count)
+            if some is not None:
+                return self.lists[some]
         kind = faiss.METRIC_INNER_PRODUCT if metric is Metric.DOT else faiss.METRIC_L2
-        values, places = faiss.knn(queries, self.vectors, min(probes, len(self)), metric=kind)
-        return (values if metric is Metric.DOT else -values), places
+        _, places = faiss.knn(queries, self.vectors, count, metric=kind)
+        return np.asarray(self.lists[places])
+
+    def _candidates(self, metric: Metric, query: Floats, count: int) -> Indices | None:
+        """Places of the best lists for one query by their short form; None if it is not worth making or cannot tell."""
+        coarse = self._coarse.get(metric)
+        if coarse is None:
+            self._asked[metric] += 1
+            if self._asked[metric] <= _COARSE_AFTER:
+                return None
+            coarse = self._coarse[metric] = CoarseScan(metric, self.vectors)
+        return coarse.best(query, count)[None] if coarse.is_true else None
+
+    @cached_property
+    def _coarse(self) -> dict[Metric, CoarseScan]:
+        """The centres in short form, once they are."""
+        return {}
+
+    @cached_property
+    def _asked(self) -> Counter[Metric]:
+        """Single queries so far."""
+        return Counter()
 
     def scores(self, metric: Metric, queries: Floats) -> Floats:
         """How worth looking into every list is for each query."""

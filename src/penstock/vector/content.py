@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -141,7 +142,7 @@ class PostingBlock:
         return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.codes for part in parts]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ColumnBlock:
     """One column's values with their ids, as a compressed Arrow stream of columns `id` and `value`."""
 
@@ -151,6 +152,12 @@ class ColumnBlock:
     @property
     def size_bytes(self) -> int:
         return int(self.ids.nbytes + self.values.nbytes)
+
+    @cached_property
+    def texts(self) -> tuple[memoryview, memoryview]:
+        """Where the text of each row begins and the last one ends, and the bytes of all: views for picking out a few."""
+        _, starts, letters = self.values.buffers()
+        return memoryview(starts).cast("i")[self.values.offset :], memoryview(letters if letters is not None else b"")
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -8,11 +8,11 @@ large shelf stays small. Pure; directories never change, a change makes a new on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -74,6 +74,11 @@ class Directory:
         """`lows` for those who look for a few keys only, and do so sooner in a list."""
         lows: list[int] = self.lows.tolist()
         return lows
+
+    @cached_property
+    def kept(self) -> dict[Hashable, dict[int, Any]]:
+        """What readers hold of this directory's buckets, by what it is made of: it lives as long as the directory."""
+        return {}
 
     @cached_property
     def _versions(self) -> dict[int, int]:

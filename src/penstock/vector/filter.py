@@ -12,7 +12,7 @@ anything is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,20 @@ from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, compute
 from penstock.vector.attributes import AttributeType, Scalar, describe, scalar_type
 
-__all__ = ["And", "Attribute", "Filter", "In", "Not", "Or", "Range", "attribute", "check_filter", "filter_attributes"]
+__all__ = [
+    "And",
+    "Attribute",
+    "Filter",
+    "In",
+    "Not",
+    "Or",
+    "Range",
+    "attribute",
+    "check_filter",
+    "filter_attributes",
+    "filter_key",
+    "match_values",
+]
 
 # A filter is walked recursively: deeper ones are a program, or an attack.
 _DEPTH_MAX: Final = 64
@@ -146,6 +159,25 @@ def filter_attributes(where: Filter) -> set[str]:
             return {name}
         case _:
             return set()
+
+
+def filter_key(where: Filter) -> Hashable:
+    """Equal for filters that select the same rows of every collection that takes them both."""
+    match where:
+        case And(parts) | Or(parts):
+            return type(where), tuple(map(filter_key, parts))
+        case Not(part):
+            return Not, filter_key(part)
+        case In(name, values):
+            return In, name, tuple(map(_value_key, values))
+        case Range(name, low, high, low_included, high_included):
+            return Range, name, _value_key(low), _value_key(high), low_included, high_included
+    raise AssertionError(where)
+
+
+def _value_key(value: Scalar | None) -> Hashable:
+    # Python takes 1, 1.0 and True for one key, and both zeros. A float's text tells what it is, NaN included.
+    return type(value), repr(value) if isinstance(value, float) else value
 
 
 def match_values(where: In | Range, kind: AttributeType, values: Column) -> Bools:

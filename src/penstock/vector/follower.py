@@ -20,6 +20,7 @@ from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.cache import BlockCache
 from penstock.vector.collection import CollectionReader, Moment, Work
 from penstock.vector.config import VectorConfig
+from penstock.vector.flights import Flights
 from penstock.vector.keys import CollectionName
 from penstock.vector.operations import CollectionSpec
 from penstock.vector.reading import read_head, read_state
@@ -57,6 +58,7 @@ class VectorReader:
         self._clock = clock
         self.searcher = Searcher(config, clock=clock, observer=observer)
         self._seen: dict[CollectionName, _Seen] = {}
+        self._looking: Flights[_Seen] = Flights()
 
     async def collection(self, tenant: str, index: str, model: str) -> CollectionReader:
         """A collection that the writer has made durable."""
@@ -78,7 +80,8 @@ class VectorReader:
 
     def refresh(self) -> None:
         """Whatever is read from now on is looked for anew, and is not older than anything read before."""
-        self._seen.clear()
+        # Both anew: what is being looked for at this moment was asked for before.
+        self._seen, self._looking = {}, Flights()
 
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on one moment of a collection that is not older than allowed."""
@@ -117,21 +120,32 @@ class VectorReader:
         await self.close()
 
     async def _fresh(self, name: CollectionName) -> CollectionState:
-        now = self._clock.monotonic()
+        asked, late = self._clock.monotonic(), self._config.staleness_seconds / 2
         seen = self._seen.get(name)
-        if seen is not None and now - seen.at < self._config.staleness_seconds / 2:
+        if seen is not None and asked - seen.at < late:
             return seen.state
+        joined = self._looking.get(name) is not None
+        found = await self._looking.share(name, lambda: self._look(self._seen, name))
+        # Somebody may have begun to look for it too long ago.
+        if joined and asked - found.at >= late:
+            found = await self._look(self._seen, name)
+        return found.state
+
+    async def _look(self, known: dict[CollectionName, _Seen], name: CollectionName) -> _Seen:
+        """The newest state, and the moment at which it was asked for."""
+        now = self._clock.monotonic()
+        seen = known.get(name)
         # A damaged one is always read again: what it lacks may have been restored.
         if seen is not None and not seen.state.lost and await self._is_newest(seen.state):
             seen.at = now
-            return seen.state
+            return seen
         await check_format(self._blocks.reader)
         state = await read_state(self._blocks, name)
         if state is None:
             raise NotFound(f"there is no collection {name}", "nothing durable was written to it", "write to it first")
-        self._seen[name] = _Seen(state, now)
+        known[name] = _Seen(state, now)
         self._forget()
-        return state
+        return known[name]
 
     async def _is_newest(self, state: CollectionState) -> bool:
         return await read_head(self._blocks.reader, state.name, state.number) == state.head

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import InvalidInput
-from penstock.vector.arrays import Floats, Ids
+from penstock.vector.arrays import Array, Floats, Ids
 
-__all__ = ["Fusion", "Ranking", "fuse"]
+__all__ = ["Fusion", "Ranking", "best_places", "fuse"]
 
 # The constant of the method's authors: it keeps the first place of one ranking from outweighing all of the other.
 _RANK_OFFSET: Final = 60.0
@@ -66,6 +66,18 @@ def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int) -> Ranking:
             total[places] += weight * _shares(ranking.scores)
     best = np.argsort(-total, kind="stable")[:count]
     return Ranking(ids[best], total[best].astype(np.float32))
+
+
+def best_places(scores: Array, count: int) -> Array:
+    """Places of the highest scores, of equals the first."""
+    if len(scores) > count:
+        # Everything that ties with the last place is looked at, so that equals are chosen by age.
+        edge = np.partition(scores, len(scores) - count)[len(scores) - count]
+        near = np.flatnonzero(scores >= edge)
+    else:
+        near = np.arange(len(scores))
+    chosen: Array = near[np.argsort(-scores[near], kind="stable")][:count]
+    return chosen
 
 
 def _shares(scores: Floats) -> Floats:

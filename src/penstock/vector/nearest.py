@@ -1,13 +1,13 @@
 """The nearest rows of many queries: lists are probed and scanned, and the best candidates ranked exactly.
 
 With all lists probed the answer is exact: candidates are fetched until the codes' own error cannot hide a
-better row. Lists are read into the cache, stacked once and the stack kept while nothing has changed.
+better row. Lists are read into the cache in the form in which they are scanned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 import faiss
@@ -17,21 +17,22 @@ from penstock.vector.arrays import Array, Floats, Ids
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.codes import uncertainty
 from penstock.vector.config import VectorConfig
-from penstock.vector.content import PostingBlock
-from penstock.vector.directory import Directory
+from penstock.vector.content import PostingBlock, VectorBlock
+from penstock.vector.fusion import best_places
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.metric import Metric
 from penstock.vector.offload import kernel_threads, offload
-from penstock.vector.scan import NONE, Candidates, PostingList, Stack
+from penstock.vector.scan import NONE, Candidates, PostingList, Stack, scan_lists
+from penstock.vector.select import Selection
 from penstock.vector.state import CollectionState
-from penstock.vector.vectors import exact_scores, find_vectors
+from penstock.vector.vectors import VectorRows, exact_scores, find_vectors
 
-__all__ = ["NearestRows"]
+__all__ = ["POSTINGS", "SPARE", "NearestRows", "is_short_scan"]
 
-_POSTINGS: Final = Shelf(Family.POSTINGS)
+POSTINGS: Final = Shelf(Family.POSTINGS)
 # Candidates beyond those asked for, for exact ranking to choose from: codes rarely confuse more than a few.
-_SPARE: Final = 2
+SPARE: Final = 2
 # How fast a search that is not done fetches more candidates, or looks into more lists.
 _WIDENING: Final = 4
 # Queries scanned in one call.
@@ -40,18 +41,16 @@ _QUERIES_AT_ONCE: Final = 1024
 _CANDIDATES_MAX: Final = 4_000_000
 # Components compared before a scan is worth a thread of its own: about two milliseconds.
 _OFFLOAD_COMPONENTS: Final = 20_000_000
-# Rows that a filter may leave for all of them to be compared: reading one costs about as much as comparing it with
-# sixty queries, and no more memory than this is spent on it.
+# Lists that one query is scanned through one by one: for more of them a stack costs less.
+_SINGLY_SCANNED: Final = 64
+# Rows that a filter may leave for all of them to be compared: so many cost one query less than looking into the lists
+# that they are spread over. Reading one costs about as much as comparing it with sixty queries. No more memory than this
+# is spent on it.
+_FEW_ROWS: Final = 4096
 _FEW_ROWS_PER_QUERY: Final = 64
 _FEW_BYTES_MAX: Final = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A stack, and what must still hold for it to be used again."""
-
-    directory: Directory
-    stack: Stack
+# Pairs of queries and rows that are compared one by one: two milliseconds. More are a product of matrices, off the loop.
+_PAIRS_ONE_BY_ONE: Final = 1 << 15
 
 
 class NearestRows:
@@ -67,18 +66,19 @@ class NearestRows:
         queries: Floats,
         count: int,
         probes: int,
-        selected: IdSet | None,
+        selection: Selection | None,
         damage: Damage,
         *,
         rerank: bool,
     ) -> Candidates:
-        """The best `count` rows of each prepared query among `selected` ones, or all visible ones."""
+        """The best `count` rows of each prepared query among selected ones, or all visible ones."""
         if not len(state.centroids) or not len(queries):
             return _nothing(len(queries), count)
-        if selected is not None and _is_few(state, len(selected), len(queries)):
-            among = await _among(blocks, state, queries, count, selected, damage, self._config.threads)
-            if among is not None:
-                return among
+        if selection is not None and _is_few(state, selection.rows, len(queries)):
+            few = await _few_rows(blocks, state, selection, damage)
+            if few is not None:
+                return await _among(state, queries, count, few, self._config.threads)
+        selected = None if selection is None else selection.ids
         if selected is None and not state.all_visible:
             selected = state.visible
         parts = []
@@ -87,7 +87,7 @@ class NearestRows:
             if probes >= len(state.centroids):
                 parts.append(await self._exactly(blocks, state, chunk, count, selected, damage))
                 continue
-            wanted = count + _SPARE if rerank else count
+            wanted = count + SPARE if rerank else count
             found = await self._filled(blocks, state, chunk, wanted, probes, selected, damage, count)
             if rerank:
                 found = await _rank(blocks, state, chunk, found, damage)
@@ -127,7 +127,7 @@ class NearestRows:
         rows = max(1, int(state.list_rows.sum()))
         best = _nothing(len(queries), count)
         open_queries = np.arange(len(queries))
-        wanted = min(count + _SPARE, rows)
+        wanted = min(count + SPARE, rows)
         while len(open_queries):
             doubted = []
             # Rows that codes cannot tell apart are fetched by the thousand: not for all queries at once.
@@ -156,14 +156,14 @@ class NearestRows:
         damage: Damage,
     ) -> Candidates:
         kernel_threads(self._config.threads)
-        _, places = state.centroids.probe(state.metric, queries, probes)
-        lists = state.centroids.lists[places]
-        kept = self._kept(blocks, state)
-        if kept is not None and kept.covers(lists):
-            return await self._run(state, kept, queries, lists, count, selected)
+        lists = state.centroids.probe(state.metric, queries, probes)
+        if len(queries) == 1 and lists.size <= _SINGLY_SCANNED:
+            held = blocks.held(state, POSTINGS, lists[0].tolist(), PostingList)
+            if held is not None and is_short_scan(held, state.dimensions):
+                return scan_lists(state.metric, queries, held, count, selected)
         waves = self._waves(blocks, state, np.unique(lists))
         if len(waves) == 1:
-            stack = await self._stack(blocks, state, kept, waves[0], damage)
+            stack = Stack(state.dimensions, state.metric, await self._read(blocks, state, waves[0].tolist(), damage))
             return await self._run(state, stack, queries, lists, count, selected)
         best = _nothing(len(queries), count)
         for wave in waves:
@@ -184,28 +184,10 @@ class NearestRows:
             return stack.search(*arguments)
         return await asyncio.to_thread(stack.search, *arguments)
 
-    def _kept(self, blocks: BlockReader, state: CollectionState) -> Stack | None:
-        """The stack of earlier searches, if it is still right."""
-        kept = blocks.cache.made((state.number, Stack), _Kept)
-        return kept.stack if kept is not None and kept.directory is state.directory(_POSTINGS) else None
-
-    async def _stack(
-        self, blocks: BlockReader, state: CollectionState, kept: Stack | None, wave: Ids, damage: Damage
-    ) -> Stack:
-        """A stack of some lists, and of those that a kept one has already."""
-        lists = {} if kept is None else dict(kept.lists)
-        before, evictions = len(damage.blocks), blocks.cache.evictions
-        lists |= await self._read(blocks, state, [number for number in wave.tolist() if number not in lists], damage)
-        stack = Stack(state.dimensions, state.metric, lists)
-        whole = len(damage.blocks) == before and blocks.cache.evictions == evictions
-        if whole and blocks.cache.holds_half(stack.size_bytes):
-            blocks.cache.keep((state.number, Stack), _Kept(state.directory(_POSTINGS), stack))
-        return stack
-
     async def _read(
         self, blocks: BlockReader, state: CollectionState, numbers: list[int], damage: Damage
     ) -> dict[int, PostingList]:
-        return await blocks.built(state, _POSTINGS, numbers, PostingBlock, PostingList, PostingList, damage)
+        return await blocks.built(state, POSTINGS, numbers, PostingBlock, PostingList, PostingList, damage)
 
     def _waves(self, blocks: BlockReader, state: CollectionState, numbers: Ids) -> list[Ids]:
         """Lists in groups of which each fits into half of the cache."""
@@ -215,35 +197,54 @@ class NearestRows:
         return np.split(numbers, np.flatnonzero(np.diff(wave)) + 1)
 
 
+def is_short_scan(lists: Sequence[PostingList], dimensions: int) -> bool:
+    """Whether one query is done with these lists before a thread would have begun."""
+    rows = sum([each.rows for each in lists])
+    return len(lists) <= _SINGLY_SCANNED and rows * dimensions < _OFFLOAD_COMPONENTS
+
+
 def _is_few(state: CollectionState, rows: int, queries: int) -> bool:
     """Whether so few rows are selected that comparing each query with each of them is the shortest way."""
-    if state.metric is Metric.L2:
+    if state.metric is Metric.L2 and rows * queries > _PAIRS_ONE_BY_ONE:
         # The product of matrices that this is made of rounds more than distances between near rows can bear.
         return False
-    return rows <= min(_FEW_BYTES_MAX // (4 * state.dimensions), _FEW_ROWS_PER_QUERY * queries)
+    return rows <= min(_FEW_BYTES_MAX // (4 * state.dimensions), max(_FEW_ROWS, _FEW_ROWS_PER_QUERY * queries))
 
 
-async def _among(
-    blocks: BlockReader,
-    state: CollectionState,
-    queries: Floats,
-    count: int,
-    selected: IdSet,
-    damage: Damage,
-    threads: int,
-) -> Candidates | None:
-    """The best of a few rows, exactly; None if the vector of one cannot be read."""
-    ids = selected.ids()
+async def _few_rows(
+    blocks: BlockReader, state: CollectionState, selection: Selection, damage: Damage
+) -> VectorRows | None:
+    """The selected rows beside each other, kept for the next search; None if the vector of one cannot be read."""
+    name = None if selection.name is None else (VectorRows, selection.name)
+    entry = None if name is None else blocks.cache.get(name, VectorRows)
+    if entry is not None and entry.block is not None:
+        return entry.block
+    ids = selection.ids.ids()
     vectors, missing = await find_vectors(blocks, state, ids, damage)
     if len(missing):
         return None
+    found = VectorRows(state.metric, [VectorBlock(ids, vectors)])
+    if name is not None:
+        blocks.cache.put(name, found)
+    return found
+
+
+async def _among(state: CollectionState, queries: Floats, count: int, few: VectorRows, threads: int) -> Candidates:
+    """The best of a few rows, exactly."""
     best = _nothing(len(queries), count)
-    width = min(count, len(ids))
-    if width:
-        rows, kind = state.metric.prepare(vectors), faiss.METRIC_INNER_PRODUCT
-        scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
-        found = _ordered(scores, ids[places])
-        best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
+    width = min(count, len(few))
+    if not width:
+        return best
+    if len(queries) * len(few) <= _PAIRS_ONE_BY_ONE:
+        for place in range(len(queries)):
+            scores = few.scores(state.metric, queries[place : place + 1])
+            chosen = best_places(scores, width)
+            best.scores[place, :width], best.ids[place, :width] = scores[chosen], few.ids[chosen]
+        return best
+    rows, kind = state.metric.prepare(few.vectors), faiss.METRIC_INNER_PRODUCT
+    scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
+    found = _ordered(scores, few.ids[places])
+    best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
     return best
 
 
@@ -262,15 +263,19 @@ async def _rank(
     blocks: BlockReader, state: CollectionState, queries: Floats, found: Candidates, damage: Damage
 ) -> Candidates:
     """Candidates by their exact scores. One whose vector cannot be read keeps the score of its code."""
-    exact = await exact_scores(blocks, state, queries, found.ids, damage)
-    ranks = np.where(np.isnan(exact), found.scores, exact)
-    ranks[found.ids == NONE] = -np.inf
+    ranks = await exact_scores(blocks, state, queries, found.ids, damage)
+    unknown = np.isnan(ranks)
+    if unknown.any():
+        ranks[unknown] = found.scores[unknown]
+        ranks[found.ids == NONE] = -np.inf
     return _ordered(ranks, found.ids)
 
 
 def _ordered(scores: Floats, ids: Ids) -> Candidates:
     """Best first; of equals the older row."""
     order = np.lexsort((ids, -scores), axis=1)
+    if len(scores) == 1:
+        return Candidates(scores[:, order[0]], ids[:, order[0]])
     line = np.arange(len(scores))[:, None]
     return Candidates(scores[line, order], ids[line, order])
 

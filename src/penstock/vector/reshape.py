@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import faiss
 import numpy as np
 
 from penstock.vector.arrays import Bools, Floats, Ids, Indices
@@ -98,8 +99,8 @@ def _stranded(vectors: Floats, lists: Ids, dissolved: Ids, centroids: Centroids)
     if len(others) < 2 or not len(mine):
         return dissolved[:0]
     rows = vectors[mine]
-    scores, _ = others.probe(Metric.L2, rows, 2)
-    tied = scores[:, 0] - scores[:, 1] <= _TIE * _squared(rows)
+    squares, _ = faiss.knn(rows, others.vectors, 2)
+    tied = squares[:, 1] - squares[:, 0] <= _TIE * _squared(rows)
     return np.unique(lists[mine[tied]])
 
 

@@ -112,15 +112,24 @@ def prepared_queries(vectors: object, dimensions: int, metric: Metric) -> Floats
         names = pa.array([f"query {place}" for place in range(len(vectors))])
         return metric.prepare(check_vectors(vectors, names, dimensions, metric))
     try:
-        # What does not fit becomes infinite, and is refused as such.
-        with np.errstate(over="ignore"):
-            queries = np.atleast_2d(np.ascontiguousarray(vectors, np.float32))
+        queries = _floats(vectors)
     except (TypeError, ValueError) as error:
         raise InvalidInput("the query vectors are no matrix of numbers", str(error)) from error
     if queries.ndim != 2 or queries.shape[1] != dimensions:
         raise InvalidInput(f"query vectors of shape {queries.shape}", f"the collection has {dimensions} dimensions")
     squares = _check_numbers(queries, metric, lambda bad: f"query vector {int(np.argmax(bad))}")
     return metric.prepare(queries, squares)
+
+
+def _floats(vectors: object) -> Floats:
+    """One vector or many as a matrix of four-byte floats."""
+    if isinstance(vectors, np.ndarray) and vectors.dtype == np.float32:
+        queries: Floats = np.ascontiguousarray(vectors)
+    else:
+        # What does not fit becomes infinite, and is refused as such.
+        with np.errstate(over="ignore"):
+            queries = np.ascontiguousarray(vectors, np.float32)
+    return queries[None] if queries.ndim == 1 else queries
 
 
 def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> Floats:

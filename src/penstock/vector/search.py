@@ -32,15 +32,16 @@ from penstock.vector.bm25 import rank_texts
 from penstock.vector.calibration import Calibration, calibrate, sample_rows
 from penstock.vector.config import VectorConfig
 from penstock.vector.filter import Filter
+from penstock.vector.flights import Flights
 from penstock.vector.fusion import Fusion, Ranking, fuse
-from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family
 from penstock.vector.nearest import NearestRows
 from penstock.vector.offload import offload
 from penstock.vector.rows_of import read_columns
 from penstock.vector.scan import NONE
-from penstock.vector.select import select_rows
+from penstock.vector.select import Selection, keep_selection
 from penstock.vector.state import CollectionState
+from penstock.vector.warm import answer_warm
 
 __all__ = ["ALL_LISTS", "ROWS_MAX", "SearchRequest", "Searcher", "partial_blocks"]
 
@@ -55,6 +56,7 @@ _ANSWER_ROWS_MAX: Final = 4_000_000
 # that asking for more makes an answer longer and changes nothing else.
 _HYBRID_DEPTH: Final = 1000
 _PARTIAL: Final = b"penstock.partial"
+_SCORE: Final = pa.float32()
 _FAMILY_OF: Final = {"vector": Family.VECTORS, "text": Family.TEXTS}
 
 
@@ -98,9 +100,9 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Rows of all queries, one after the other."""
+    """Rows of all queries, one after the other; without `query` all of them are of the first."""
 
-    query: Ids
+    query: Ids | None
     ids: Ids
     score: Floats
     similarity: Floats | None
@@ -120,19 +122,44 @@ class Searcher:
         self._observer = observer
         self._nearest = NearestRows(config)
         self._calibrations: dict[int, Calibration] = {}
+        self._calibrating: Flights[Calibration] = Flights()
 
     async def search(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         """The answer of one state."""
         began = self._clock.monotonic()
+        table = self._warm(blocks, state, request)
+        if table is None:
+            table = await self._general(blocks, state, request)
+        self._observer.observe(names.VECTOR_SEARCH_SECONDS, self._clock.monotonic() - began)
+        return table
+
+    def _warm(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table | None:
+        """The answer to one plain query, if all that it needs is in memory."""
+        if request.vectors is None or len(request.vectors) != 1 or request.texts is not None:
+            return None
+        if request.where is not None or request.columns or state.lost or not (request.rerank and self._config.rerank):
+            return None
+        probes = request.probes
+        if probes is None:
+            calibration = self._calibrations.get(state.number)
+            if calibration is None or not calibration.fits(state):
+                return None
+            probes = calibration.probes(request.recall_target or self._config.recall_target)
+        found = answer_warm(blocks, state, request.vectors, request.count, probes)
+        if found is None:
+            return None
+        similarity = state.metric.similarity(found.scores)
+        return _table(_Answer(None, found.ids, similarity, similarity, None), {"id": found.names}, Damage())
+
+    async def _general(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         damage = Damage(state.lost_of(_needed(request)) if state.lost else [])
         selected = None
         if request.where is not None and state.head.next_id:
-            selected = await select_rows(blocks, state, request.where, damage)
+            selected = await keep_selection(blocks, state, request.where, damage)
         answer = await self._answer(blocks, state, request, selected, damage)
         columns = await read_columns(blocks, state, answer.ids, ("id", *request.columns), damage)
         if damage:
             self._observer.count(names.VECTOR_SEARCHES_PARTIAL)
-        self._observer.observe(names.VECTOR_SEARCH_SECONDS, self._clock.monotonic() - began)
         return _table(answer, columns, damage)
 
     async def _answer(
@@ -140,7 +167,7 @@ class Searcher:
         blocks: BlockReader,
         state: CollectionState,
         request: SearchRequest,
-        selected: IdSet | None,
+        selected: Selection | None,
         damage: Damage,
     ) -> _Answer:
         hybrid = request.vectors is not None and request.texts is not None
@@ -165,7 +192,8 @@ class Searcher:
                 for ids, scores in zip(found.ids, found.scores, strict=True)
             ]
         if request.texts is not None:
-            told = await rank_texts(blocks, state, request.texts, depth, selected, damage)
+            among = None if selected is None else selected.ids
+            told = await rank_texts(blocks, state, request.texts, depth, among, damage)
         return _of_rankings(state, near, told, request)
 
     async def _probes(
@@ -173,7 +201,7 @@ class Searcher:
         blocks: BlockReader,
         state: CollectionState,
         request: SearchRequest,
-        selected: IdSet | None,
+        selected: Selection | None,
         damage: Damage,
     ) -> int:
         lists = len(state.centroids)
@@ -181,16 +209,26 @@ class Searcher:
             return min(request.probes or 1, max(lists, 1))
         calibration = self._calibrations.get(state.number)
         if calibration is None or not calibration.fits(state):
-            sample = await sample_rows(blocks, state, damage)
-            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
-            calibration = await offload(len(sample), self._config.threads, calibrate, *measured)
-            self._calibrations[state.number] = calibration
+            calibration = await self._calibrate(blocks, state, damage)
         probes = calibration.probes(request.recall_target or self._config.recall_target)
         if selected is None:
             return probes
         # Fewer rows count, so the neighbours among them lie farther away: look into as many more lists.
-        share = max(len(selected), 1) / max(state.head.rows, 1)
+        share = max(selected.rows, 1) / max(state.head.rows, 1)
         return min(lists, int(np.ceil(probes / share)))
+
+    async def _calibrate(self, blocks: BlockReader, state: CollectionState, damage: Damage) -> Calibration:
+        """Recall by probes, measured on this state or on one that is hardly different."""
+
+        async def measure() -> Calibration:
+            sample = await sample_rows(blocks, state, damage)
+            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
+            found = await offload(len(sample), self._config.threads, calibrate, *measured)
+            self._calibrations[state.number] = found
+            return found
+
+        calibration = await self._calibrating.share(state.number, measure)
+        return calibration if calibration.fits(state) else await measure()
 
 
 def partial_blocks(table: pa.Table) -> list[str]:
@@ -214,7 +252,7 @@ def _needed(request: SearchRequest) -> set[Family]:
 def _of_vectors(state: CollectionState, ids: Ids, scores: Floats) -> _Answer:
     real = ids != NONE
     similarity = state.metric.similarity(scores[real])
-    return _Answer(np.nonzero(real)[0], ids[real], similarity, similarity, None)
+    return _Answer(np.nonzero(real)[0] if len(ids) > 1 else None, ids[real], similarity, similarity, None)
 
 
 def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking], request: SearchRequest) -> _Answer:
@@ -236,7 +274,7 @@ def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking
             )
         )
     return _Answer(
-        np.concatenate([row.query for row in rows]).astype(np.int64),
+        np.concatenate([row.query for row in rows if row.query is not None]).astype(np.int64),
         np.concatenate([row.ids for row in rows]),
         np.concatenate([row.score for row in rows]),
         np.concatenate([row.similarity for row in rows]) if near else None,
@@ -267,14 +305,22 @@ def _no_scores(count: int) -> Column:
     return pa.nulls(count, pa.float32())
 
 
+@lru_cache(maxsize=64)
+def _of_first(count: int) -> Column:
+    """The query of rows that are all of the first one."""
+    return pa.array(np.zeros(count, np.int32))
+
+
 def _table(answer: _Answer, columns: dict[str, Column], damage: Damage) -> pa.Table:
-    score = pa.array(answer.score)
+    count = len(answer.ids)
+    # Scores are this answer's own: Arrow takes them as they lie.
+    score = pa.Array.from_buffers(_SCORE, count, [None, pa.py_buffer(np.ascontiguousarray(answer.score).data)])
     found = {
-        "query": pa.array(answer.query.astype(np.int32)),
+        "query": _of_first(count) if answer.query is None else pa.array(answer.query.astype(np.int32)),
         "id": columns.pop("id"),
         "score": score,
-        "similarity": score if answer.similarity is answer.score else _floats(answer.similarity, len(answer.ids)),
-        "bm25": _floats(answer.bm25, len(answer.ids)),
+        "similarity": score if answer.similarity is answer.score else _floats(answer.similarity, count),
+        "bm25": _floats(answer.bm25, count),
         **columns,
     }
     table = pa.Table.from_arrays(list(found.values()), names=list(found))

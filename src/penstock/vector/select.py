@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,24 +12,55 @@ from penstock.vector.arrays import Bools, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import ColumnBlock
 from penstock.vector.directory import Directory
-from penstock.vector.filter import And, Filter, In, Not, Or, Range, check_filter, match_values
+from penstock.vector.filter import And, Filter, In, Not, Or, Range, check_filter, filter_key, match_values
 from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.state import CollectionState
 
-__all__ = ["select_rows"]
+__all__ = ["Selection", "keep_selection", "select_rows"]
 
 # Buckets of a column that are looked through at a time: a few megabytes.
 _BUCKETS_AT_ONCE: Final = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The visible rows that a filter matches, how many they are, and the name they are kept under, if they are."""
+
+    ids: IdSet
+    rows: int
+    name: Hashable = None
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.ids.bits.nbytes)
+
+
+async def keep_selection(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage) -> Selection:
+    """The rows that a filter selects, compared once for all searches of this state with the same filter."""
+    check_filter(where, state.types)
+    # Whatever a commit changes, it changes its number too.
+    name = Selection, state.number, state.head.commit, filter_key(where)
+    entry = blocks.cache.get(name, Selection)
+    if entry is not None and entry.block is not None:
+        return entry.block
+    found = await _Matching(blocks, state, damage).of(where)
+    ids = IdSet.of_mask(found).intersection(state.visible)
+    if damage:
+        # Damage may be mended without a commit, and every answer has to tell of it.
+        return Selection(ids, len(ids))
+    selection = Selection(ids, len(ids), name)
+    blocks.cache.put(name, selection)
+    return selection
+
+
 async def select_rows(blocks: BlockReader, state: CollectionState, where: Filter, damage: Damage | None) -> IdSet:
     """The visible rows that a filter matches; a row whose value cannot be read matches neither it nor its negation."""
     check_filter(where, state.types)
-    return IdSet.of_mask(await _Selection(blocks, state, damage).of(where)).intersection(state.visible)
+    return IdSet.of_mask(await _Matching(blocks, state, damage).of(where)).intersection(state.visible)
 
 
-class _Selection:
+class _Matching:
     """One filter over one state."""
 
     def __init__(self, blocks: BlockReader, state: CollectionState, damage: Damage | None) -> None:

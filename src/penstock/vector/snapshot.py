@@ -16,6 +16,7 @@ from penstock.errors import Corrupt
 from penstock.keyvalue import Reader
 from penstock.vector.block import FORMAT_VERSION, Kind, newer_format, unseal
 from penstock.vector.blocks import BlockReader
+from penstock.vector.flights import Flights
 from penstock.vector.keys import (
     COLLECTION_DATA,
     COLLECTIONS,
@@ -54,6 +55,8 @@ class VectorSnapshot:
     epoch: int = 0
     states: OrderedDict[CollectionName, CollectionState] = field(default_factory=OrderedDict)
     holders: int = 0
+    # States that are being read. They are of this moment: the next one begins with none.
+    _reading: Flights[CollectionState | None] = field(default_factory=Flights, init=False)
 
     @property
     def reader(self) -> Reader:
@@ -71,13 +74,12 @@ class VectorSnapshot:
     async def state(self, name: CollectionName) -> CollectionState | None:
         """A collection at this moment; None if there is none of that name."""
         state = self.states.get(name)
-        if state is None:
-            state = await read_state(self.blocks, name)
-            if state is not None:
-                self.states[name] = state
-        else:
+        if state is not None:
             self.states.move_to_end(name)
-        return state
+            return state
+        state = await self._reading.share(name, lambda: read_state(self.blocks, name))
+        # All who waited for it use the same one: what is kept for its directories is kept once.
+        return None if state is None else self.states.setdefault(name, state)
 
     def without(self, dropped: Set[CollectionName]) -> VectorSnapshot:
         """The same, not knowing collections that are about to be gone."""

@@ -18,23 +18,26 @@ from penstock.vector.arrays import Bools, Floats, Ids, Indices
 from penstock.vector.blocks import BlockReader, Damage
 from penstock.vector.content import VectorBlock
 from penstock.vector.keys import Family, Shelf
-from penstock.vector.lookup import FEW_ROWS, find_each, row_of
+from penstock.vector.lookup import FEW_ROWS, each_bucket, row_of
 from penstock.vector.metric import Metric
 from penstock.vector.offload import OneThread
 from penstock.vector.state import CollectionState
 
-__all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors"]
+__all__ = ["VECTORS", "VectorRows", "exact_scores", "find_vectors", "read_vectors", "score_gathered"]
 
 # The type stubs of faiss leave out the pairwise kernels.
 faiss: Any = typed_faiss
 
 VECTORS: Final = Shelf(Family.VECTORS)
+# Which vector meets which query when there are few of both: the same numbers for every search.
+_LINE: Final = np.arange(FEW_ROWS)
+_ZEROS: Final = np.zeros(FEW_ROWS, np.int64)
 
 
 class VectorRows:
     """The vectors of one bucket, and all that comparing them needs. Ids grow from row to row."""
 
-    __slots__ = ("_compared", "_dense", "_lengths", "ids", "size_bytes", "vectors")
+    __slots__ = ("_compared", "_dense", "_first", "_lengths", "ids", "size_bytes", "vectors")
 
     def __init__(self, metric: Metric, parts: Sequence[VectorBlock]) -> None:
         block = VectorBlock.merge(parts)
@@ -42,7 +45,8 @@ class VectorRows:
         self.vectors: Floats = np.ascontiguousarray(block.vectors)
         # Vectors as they are compared, and what a product with them is to be divided by.
         self._compared, self._lengths = metric.comparable(self.vectors)
-        self._dense = len(self.ids) > 0 and int(self.ids[-1] - self.ids[0]) == len(self.ids) - 1
+        self._first = int(self.ids[0]) if len(self.ids) else 0
+        self._dense = len(self.ids) > 0 and int(self.ids[-1]) - self._first == len(self.ids) - 1
         self.size_bytes = block.size_bytes + (0 if self._lengths is None else self._lengths.nbytes)
         if self._compared is not self.vectors:
             self.size_bytes += self._compared.nbytes
@@ -65,9 +69,18 @@ class VectorRows:
         if self._lengths is not None:
             np.divide(scores, self._lengths[rows], out=scores)
 
+    def scores(self, metric: Metric, query: Floats) -> Floats:
+        """The nearness of every row to one query."""
+        found, rows = np.empty(len(self), np.float32), np.arange(len(self))
+        with OneThread():
+            self.score(metric, query, np.zeros(len(self), np.int64), rows, found)
+        return metric.scores_of_kernel(found)
+
     def compared(self, name: int) -> tuple[Floats, float] | None:
         """The vector of an id as it is compared, and what a product with it is to be divided by."""
-        row = row_of(self.ids, name)
+        row: int | None = name - self._first
+        if not (self._dense and 0 <= name - self._first < len(self.ids)):
+            row = row_of(self.ids, name)
         if row is None:
             return None
         return self._compared[row], 1.0 if self._lengths is None else self._lengths.item(row)
@@ -116,13 +129,26 @@ async def _score_few(blocks: BlockReader, state: CollectionState, queries: Float
     def read(lows: Iterable[int]) -> Awaitable[Mapping[int, VectorRows]]:
         return read_vectors(blocks, state, lows, damage)
 
+    names = ids.reshape(-1).tolist()
+    buckets = await each_bucket(blocks, state, VECTORS, names, VectorRows, read)
     nowhere = np.zeros(state.dimensions, np.float32), np.nan
-    found = await find_each(state.directory(VECTORS), ids.reshape(-1), read, VectorRows.compared)
-    vectors, lengths = zip(*[each or nowhere for each in found], strict=True)
-    rows, scores = np.arange(ids.size), np.empty(ids.size, np.float32)
+    found = [
+        nowhere if bucket is None else bucket.compared(name) or nowhere
+        for bucket, name in zip(buckets, names, strict=True)
+    ]
+    return score_gathered(state.metric, queries, found, ids.shape[1])
+
+
+def score_gathered(
+    metric: Metric, queries: Floats, found: Sequence[tuple[Floats, float]], width: int = FEW_ROWS
+) -> Floats:
+    """What the kernel says of a few vectors, given with what to divide by; each query has `width` of them."""
+    rows, scores = _LINE[: len(found)], np.empty(len(found), np.float32)
+    asked = _ZEROS[: len(found)] if len(queries) == 1 else rows // width
+    gathered = np.concatenate([vector for vector, _ in found])
     with OneThread():
-        _compare(state.metric, queries, rows // ids.shape[1], np.concatenate(vectors), rows, scores)
-    scores /= np.array(lengths, np.float32)
+        _compare(metric, queries, asked, gathered, rows, scores)
+    scores /= np.array([length for _, length in found], np.float32)
     return scores
 
 
