@@ -31,7 +31,7 @@ from penstock.documents import (
     doc_id_of,
 )
 from penstock.documents.anchors import cell_count
-from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, lasting_sandbox, sniff
+from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, is_utf8, lasting_sandbox, sniff
 from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import (
     AtCapacity,
@@ -90,9 +90,6 @@ _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
 # What a task hands to Spark at once.
 _BATCH_ROWS_MAX: Final = 1024
 _BATCH_CHARACTERS_MAX: Final = 4 << 20
-_SNIFFED_BYTES: Final = 4096
-_ARCHIVE: Final = b"PK\x03\x04"
-_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Faults of a document, which no repeat heals.
 _FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
 
@@ -268,17 +265,20 @@ class _Reader:
         return _Object(_StoreSource(self._loop, store, meta), meta.version)
 
     def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
-        head = source.read(0, min(source.size, _SNIFFED_BYTES))
-        if head.startswith((_ARCHIVE, *_UTF16)):
+        """Whether it can be read by ranges: a text in UTF-8, or one of another encoding that is too large to parse."""
+        head = source.read(0, min(source.size, BLOCK_BYTES))
+        if sniff(head, name=upload.key, content_type=upload.content_type) is not Format.TEXT:
             return False
-        return sniff(head, name=upload.key, content_type=upload.content_type) is Format.TEXT
+        # The first block tells for all: whoever chunks the text reads it anyway.
+        too_large = source.size > self._reading.limits.document_bytes
+        return too_large or is_utf8(head, cut=source.size > len(head))
 
     def _parse(self, source: _Object, upload: UploadNotification) -> ParsedDocument:
         limit = self._reading.limits.document_bytes
         if source.size > limit:
             raise AtCapacity(f"{upload.key!r} has {source.size} bytes", f"{limit} can be parsed")
         data = source.whole()
-        return self._sandbox.parse(data, name=upload.key, content_type=upload.content_type)
+        return self._sandbox.parse(data, tenant=upload.tenant_id, name=upload.key, content_type=upload.content_type)
 
     def _kept_for_later(self, parsed: ParsedDocument, version: str, key: str, row: dict[str, Any]) -> _Text:
         """The text, put where later rounds find it when this one does not read all of it."""
