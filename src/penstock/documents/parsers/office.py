@@ -6,7 +6,8 @@ import io
 import re
 from typing import Any
 
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_archive
+from penstock.documents.parsers.archives import check_archive
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["parse_docx", "parse_pdf"]
