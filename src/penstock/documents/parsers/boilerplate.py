@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink"]
+__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink", "may_be_text"]
 
 # Never read by a reader of the page.
 INVISIBLE: Final = frozenset(
@@ -33,7 +33,7 @@ _AROUND_NAMES: Final = frozenset(
 # Inside of the content these are menus; a header, an aside or a class of such a name is a part of the text there.
 _MENU_ROLES: Final = frozenset(("navigation", "search", "menu", "menubar"))
 _MENU_NAMES: Final = frozenset(
-    "mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs theme-doc-toc-mobile "  # noqa: SIM905
+    "siteSub contentSub mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs theme-doc-toc-mobile "  # noqa: SIM905
     "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link".split()
 )
 
@@ -46,6 +46,13 @@ def is_content(tag: str, attributes: Mapping[str, str | None]) -> bool:
 def is_around(tag: str, attributes: Mapping[str, str | None]) -> bool:
     """Whether an element outside of what a page names as its content is around it."""
     return tag in _AROUND_TAGS or attributes.get("role") in _AROUND_ROLES or _named(attributes, _AROUND_NAMES)
+
+
+def may_be_text(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element around the content is named so by its tag alone, which notes and titles in texts use too."""
+    return tag in ("header", "aside") and not (
+        attributes.get("role") in _AROUND_ROLES or _named(attributes, _AROUND_NAMES)
+    )
 
 
 def is_menu(tag: str, attributes: Mapping[str, str | None]) -> bool:

@@ -39,6 +39,7 @@ _WIDER: Final = {
     "iso8859-9": "cp1254",
     "tis-620": "cp874",
 }
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 # In seven bits, so that it passes for ASCII.
 _ISO_2022_JP: Final = (b"\x1b$B", b"\x1b$@")
 _DECODED_BYTES: Final = 1 << 20
@@ -48,10 +49,9 @@ _LINE_BYTES_MAX: Final = 4096
 # Zero bytes that plain text has in UTF-16, as a part of one in two bytes.
 _WIDE_PART: Final = 0.4
 
-_GUESSED: Final = (  # noqa: SIM905
-    "cp1252 cp1250 iso8859_2 cp1254 cp1257 cp1251 koi8_r koi8_u iso8859_5 cp1253 cp1255 cp1256 cp874 cp932 euc_jp "
-    "gb18030 big5hkscs cp949"
-).split()
+_EAST_ASIAN: Final = ("cp932", "euc_jp", "gb18030", "big5hkscs", "cp949")
+_OTHERS: Final = "cp1252 cp1250 iso8859_2 cp1254 cp1257 cp1251 koi8_r koi8_u iso8859_5 cp1253 cp1255 cp1256 cp874"
+_GUESSED: Final = [*_OTHERS.split(), *_EAST_ASIAN]
 # Encodings of Latin letters read each other's text as letters too. In order of how common they are, with the letters
 # that the languages written in them use.
 _LATIN: Final = {
@@ -61,6 +61,8 @@ _LATIN: Final = {
     "cp1254": "ğışçöüâîû’‘“”–—…«»",
     "cp1257": "āčēģīķļņšūžąęėįųõäöüß’“”„–—",
 }
+# The first byte of every hiragana in EUC.
+_HIRAGANA_ROW: Final = b"\xa4"
 # Coherence is a guess from the frequency of letters: below this difference it says nothing.
 _COHERENCE_APART: Final = 0.06
 
@@ -143,13 +145,17 @@ def _has_escapes(data: bytes) -> bool:
 
 
 def _unmarked_utf16(head: bytes) -> str | None:
+    """UTF-16 without its mark, where every other byte is often zero and what comes of it has no control characters."""
     half = len(head) // 2
     if half < 2:
         return None
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if odd > _WIDE_PART * half and even == 0:
-        return "utf-16-le"
-    return "utf-16-be" if even > _WIDE_PART * half and odd == 0 else None
+    little, big = odd > _WIDE_PART * half and even == 0, even > _WIDE_PART * half and odd == 0
+    if not little and not big:
+        return None
+    encoding = "utf-16-le" if little else "utf-16-be"
+    text = head[: half * 2].decode(encoding, "ignore")
+    return encoding if _CONTROL.search(text) is None else None
 
 
 def _is_damaged_utf8(data: bytes) -> bool:
@@ -181,10 +187,23 @@ def _best(matches: list[CharsetMatch]) -> str:
         for name, match in latin.items()
         if match.chaos <= first.chaos + 0.02 and match.coherence >= first.coherence - _COHERENCE_APART
     ]
+    if first.encoding not in _EAST_ASIAN and first.coherence == 0:
+        # Letters in an order that no language of theirs has: bytes of longer characters, taken one by one.
+        first = next((match for match in matches if match.encoding in _EAST_ASIAN and match.chaos <= 0.1), first)
     if first.encoding not in latin or not alike:
-        return first.encoding
+        return first.encoding if _HIRAGANA_ROW not in first.raw or not _is_euc_japanese(bytes(first.raw)) else "euc_jp"
     order = list(_LATIN)
     return max(alike, key=lambda name: (_usual_part(str(latin[name]), name), -order.index(name)))
+
+
+def _is_euc_japanese(sample: bytes) -> bool:
+    """Whether much of a sample is hiragana in EUC: short ones decode as Korean or Chinese too, which never use it."""
+    try:
+        text = sample.decode("euc_jp")
+    except UnicodeDecodeError:
+        return False
+    beyond = [sign for sign in text if sign > "\x7f"]
+    return 10 * sum("\u3041" <= sign <= "\u309f" for sign in beyond) > len(beyond)
 
 
 def _usual_part(text: str, encoding: str) -> float:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.documents.parsers.boilerplate import INVISIBLE, is_around, is_content, is_menu, is_permalink
+from penstock.documents.parsers.boilerplate import INVISIBLE, is_around, is_content, is_menu, is_permalink, may_be_text
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.nesting import check_nesting
@@ -38,7 +38,6 @@ _KEPT_PART_MIN: Final = 0.2
 # Text outside of links that may be left out without a word: a part of all, and so many characters.
 _SILENT_PART_MAX: Final = 0.1
 _SILENT_CHARACTERS_MAX: Final = 300
-_LINE_ENDS: Final = re.compile(r"[ \t]*\n")
 _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 
@@ -71,17 +70,17 @@ def _content(body: LexborNode) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Part:
-    """An element that was entered and not left yet, where leaving it means something."""
+    """An element that was entered and not left yet."""
 
-    node: int
     tag: str
+    # What there was when it was entered.
     pieces: int
     linked: int
     unlinked: int
-    # How it may be left out: as a menu, as a sign that is no word, or not at all.
-    menu: bool = False
-    link: dict[str, str | None] | None = None
-    content: bool = False
+    links: int
+    attributes: dict[str, str | None]
+    menu: bool
+    content: bool
 
 
 @dataclass(slots=True)
@@ -95,24 +94,38 @@ class _Reader:
     unlinked: int = 0
     left_out: int = 0
     left_out_links: int = 0
+    # Links so far; and how many links, verbatim elements and named contents the reader is in.
     links: int = 0
-    verbatim: int = 0
-    contents: int = 0
+    in_links: int = 0
+    in_verbatim: int = 0
+    in_contents: int = 0
+    # Line feeds to write before the next word.
+    feeds: int = 0
 
     @property
     def kept(self) -> int:
         return self.linked + self.unlinked
 
     def text(self) -> str:
-        return _BLANK_LINES.sub("\n\n", _LINE_ENDS.sub("\n", "".join(self.pieces))).strip()
+        lines = "".join(self.pieces).split("\n")
+        return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
 
     def add(self, text: str) -> None:
-        size = len(text) - sum(map(text.count, " \n\t\r"))
-        if self.links:
+        words = text.split()
+        size = sum(map(len, words))
+        if self.in_links:
             self.linked += size
         else:
             self.unlinked += size
-        self.pieces.append(text if self.verbatim else _collapsed(text, self.pieces))
+        if self.in_verbatim:
+            self._feed()
+            self.pieces.append(text)
+        elif words:
+            self._feed()
+            space = " " if text[0].isspace() and not self._at_start() else ""
+            self.pieces.append(f"{space}{' '.join(words)}{' ' if text[-1].isspace() else ''}")
+        elif text and not self._at_start():
+            self.pieces.append(" ")
 
     def enter(self, node: LexborNode, tag: str) -> bool:
         """Whether to go inside."""
@@ -120,31 +133,38 @@ class _Reader:
             return False
         self._separate(tag)
         attributes = node.attributes
-        part = _Part(node.mem_id, tag, len(self.pieces), self.linked, self.unlinked)
-        part.content = is_content(tag, attributes)
-        part.menu = not self.whole and (is_menu if self.contents else is_around)(tag, attributes)
-        if tag == "a":
-            part.link = attributes
-            self.links += 1
-        self.verbatim += tag in _VERBATIM
-        self.contents += part.content
-        self.parts.append(part)
+        content = is_content(tag, attributes)
+        menu = not self.whole and (is_menu if self.in_contents else is_around)(tag, attributes)
+        self.parts.append(
+            _Part(tag, len(self.pieces), self.linked, self.unlinked, self.links, attributes, menu, content)
+        )
+        self._count(tag, content, 1)
+        self.links += tag == "a"
         return True
 
     def leave(self) -> None:
         part = self.parts.pop()
-        self.contents -= part.content
-        self.verbatim -= part.tag in _VERBATIM
-        if part.link is not None:
-            self.links -= 1
-            if is_permalink("".join(self.pieces[part.pieces :]), part.link):
-                self._forget(part)
+        self._count(part.tag, part.content, -1)
+        if part.tag == "a" and is_permalink("".join(self.pieces[part.pieces :]), part.attributes):
+            self._forget(part)
         linked, unlinked = self.linked - part.linked, self.unlinked - part.unlinked
-        if part.menu and (unlinked <= _MENU_CHARACTERS_MAX or unlinked < linked):
+        if part.menu and self._is_menu(part, linked, unlinked):
             self._forget(part)
             self.left_out += unlinked
             self.left_out_links += linked
-        self._separate(part.tag)
+        if part.tag in _BLOCKS:
+            self._separate(part.tag)
+
+    def _is_menu(self, part: _Part, linked: int, unlinked: int) -> bool:
+        """Whether a part that looks like a menu is one, and no text in a strange place."""
+        if self.links == part.links and may_be_text(part.tag, part.attributes):
+            return False
+        return unlinked <= _MENU_CHARACTERS_MAX or unlinked < linked
+
+    def _count(self, tag: str, content: bool, sign: int) -> None:
+        self.in_links += sign * (tag == "a")
+        self.in_verbatim += sign * (tag in _VERBATIM)
+        self.in_contents += sign * content
 
     def _forget(self, part: _Part) -> None:
         del self.pieces[part.pieces :]
@@ -152,11 +172,23 @@ class _Reader:
 
     def _separate(self, tag: str) -> None:
         if tag in _BLOCKS:
-            self.pieces.append("\n\n" if tag in _SPACED else "\n")
+            self.feeds = max(self.feeds, 2 if tag in _SPACED else 1)
         elif tag == "br":
-            self.pieces.append("\n")
-        elif tag in _CELLS and self.pieces and not self.pieces[-1].endswith(("\n", "| ")):
+            self.feeds = min(self.feeds + 1, 2)
+        elif tag in _CELLS and not self.feeds and self.pieces and not self.pieces[-1].endswith((" | ", "\n")):
+            self.pieces[-1] = self.pieces[-1].rstrip(" ")
             self.pieces.append(" | ")
+
+    def _feed(self) -> None:
+        if self.feeds and self.pieces:
+            if self.pieces[-1] == " | ":
+                self.pieces.pop()
+            self.pieces.append("\n" * self.feeds)
+        self.feeds = 0
+
+    def _at_start(self) -> bool:
+        """Whether a blank would be the first of its line, or a second one."""
+        return bool(self.feeds) or not self.pieces or self.pieces[-1].endswith((" ", "\n"))
 
 
 def _read(body: LexborNode, *, whole: bool) -> _Reader:
@@ -187,12 +219,3 @@ def _following(node: LexborNode, root: int, reader: _Reader, *, inside: bool) ->
             return None
         reader.leave()
     return at.next if at is not None else None
-
-
-def _collapsed(text: str, before: list[str]) -> str:
-    """Runs of blanks as one, and none at the start of a line."""
-    words = text.split()
-    if not words:
-        return "" if not before or before[-1].endswith((" ", "\n")) else " "
-    starts = text[0].isspace() and bool(before) and not before[-1].endswith((" ", "\n"))
-    return f"{' ' * starts}{' '.join(words)}{' ' * text[-1].isspace()}"
