@@ -2,7 +2,7 @@
 
 from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.encodings import is_utf8
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.formats import Format, OverBudget, ParsedDocument, ParserLimits
 from penstock.documents.parsers.rule import parser_fingerprint
 from penstock.documents.parsers.sandbox import Sandbox, lasting_sandbox
 from penstock.documents.parsers.sniffing import sniff
@@ -10,6 +10,7 @@ from penstock.documents.parsers.sniffing import sniff
 __all__ = [
     "Format",
     "Layer",
+    "OverBudget",
     "ParsedDocument",
     "ParserLimits",
     "Sandbox",

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.errors import AtCapacity
 
-__all__ = ["Format", "ParsedDocument", "ParserLimits", "check_size"]
+__all__ = ["Format", "OverBudget", "ParsedDocument", "ParserLimits", "check_size"]
 
 
 class Format(StrEnum):
@@ -31,6 +31,8 @@ class ParserLimits(msgspec.Struct, frozen=True):
     memory_bytes: int = 1 << 30
     cpu_seconds: int = 60
     wall_seconds: float = 120.0
+    # Of the processor time, what a document may take while others wait for it.
+    round_cpu_seconds: int = 5
     # Parsers need the whole document, several times over.
     document_bytes: int = 256 << 20
     text_bytes: int = 256 << 20
@@ -49,6 +51,10 @@ class ParsedDocument(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     # The one that the text was decoded from, where there was a choice.
     encoding: str | None = None
+
+
+class OverBudget(AtCapacity):
+    """A document needs more than it was given for now. It may be parsed apart, with all that a document may take."""
 
 
 def check_size(what: str, size: int, limit: int) -> None:

@@ -30,6 +30,8 @@ class Request(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
     # As declared by whoever uploaded it; may name a charset.
     content_type: str = ""
+    # Processor time for this document, where it is to take less than it may.
+    budget_seconds: int | None = None
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):

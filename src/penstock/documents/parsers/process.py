@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.exchange import Exchange
-from penstock.documents.parsers.formats import ParsedDocument, ParserLimits
+from penstock.documents.parsers.formats import OverBudget, ParsedDocument, ParserLimits
 from penstock.documents.parsers.messages import ANSWER_BYTES_BESIDE_TEXT, Request, hello_in, outcome_in
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, PenstockError
 
@@ -26,6 +26,8 @@ __all__ = ["WORKER", "ParserProcess"]
 
 # Parsers leak; a process is cheap beside the documents it parsed.
 _DOCUMENTS_PER_PROCESS: Final = 200
+# A machine with more to do than processors gives a parser a part of one.
+_WALL_PER_CPU: Final = 4.0
 # The room's package loads numpy for its chunker, which no parser needs: its place is held by an empty one.
 _BOOT: Final = """
 import sys, types
@@ -97,16 +99,21 @@ class ParserProcess:
 
     def _answer(self, request: Request) -> bytes:
         limits = self._limits
+        seconds = limits.wall_seconds
+        if request.budget_seconds is not None:
+            seconds = min(seconds, _WALL_PER_CPU * request.budget_seconds)
         try:
             messages = self._exchange.send_and_receive(
                 msgspec.msgpack.encode(request),
-                seconds=limits.wall_seconds,
+                seconds=seconds,
                 bytes_max=limits.text_bytes + ANSWER_BYTES_BESIDE_TEXT,
                 messages=1 if self._layers is not None else 2,
             )
         except EOFError as error:
             raise self._death(request) from error
         except DeadlineExceeded as error:
+            if seconds < limits.wall_seconds:
+                raise _over_budget(request) from error
             raise AtCapacity(
                 f"a {request.format} document took too long to parse",
                 f"more than {limits.wall_seconds:g} s",
@@ -121,6 +128,8 @@ class ParserProcess:
         # One that only closed its pipe is ended; the code of one that was ending already stays what it is.
         self.stop()
         code = self._process.returncode
+        if code == -signal.SIGXCPU and request.budget_seconds is not None:
+            return _over_budget(request)
         if code == -signal.SIGXCPU:
             return AtCapacity(
                 f"a {request.format} document needs too much processor time",
@@ -130,6 +139,14 @@ class ParserProcess:
         if code in (-signal.SIGKILL, -signal.SIGABRT):
             return AtCapacity(f"a {request.format} document needs too much memory", f"its parser ended with {code}")
         return InvalidInput(f"a {request.format} document broke its parser", f"the process ended with code {code}")
+
+
+def _over_budget(request: Request) -> OverBudget:
+    return OverBudget(
+        f"a {request.format} document needs more processor time than others wait for",
+        f"more than {request.budget_seconds} s",
+        "it is parsed apart",
+    )
 
 
 def _import_path() -> list[str]:

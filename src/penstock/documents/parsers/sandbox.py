@@ -38,13 +38,19 @@ class Sandbox:
         self.limits = limits or ParserLimits()
         self._processes: OrderedDict[str, ParserProcess] = OrderedDict()
 
-    def parse(self, data: bytes, *, tenant: str, name: str = "", content_type: str | None = None) -> ParsedDocument:
-        """The text of a tenant's document, whatever its format; `name` and `content_type` are hints."""
+    def parse(
+        self, data: bytes, *, tenant: str, name: str = "", content_type: str | None = None, budget: int | None = None
+    ) -> ParsedDocument:
+        """The text of a tenant's document, whatever its format; `name` and `content_type` are hints.
+
+        With a `budget`, in seconds of processor time, a document that needs more of what it may take is `OverBudget`.
+        """
         check_size(f"document {name[:120]!r}", len(data), self.limits.document_bytes)
         found = sniff(data, name=name, content_type=content_type)
         if found is Format.TEXT and is_utf8(data):
             return ParsedDocument(data.removeprefix(_MARK), Format.TEXT, encoding="utf-8")
-        return self._ask(tenant, Request(found, data, content_type or ""))
+        short = budget if budget is not None and budget < self.limits.cpu_seconds else None
+        return self._ask(tenant, Request(found, data, content_type or "", short))
 
     def layers(self) -> tuple[Layer, ...]:
         """What confines the parsers on this machine, told by one."""

@@ -60,7 +60,7 @@ def main(parse: Parse = parse) -> None:
 
 
 def _answer(request: Request, limits: ParserLimits, parse: Parse) -> Answer:
-    _limit_cpu(limits.cpu_seconds)
+    _limit_cpu(limits.cpu_seconds if request.budget_seconds is None else request.budget_seconds)
     try:
         return Answer(parse(request, limits), cpu_seconds=_cpu_seconds())
     except PenstockError as error:
