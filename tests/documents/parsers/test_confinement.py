@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
+from penstock.documents.parsers.confinement import readable_paths
 from penstock.documents.parsers.messages import Request
 from penstock.documents.parsers.process import ParserProcess
 from penstock.documents.parsers.seccomp import ARCHITECTURES, numbers
@@ -259,3 +260,15 @@ def test_the_numbers_of_system_calls_are_the_kernels(machine):
 
 def test_only_architectures_whose_numbers_are_known_are_filtered():
     assert set(ARCHITECTURES) == {"x86_64", "aarch64"}
+
+
+def test_folders_of_libraries_may_be_read_and_other_folders_on_the_path_may_not(tmp_path, monkeypatch):
+    installed, own, archive = tmp_path / "deps", tmp_path / "project", tmp_path / "packed.zip"
+    (installed / "msgspec-1.0.dist-info").mkdir(parents=True)
+    own.mkdir()
+    archive.write_bytes(b"PK")
+    monkeypatch.setattr(sys, "path", [str(own), str(installed), str(archive), *sys.path])
+    readable = set(readable_paths())
+    assert {installed, archive} <= readable
+    assert own not in readable
+    assert not {Path("/"), Path("/etc"), Path.home(), Path("/tmp")} & readable

@@ -129,3 +129,14 @@ def test_a_parser_that_only_closes_its_pipe_is_ended_at_once():
 def test_a_process_that_has_used_a_documents_time_is_given_no_other():
     code = "send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML), cpu_seconds=61.0)))"
     assert not asked(code)[1]
+
+
+def test_a_process_whose_first_words_are_nonsense_is_confined_by_nothing_that_is_known():
+    program = LIAR.replace("send(outbound, pack(Hello(())))", "send(outbound, b'nonsense')")
+    process = ParserProcess(LIMITS, program.format("send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))"))
+    try:
+        assert process.parse(REQUEST).text == b"x"
+        assert process.layers == ()
+    finally:
+        process.stop()
+        process.stop()

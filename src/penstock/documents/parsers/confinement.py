@@ -81,8 +81,13 @@ def readable_paths() -> Iterator[Path]:
     yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield Path(__file__).parents[2]
     for entry in map(Path, sys.path):
-        if entry.is_file() or entry.name in _LIBRARY_NAMES or entry.is_relative_to(sys.base_prefix):
+        if entry.is_file() or entry.is_relative_to(sys.base_prefix) or _holds_libraries(entry):
             yield entry
+
+
+def _holds_libraries(folder: Path) -> bool:
+    """Whether packages were installed there: a folder of somebody's own files has no records of that."""
+    return folder.name in _LIBRARY_NAMES or next(folder.glob("*.dist-info"), None) is not None
 
 
 def _tried(name: str, step: Callable[[], object]) -> Layer:

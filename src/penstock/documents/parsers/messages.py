@@ -50,7 +50,11 @@ class Answer(msgspec.Struct, array_like=True, frozen=True):
 
 
 def hello_in(message: bytes) -> Hello:
-    return msgspec.msgpack.decode(message, type=Hello)
+    """What a process says first; nothing confines one that talks nonsense."""
+    try:
+        return msgspec.msgpack.decode(message, type=Hello)
+    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
+        return Hello(())
 
 
 def outcome_in(message: bytes, limits: ParserLimits) -> tuple[ParsedDocument | PenstockError, float]:

@@ -89,9 +89,10 @@ class ParserProcess:
         return outcome
 
     def stop(self) -> None:
-        """End it and whatever it started in its session."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """End it and whatever it started in its session; once is enough, and after that its number is anybody's."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
                 pipe.close()
