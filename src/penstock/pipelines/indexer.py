@@ -196,7 +196,7 @@ class Indexer:
             give_back_memory()
 
     def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
-        """Whether buckets did not answer, or documents took too long. Then that is written down, and the next round is made without them.
+        """Whether buckets did not answer, or documents took too long: written down, and the next round is without them.
 
         Going on with what the others read would make batches that no repetition makes: one that finds the bucket there
         again would send other contents under their ids.

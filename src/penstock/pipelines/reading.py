@@ -5,8 +5,8 @@ progress stands; every other format is fetched whole, parsed once in a process w
 store when it is too large for one round. A row names some cells of a text, so that several tasks can read one document.
 Each yields their chunks and then one row that tells how it ended: `more`, `end`, `superseded` (the object changed under
 the reader), `quarantined` (it cannot be read or parsed, with the reason), `restart` (its text is gone, and parsers of
-today would make another), `apart` (it needs more time than others wait for) or `away` (its bucket does not answer, with the reason). A task asks a bucket that is away once:
-its other documents there are told as `unasked`.
+today would make another), `apart` (it needs more time than others wait for) or `away` (its bucket does not answer, with
+the reason). A task asks a bucket that is away once: its other documents there are told as `unasked`.
 """
 
 from __future__ import annotations
