@@ -1,4 +1,4 @@
-"""Documents that a round does not wait for: they used up a round's share of processor time, and are finished apart. Pure.
+"""Documents that a round does not wait for: they used up their share of its time, and are finished apart. Pure.
 
 A document is parsed with `round_cpu_seconds` while it shares a round with others. One that needs more is put aside,
 which is written down before the round goes on without it, so that a repetition goes on without it too. It is parsed

@@ -83,7 +83,7 @@ class DocumentReading:
 
     @property
     def away(self) -> bool:
-        """Whether its bucket did not answer, or was not asked because it had not; or it needs more time than there is."""
+        """Whether its bucket did not answer or was not asked as it had not, or it needs more time than there is."""
         return self.outcome in _AWAY
 
     @property

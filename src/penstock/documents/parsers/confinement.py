@@ -1,9 +1,9 @@
 """What a parser's process gives up before it sees a byte of a document.
 
 In this order: every descriptor but its two pipes; the right to files, processes, memory and time beyond hard limits;
-new privileges; the network, through a namespace of its own; files, through Landlock, but for reading what an interpreter
-needs; the privileges of root; and the system calls that it has no use for, through seccomp. The last four depend on
-the kernel: each is tried, and what is missing is told and never fatal.
+new privileges; the network, through a namespace of its own; files, through Landlock, but for reading what an
+interpreter needs; the privileges of root; and the system calls that it has no use for, through seccomp. The last four
+depend on the kernel: each is tried, and what is missing is told and never fatal.
 """
 
 from __future__ import annotations

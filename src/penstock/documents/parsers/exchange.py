@@ -1,7 +1,7 @@
 """Messages over two pipes: eight bytes of length, then that many bytes.
 
-The side that holds our secrets trusts nothing about the other: one deadline covers the whole exchange, sending included,
-and the length that is announced is checked before a byte of it is kept. The confined side may simply block.
+The side that holds our secrets trusts nothing about the other: one deadline covers the whole exchange, sending
+included, and the length that is announced is checked before a byte of it is kept. The confined side may simply block.
 """
 
 from __future__ import annotations

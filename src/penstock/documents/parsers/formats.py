@@ -1,7 +1,7 @@
 """The formats of documents, what parsing one may cost, and what comes of it.
 
-Plain text in UTF-8 is read by ranges and never parsed; everything else is parsed once, whole, into canonical text: UTF-8
-with line feeds, to which the byte ranges of its chunks refer.
+Plain text in UTF-8 is read by ranges and never parsed; everything else is parsed once, whole, into canonical text:
+UTF-8 with line feeds, to which the byte ranges of its chunks refer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Words that a PDF breaks at the end of a line, made whole.
 
 PDFium writes U+0002 (U+FFFE through some of its calls) where it found a hyphen at the end of a line. It is no part of
-the word unless the document also writes the word with a hyphen elsewhere, or what follows begins like a name or a number.
+the word unless the document also writes the word with a hyphen elsewhere, or what follows begins like a name or number.
 """
 
 from __future__ import annotations

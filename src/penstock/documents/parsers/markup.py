@@ -11,7 +11,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.documents.parsers.boilerplate import INVISIBLE, is_around, is_content, is_menu, is_permalink, may_be_text
+from penstock.documents.parsers.boilerplate import (
+    INVISIBLE,
+    is_around,
+    is_content,
+    is_menu,
+    is_permalink,
+    may_be_text,
+    names,
+)
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.nesting import check_nesting
@@ -23,12 +31,12 @@ __all__ = ["parse_html"]
 
 # Where a page declares its encoding, browsers look no further.
 _DECLARATION_BYTES: Final = 4096
-_BLOCKS: Final = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure footer "  # noqa: SIM905
-    "form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol option p pre section summary table tbody tfoot "
-    "thead title tr ul".split()
+_BLOCKS: Final = names(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
+    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol option p pre section summary table "
+    "tbody tfoot thead title tr ul"
 )
-_SPACED: Final = frozenset("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre section table ul".split())  # noqa: SIM905
+_SPACED: Final = names("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre section table ul")
 _VERBATIM: Final = frozenset(("pre", "textarea", "listing", "xmp"))
 _CELLS: Final = frozenset(("td", "th"))
 # Characters outside of links that a menu, a header or a footer has at most; with more it is a text.

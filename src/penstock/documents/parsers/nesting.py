@@ -24,8 +24,8 @@ _TAG: Final = re.compile(rb"<(?:(!--)|(/?)([a-zA-Z][^\s/>]*))")
 _VALUE_OR_END: Final = re.compile(rb"=\s*([\"'])|>")
 # Elements that end by themselves: a page may open thousands of them and never close one.
 _SELF_ENDING: Final = frozenset(
-    b"area base br col embed hr img input link meta param source track wbr p li dt dd tr td th thead tbody tfoot option "
-    b"optgroup rp rt colgroup".split()
+    b"area base br col embed hr img input link meta param source track wbr p li dt dd tr td th thead tbody tfoot "
+    b"option optgroup rp rt colgroup".split()
 )
 _RAW: Final = {
     name: re.compile(rb"</" + name, re.IGNORECASE)

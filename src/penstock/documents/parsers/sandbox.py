@@ -1,10 +1,10 @@
-"""Parsing in confined processes, each of one tenant, with limits on memory, processor time, time on the clock and depth.
+"""Parsing in confined processes, each of one tenant, with limits on memory, processor time, time and depth.
 
 A document that is too much for its parser costs one process and gets a clear outcome: `AtCapacity` for a limit,
 `InvalidInput` for a document that is broken, `Unsupported` for one there is no way to read. The next document gets a
 fresh process. Plain text in UTF-8 is not parsed, and needs none. A process never serves two tenants: what a document
-does to its parser stays with whoever uploaded it. Loading a parser takes longer than most documents: whoever parses a few
-now and a few later takes a `lasting_sandbox`.
+does to its parser stays with whoever uploaded it. Loading a parser takes longer than most documents: whoever parses a
+few now and a few later takes a `lasting_sandbox`.
 """
 
 from __future__ import annotations
