@@ -7,7 +7,8 @@ from penstock.documents.parsers.messages import Request
 from penstock.documents.parsers.process import ParserProcess
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
-LIMITS = ParserLimits(wall_seconds=1.5, text_bytes=1 << 20)
+LIMITS = ParserLimits(wall_seconds=60.0, text_bytes=1 << 20)
+HASTY = ParserLimits(wall_seconds=1.5, text_bytes=1 << 20)
 REQUEST = Request(Format.HTML, b"a document")
 LIAR = """
 import os, signal, msgspec
@@ -38,12 +39,12 @@ def asked(code: str, request: Request = REQUEST, limits: ParserLimits = LIMITS):
 )
 def test_a_parser_that_goes_silent_is_ended_at_the_deadline(code):
     with pytest.raises(AtCapacity, match="too long"):
-        asked(code)
+        asked(code, limits=HASTY)
 
 
 def test_a_parser_that_never_reads_its_document_is_ended_at_the_deadline():
     with pytest.raises(AtCapacity, match="too long"):
-        asked("", Request(Format.HTML, bytes(8 << 20)))
+        asked("", Request(Format.HTML, bytes(8 << 20)), HASTY)
 
 
 def test_a_parser_that_drips_is_ended_at_the_deadline_of_the_whole_exchange():
@@ -55,7 +56,7 @@ while True:
     os.write(outbound, b'x')
 """
     with pytest.raises(AtCapacity, match="too long"):
-        asked(code)
+        asked(code, limits=HASTY)
 
 
 def test_an_answer_of_600_mb_is_refused_by_its_length_and_never_kept():
@@ -123,7 +124,7 @@ os.write(outbound, frame + frame)
 
 def test_a_parser_that_only_closes_its_pipe_is_ended_at_once():
     with pytest.raises(AtCapacity, match="ended with -9"):
-        asked("os.close(outbound)", limits=ParserLimits(wall_seconds=60.0))
+        asked("os.close(outbound)")
 
 
 def test_a_process_that_has_used_a_documents_time_is_given_no_other():
