@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
+from penstock.documents.parsers import Layer, Sandbox
 
 
 def test_doctor_names_the_java_and_the_libraries_in_use() -> None:
@@ -27,3 +28,17 @@ def test_a_store_url_that_cannot_be_used_is_refused_with_a_remedy(url: str) -> N
     assert answer.exit_code == 1
     assert "InvalidInput" in answer.output
     assert "remedy" in answer.output
+
+
+def test_doctor_tells_what_confines_parsers_and_what_the_kernel_lacks_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = CliRunner().invoke(penstock, ["doctor"])
+    for layer in ("hard limits", "no_new_privs", "network namespace", "landlock", "capabilities", "seccomp"):
+        assert f"parsers: {layer}" in answer.output
+    lacking = (Layer("seccomp", "Operation not permitted"),)
+    monkeypatch.setattr(Sandbox, "layers", lambda self: lacking)
+    answer = CliRunner().invoke(penstock, ["doctor"])
+    assert answer.exit_code == 0, answer.output
+    assert "absent" in answer.output
+    assert "Operation not permitted" in answer.output

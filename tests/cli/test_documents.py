@@ -134,6 +134,12 @@ def test_a_list_can_be_of_one_status(archive: Archive) -> None:
     assert [json.loads(line)["key"] for line in answer.output.splitlines()] == ["broken.pdf", "gone.pdf"]
 
 
+def test_a_list_shows_the_warnings_of_documents_that_became_searchable(archive: Archive) -> None:
+    answer = archive.run("list", "--status", "indexed")
+    assert "warning: odd bytes" in " ".join(answer.output.split())
+    assert "it is broken" in archive.run("list").output
+
+
 def test_retry_is_accepted_behind_the_events_of_a_bucket_whose_clock_is_ahead(archive: Archive) -> None:
     """And the bucket's next event is accepted behind the retry."""
     answer = archive.run("retry", "bread.md")

@@ -7,6 +7,7 @@ import io
 from rich.console import Console
 
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
+from penstock.documents import DocumentReport, DocumentStatus
 from penstock.pipelines.indexer import IndexingSummary
 from penstock.testing import ManualClock
 
@@ -54,3 +55,16 @@ def test_a_quiet_console_shows_nothing() -> None:
         view.working()
         view.show(SUMMARY)
     assert written.getvalue() == ""
+
+
+def test_documents_with_warnings_are_counted_and_the_first_are_named() -> None:
+    summary = IndexingSummary()
+    warnings = ("3 bytes of [0, 9) are not UTF-8", "another")
+    for number in range(25):
+        report = DocumentReport(doc_id=f"{number}", status=DocumentStatus.INDEXED, chunks=1, warnings=warnings)
+        summary.add(f"{number}.txt", report)
+    *lines, last = summary_lines(summary, 1.0)
+    assert lines[0] == "  warning: 0.txt: 3 bytes of [0, 9) are not UTF-8"
+    assert (len(lines), lines[-1]) == (21, "  … and 5 more: see `penstock documents list`")
+    assert "25 with warnings" in last
+    assert summary_fields(summary, 1.0)["warned"][0] == {"key": "0.txt", "warning": warnings[0]}

@@ -112,6 +112,7 @@ BAD: dict[str, tuple[bytes, DocumentStatus, str]] = {
     "blank.txt": (b" \n\t\n  ", EMPTY, ""),
 }
 LATIN = prose("caf\xe9s", 30).encode("latin-1")
+DAMAGED = prose("caf\xe9s", 30).encode() + b" \xff and on it goes."
 # Text all the same: zeros beyond what is sniffed, another encoding, one letter, and signs without words.
 STRANGE = {
     "zeros.txt": prose("zeros", 120).encode() + bytes(100) + b" and on it goes.",
@@ -128,7 +129,7 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     desk = Desk(spark, tmp_path_factory.mktemp("bad-input"))
     events = [desk.write("first.txt", prose("good things", 5))]
     events += [desk.write(key, data) for key, (data, _, _) in BAD.items()]
-    events += [desk.write("latin.txt", LATIN)]
+    events += [desk.write("latin.txt", LATIN), desk.write("damaged.txt", DAMAGED)]
     events += [desk.write(key, prose("strange names", 3)) for key in NAMES]
     events += [desk.upload(key, etag="gone") for key in ("never.txt", "line\nbreak.txt", "../outside.txt")]
     events += [b"{not json", b"{}", b'{"tenantId": 7}', b"\xff\xfe", b""]
@@ -170,13 +171,19 @@ def test_a_name_that_no_store_can_hold_is_set_aside_by_name(shop: Desk, key: str
     assert f"object key {key!r} cannot be used" in str(report.reason)
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_counted(shop: Desk) -> None:
+def test_a_text_in_another_encoding_is_decoded_and_the_guess_is_told(shop: Desk) -> None:
     report = shop.report("latin.txt")
     assert report.status is INDEXED
-    assert sum(int(warning.split()[0]) for warning in report.warnings) >= 30
-    assert shop.texts("latin.txt") == [chunk.text for chunk in Chunker(SMALL).chunk(LATIN)]
+    assert "read as cp1252, which was guessed" in report.warnings[0]
+    assert shop.texts("latin.txt") == [chunk.text for chunk in Chunker(SMALL).chunk(prose("caf\xe9s", 30).encode())]
+
+
+def test_bytes_that_are_no_utf8_in_a_text_that_is_are_replaced_and_counted(shop: Desk) -> None:
+    report = shop.report("damaged.txt")
+    assert report.status is INDEXED
+    assert sum(int(warning.split()[0]) for warning in report.warnings) >= 1
     # A character for a byte, so that places in the text stay places in the document.
-    assert "caf?s" in shop.texts("latin.txt")[0]
+    assert "? and on it goes" in shop.texts("damaged.txt")[-1]
 
 
 @pytest.mark.parametrize("key", STRANGE)

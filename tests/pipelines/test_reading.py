@@ -212,11 +212,30 @@ def test_a_document_that_cannot_be_read_is_quarantined_with_its_reason(
     assert reason in ending["detail"][0]
 
 
+DAMAGED = "Drei Fl\u00fc\u00dfe, ".encode() + b"\xff Otters swim."
+
+
 def test_bytes_that_are_not_utf_8_are_told_and_the_rest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_bytes(b"Otters \xff\xfe swim.")
+    (tmp_path / "note.txt").write_bytes(DAMAGED)
     chunk, ending = read(Reading(), upload(tmp_path, "note.txt"))
-    assert (chunk["text"], ending["outcome"]) == ("Otters ?? swim.", Outcome.END)
-    assert ending["detail"] == ["2 bytes of [0, 15) are not UTF-8"]
+    assert (chunk["text"], ending["outcome"]) == ("Drei Fl\u00fc\u00dfe, ? Otters swim.", Outcome.END)
+    assert ending["detail"] == [f"1 bytes of [0, {len(DAMAGED)}) are not UTF-8"]
+
+
+@pytest.mark.parametrize(("encoding", "told"), [("latin-1", ["guessed"]), ("utf-16", []), ("utf-32", [])])
+def test_a_text_in_another_encoding_is_read_as_what_it_says(tmp_path: Path, encoding: str, told: list[str]) -> None:
+    text = "Les loutres nagent pr\u00e8s de la fen\u00eatre, o\u00f9 l'\u00e9t\u00e9 passe."
+    (tmp_path / "note.txt").write_bytes(text.encode(encoding))
+    chunk, ending = read(Reading(), upload(tmp_path, "note.txt"))
+    assert (chunk["text"], ending["outcome"]) == (text, Outcome.END)
+    assert [word in detail for word, detail in zip(told, ending["detail"], strict=True)] == [True] * len(told)
+
+
+def test_a_text_in_another_encoding_that_is_too_large_to_parse_is_read_by_ranges(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes("caf\u00e9".encode("latin-1"))
+    chunk, ending = read(Reading(limits=ParserLimits(document_bytes=2)), upload(tmp_path, "note.txt"))
+    assert chunk["text"] == "caf?"
+    assert ending["detail"] == ["1 bytes of [0, 4) are not UTF-8"]
 
 
 def test_a_bucket_that_does_not_answer_is_asked_once_by_a_task_and_the_documents_of_others_are_read(

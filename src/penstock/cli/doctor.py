@@ -1,4 +1,8 @@
-"""`penstock doctor`: what this machine gives Penstock to stand on, and what is missing."""
+"""`penstock doctor`: what this machine gives Penstock to stand on, and what is missing.
+
+What confines parsers is asked of a real parser process. A layer that the kernel does not offer is told as absent and is
+no failure: documents are still parsed, with the layers that there are.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from penstock.documents.parsers import Sandbox
 from penstock.errors import PenstockError
 from penstock.objects import open_store
 from penstock.pipelines import find_java
@@ -25,8 +30,8 @@ _PACKAGES = ("obstore", "slatedb", "pyarrow", "pyspark", "faiss-cpu")
 @click.command()
 @click.option("--store", default=None, metavar="URL", help="Also open this store and probe its conditional writes.")
 def doctor(store: str | None) -> None:
-    """Show the Python, Java and library versions in use, and check a store."""
-    rows = [("python", platform.python_version(), sys.executable), _java(), *map(_package, _PACKAGES)]
+    """Show the Python, Java and library versions in use and what confines parsers, and check a store."""
+    rows = [("python", platform.python_version(), sys.executable), _java(), *map(_package, _PACKAGES), *_sandbox()]
     if store:
         rows.append(_store(store))
     table = Table(box=None, pad_edge=False)
@@ -57,6 +62,18 @@ def _package(name: str) -> tuple[str, str, str]:
         return name, version(name), "installed"
     except PackageNotFoundError:
         return name, "missing", "install what requirements.lock names"
+
+
+def _sandbox() -> list[tuple[str, str, str]]:
+    try:
+        with Sandbox() as sandbox:
+            layers = sandbox.layers()
+    except PenstockError as error:
+        return [("parsers", "missing", str(error))]
+    return [
+        (f"parsers: {layer.name}", "absent" if layer.missing else "active", layer.missing or "confines every parser")
+        for layer in layers
+    ]
 
 
 def _store(url: str) -> tuple[str, str, str]:

@@ -70,7 +70,7 @@ def list_documents(
     for heading in ("document", "status", "chunks", "tokens", "reason"):
         table.add_column(heading, justify="right" if heading in ("chunks", "tokens") else "left")
     for row in rows:
-        cells = (row["key"], row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", row["reason"] or "")
+        cells = (row["key"], row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", row["reason"] or _warned(row))
         table.add_row(*(escape(plain(cell)) for cell in cells))
     Console(highlight=False).print(table)
 
@@ -189,6 +189,12 @@ def _row(entry: DocumentEntry) -> dict[str, Any]:
         "reason": _reason(entry),
         "warnings": list(report.warnings) if report else [],
     }
+
+
+def _warned(row: Mapping[str, Any]) -> str:
+    """The first warning of a document, and how many more there are."""
+    first, *more = row["warnings"] or [""]
+    return f"warning: {first}" + (f" (and {len(more)} more)" if more else "") if first else ""
 
 
 def _reason(entry: DocumentEntry) -> str | None:

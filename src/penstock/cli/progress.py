@@ -81,7 +81,12 @@ def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
         told += f", {summary.pending:,} still to do"
     if summary.held:
         told += f", {summary.held:,} of them because their buckets do not answer: the next run tries them again"
-    aside = [plain(f"  {status}: {key}: {reason}") for key, status, reason in summary.set_aside]
+    if summary.with_warnings:
+        told += f", {summary.with_warnings:,} with warnings"
+    aside = [plain(f"  warning: {key}: {warning}") for key, warning in summary.warned]
+    if summary.with_warnings > len(summary.warned):
+        aside.append(f"  … and {summary.with_warnings - len(summary.warned):,} more: see `penstock documents list`")
+    aside += [plain(f"  {status}: {key}: {reason}") for key, status, reason in summary.set_aside]
     aside += [plain(f"  waits: {key}: {reason}") for key, reason in summary.waiting]
     if summary.held > len(summary.waiting):
         aside.append(f"  … and {summary.held - len(summary.waiting):,} more wait: see `penstock documents list`")
@@ -101,5 +106,7 @@ def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
         "pending": summary.pending,
         "waiting": [{"key": key, "reason": reason} for key, reason in summary.waiting],
         "set_aside": [{"key": key, "status": status, "reason": reason} for key, status, reason in summary.set_aside],
+        "with_warnings": summary.with_warnings,
+        "warned": [{"key": key, "warning": warning} for key, warning in summary.warned],
         "seconds": round(seconds, 3),
     }

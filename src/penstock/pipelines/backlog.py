@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
+from penstock.pipelines.apart import in_turn
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.registry import DocumentEntry, Pending
 from penstock.vector import CollectionName
@@ -105,7 +106,7 @@ class Backlog:
         """The next round; empty when nobody can be read."""
         silent = {bucket for bucket, tally in self._buckets.items() if tally.silent}
         awake = ((name, entry) for name, entry in self if not _pending(entry).asleep and _bucket(entry) not in silent)
-        return share_out(awake, self._limits, cell_bytes)
+        return share_out(in_turn(awake), self._limits, cell_bytes)
 
     def _count(self, entry: DocumentEntry, sign: int) -> None:
         pending, bucket = _pending(entry), _bucket(entry)

@@ -21,6 +21,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput
 from penstock.observability import SILENT, Observer, names
 from penstock.pipelines.answers import chunk_name
+from penstock.pipelines.apart import put_aside
 from penstock.pipelines.asking import Asking
 from penstock.pipelines.backlog import Backlog, Share, wakes_ms
 from penstock.pipelines.events import decoded
@@ -195,16 +196,18 @@ class Indexer:
             give_back_memory()
 
     def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
-        """Whether buckets did not answer. Then that is written down, and the next round is made without them.
+        """Whether buckets did not answer, or documents took too long: written down, and the next round is without them.
 
         Going on with what the others read would make batches that no repetition makes: one that finds the bucket there
         again would send other contents under their ids.
         """
-        waiting = postponed(shares, readings, self._clock.now_ms(), self.backlog.next_turn)
-        if not waiting:
+        turn = self.backlog.next_turn
+        waiting = postponed(shares, readings, self._clock.now_ms(), turn)
+        aside = put_aside(shares, readings, turn + len(waiting))
+        if not waiting and not aside:
             return False
-        self._writer.write_entries(waiting)
-        self._put(waiting)
+        self._writer.write_entries([*waiting, *aside])
+        self._put([*waiting, *aside])
         for bucket in dict.fromkeys(entry.bucket for _, entry in waiting):
             told = [e.pending.wait for _, e in waiting if e.bucket == bucket and e.pending and e.pending.wait]
             self._observer.event(

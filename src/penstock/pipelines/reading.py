@@ -5,8 +5,8 @@ progress stands; every other format is fetched whole, parsed once in a process w
 store when it is too large for one round. A row names some cells of a text, so that several tasks can read one document.
 Each yields their chunks and then one row that tells how it ended: `more`, `end`, `superseded` (the object changed under
 the reader), `quarantined` (it cannot be read or parsed, with the reason), `restart` (its text is gone, and parsers of
-today would make another) or `away` (its bucket does not answer, with the reason). A task asks a bucket that is away once:
-its other documents there are told as `unasked`.
+today would make another), `apart` (it needs more time than others wait for) or `away` (its bucket does not answer, with
+the reason). A task asks a bucket that is away once: its other documents there are told as `unasked`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ from penstock.documents import (
     doc_id_of,
 )
 from penstock.documents.anchors import cell_count
-from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox, lasting_sandbox, sniff
+from penstock.documents.parsers import (
+    Format,
+    OverBudget,
+    ParsedDocument,
+    ParserLimits,
+    Sandbox,
+    is_utf8,
+    lasting_sandbox,
+    sniff,
+)
 from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import (
     AtCapacity,
@@ -64,6 +73,8 @@ _INPUT: Final[list[pa.Field[Any]]] = [
     # Known from a round before: the text is read by ranges, from the object itself or from where it was put.
     pa.field("text_bytes", pa.int64()),
     pa.field("parsed", pa.string()),
+    # Whether nobody waits for it: it is parsed with all that a document may take.
+    pa.field("apart", pa.bool_()),
 ]
 INPUT_SCHEMA: Final = pa.schema(_INPUT)
 OUTPUT_COLUMNS: Final = (
@@ -90,9 +101,6 @@ _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
 # What a task hands to Spark at once.
 _BATCH_ROWS_MAX: Final = 1024
 _BATCH_CHARACTERS_MAX: Final = 4 << 20
-_SNIFFED_BYTES: Final = 4096
-_ARCHIVE: Final = b"PK\x03\x04"
-_UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Faults of a document, which no repeat heals.
 _FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
 
@@ -111,6 +119,7 @@ class Outcome:
     RESTART: Final = "restart"
     AWAY: Final = "away"
     UNASKED: Final = "unasked"
+    APART: Final = "apart"
 
 
 @dataclass(frozen=True)
@@ -221,6 +230,8 @@ class _Reader:
                 yield _ending(document, Outcome.RESTART, [])
             else:
                 yield from self._chunks(row, self._chunker(upload.model, row["chunking"]), text)
+        except OverBudget as error:
+            yield _ending(document, Outcome.APART, [str(error)])
         except Conflict as error:
             yield _ending(document, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
@@ -249,7 +260,7 @@ class _Reader:
                 return _Text(kept, kept.size, source.version, row["parsed"])
         elif row["text_bytes"] is not None or self._is_plain(source, upload):
             return _Text(source, source.size, source.version)
-        parsed = self._parse(source, upload)
+        parsed = self._parse(source, upload, None if row["apart"] else self._reading.limits.round_cpu_seconds)
         key = parsed_key(doc_id_of(upload))
         if row["parsed"] and row["parsed"] != key:
             return None
@@ -268,17 +279,22 @@ class _Reader:
         return _Object(_StoreSource(self._loop, store, meta), meta.version)
 
     def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
-        head = source.read(0, min(source.size, _SNIFFED_BYTES))
-        if head.startswith((_ARCHIVE, *_UTF16)):
+        """Whether it can be read by ranges: a text in UTF-8, or one of another encoding that is too large to parse."""
+        head = source.read(0, min(source.size, BLOCK_BYTES))
+        if sniff(head, name=upload.key, content_type=upload.content_type) is not Format.TEXT:
             return False
-        return sniff(head, name=upload.key, content_type=upload.content_type) is Format.TEXT
+        # The first block tells for all: whoever chunks the text reads it anyway.
+        too_large = source.size > self._reading.limits.document_bytes
+        return too_large or is_utf8(head, cut=source.size > len(head))
 
-    def _parse(self, source: _Object, upload: UploadNotification) -> ParsedDocument:
+    def _parse(self, source: _Object, upload: UploadNotification, budget: int | None) -> ParsedDocument:
         limit = self._reading.limits.document_bytes
         if source.size > limit:
             raise AtCapacity(f"{upload.key!r} has {source.size} bytes", f"{limit} can be parsed")
         data = source.whole()
-        return self._sandbox.parse(data, name=upload.key, content_type=upload.content_type)
+        return self._sandbox.parse(
+            data, tenant=upload.tenant_id, name=upload.key, content_type=upload.content_type, budget=budget
+        )
 
     def _kept_for_later(self, parsed: ParsedDocument, version: str, key: str, row: dict[str, Any]) -> _Text:
         """The text, put where later rounds find it when this one does not read all of it."""

@@ -88,6 +88,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     # Set when its bucket did not answer, until something of it was read.
     wait: Wait | None = None
+    # Set when parsing it took longer than others wait for.
+    apart: bool = False
 
     @property
     def asleep(self) -> bool:
@@ -103,6 +105,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             fingerprint=fingerprint,
             turn=turn,
             queued_ms=self.queued_ms,
+            apart=self.apart,
         )
 
 

@@ -44,11 +44,12 @@ _RANK: Final = {
     Outcome.END: 1,
     Outcome.UNASKED: 2,
     Outcome.AWAY: 3,
-    Outcome.RESTART: 4,
-    Outcome.QUARANTINED: 5,
-    Outcome.SUPERSEDED: 6,
+    Outcome.APART: 4,
+    Outcome.RESTART: 5,
+    Outcome.QUARANTINED: 6,
+    Outcome.SUPERSEDED: 7,
 }
-_AWAY: Final = (Outcome.AWAY, Outcome.UNASKED)
+_AWAY: Final = (Outcome.AWAY, Outcome.UNASKED, Outcome.APART)
 
 # Milliseconds until a bucket that did not answer is asked again, doubled with every try up to the second: a restart is
 # noticed soon, and a bucket that is gone for days costs everybody else one short pause in ten minutes.
@@ -82,7 +83,7 @@ class DocumentReading:
 
     @property
     def away(self) -> bool:
-        """Whether its bucket did not answer, or was not asked because it had not."""
+        """Whether its bucket did not answer or was not asked as it had not, or it needs more time than there is."""
         return self.outcome in _AWAY
 
     @property
@@ -149,7 +150,7 @@ def postponed(
     one object that cannot be had does not hold back the others of its bucket for ever.
     """
     read = list(zip(shares, readings, strict=True))
-    answered = {share.entry.bucket for share, reading in read if not reading.away}
+    answered = {share.entry.bucket for share, reading in read if not reading.away or reading.outcome == Outcome.APART}
     asked = [(share, reading) for share, reading in read if reading.outcome == Outcome.AWAY]
     return [
         (share.name, _waiting(share, reading, now_ms, turn + place, whole=share.entry.bucket not in answered))

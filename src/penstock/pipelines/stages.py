@@ -22,6 +22,7 @@ from penstock.documents.embedding import Later
 from penstock.errors import PenstockError
 from penstock.pipelines import embedding as embedding_stage
 from penstock.pipelines import reading as reading_stage
+from penstock.pipelines.apart import is_apart
 from penstock.pipelines.backlog import Share, remaining_bytes
 from penstock.pipelines.embedding import Embedding, embed_batches
 from penstock.pipelines.reading import Reading, read_documents
@@ -119,4 +120,5 @@ def portions(
             "chunking": msgspec.json.encode(chunking),
             "text_bytes": pending.text_bytes,
             "parsed": pending.parsed,
+            "apart": is_apart(pending),
         }

@@ -20,6 +20,7 @@ __all__ = ["IndexingSummary", "Telling"]
 _SEARCHABLE = (DocumentStatus.INDEXED, DocumentStatus.EMPTY)
 # Named in a summary, which is made after every round; the registry has them all.
 WAITING_SHOWN_MAX: Final = 20
+WARNED_SHOWN_MAX: Final = 20
 
 
 @dataclass(slots=True)
@@ -43,6 +44,9 @@ class IndexingSummary:
     held: int = 0
     # (key, status, reason) of documents that did not become searchable.
     set_aside: list[tuple[str, str, str]] = field(default_factory=list)
+    # (key, first warning) of documents that became searchable not quite as they are; the first, and how many there are.
+    warned: list[tuple[str, str]] = field(default_factory=list)
+    with_warnings: int = 0
 
     def add(self, key: str, report: DocumentReport) -> None:
         if report.status in _SEARCHABLE:
@@ -51,8 +55,15 @@ class IndexingSummary:
             self.tokens += report.tokens
             self.cost_usd += report.cost_usd
             self.reused += report.reused
+            self._warn(key, report)
         else:
             self.set_aside.append((key, report.status.value, report.reason or ""))
+
+    def _warn(self, key: str, report: DocumentReport) -> None:
+        if report.warnings:
+            self.with_warnings += 1
+            if len(self.warned) < WARNED_SHOWN_MAX:
+                self.warned.append((key, report.warnings[0]))
 
 
 class Telling:

@@ -101,7 +101,7 @@ MARKDOWN = "# Cats\n\nThe *cat* sleeps [here](http://x).\n\n- one\n- two\n\n```\
 
 
 def test_a_page_gives_its_words_and_not_its_menus_scripts_or_styles(sandbox):
-    parsed = sandbox.parse(PAGE)
+    parsed = sandbox.parse(PAGE, tenant="t")
     text = parsed.text.decode()
     assert (parsed.format, parsed.title) == (Format.HTML, "Cats")
     assert "dreams of fish" in text
@@ -112,7 +112,7 @@ def test_a_page_gives_its_words_and_not_its_menus_scripts_or_styles(sandbox):
 
 def test_a_page_without_an_article_gives_all_of_its_text(sandbox):
     rows = b"".join(b"<tr><td>name %d</td><td>value %d</td></tr>" % (n, n) for n in range(50))
-    text = sandbox.parse(b"<html><body><table>" + rows + b"</table></body></html>").text.decode()
+    text = sandbox.parse(b"<html><body><table>" + rows + b"</table></body></html>", tenant="t").text.decode()
     assert "name 49" in text
     assert "value 0" in text
 
@@ -127,115 +127,120 @@ def test_a_page_without_an_article_gives_all_of_its_text(sandbox):
     ],
 )
 def test_a_page_is_read_in_the_encoding_it_declares(sandbox, page, word):
-    assert word in sandbox.parse(page, name="page.html").text.decode()
+    assert word in sandbox.parse(page, name="page.html", tenant="t").text.decode()
 
 
 def test_markdown_gives_its_words_code_and_tables_without_markup(sandbox):
-    parsed = sandbox.parse(MARKDOWN.encode(), name="readme.md")
+    parsed = sandbox.parse(MARKDOWN.encode(), name="readme.md", tenant="t")
     assert (parsed.format, parsed.title) == (Format.MARKDOWN, "Cats")
     assert parsed.text.decode() == "Cats\n\nThe cat sleeps here.\n\n- one\n- two\n\ncode()\n\na | b\n1 | 2"
 
 
 def test_a_pdf_gives_the_text_of_its_pages(sandbox):
-    parsed = sandbox.parse(pdf_of(b"Cats dream of fish"))
+    parsed = sandbox.parse(pdf_of(b"Cats dream of fish"), tenant="t")
     assert (parsed.format, parsed.text) == (Format.PDF, b"Cats dream of fish")
 
 
 def test_a_pdf_of_pictures_says_that_it_has_no_text(sandbox):
-    parsed = sandbox.parse(pdf_of(b""))
+    parsed = sandbox.parse(pdf_of(b""), tenant="t")
     assert parsed.text == b""
     assert "pictures" in parsed.warnings[0]
 
 
 def test_a_word_document_gives_its_paragraphs_and_tables_in_order(sandbox):
-    parsed = sandbox.parse(word("First, naïve.", "Second."))
+    parsed = sandbox.parse(word("First, naïve.", "Second."), tenant="t")
     assert parsed.format is Format.DOCX
     assert parsed.text.decode() == "A title\n\nFirst, naïve.\n\nSecond.\n\nleft | right"
 
 
 def test_plain_text_passes_as_it_is_without_a_process():
     sandbox = Sandbox()
-    data = "Just words, naïve ones: \xe9".encode() + b"\xff\xfe bad"
-    assert sandbox.parse(data).text == data
-    assert sandbox._process is None
+    data = "Just words, naïve ones: \xe9".encode()
+    assert sandbox.parse(data, tenant="t").text == data
+    assert not sandbox._processes
+
+
+def test_text_that_is_utf_8_but_for_a_few_bytes_passes_as_it_is(sandbox):
+    data = "Just words, naïve ones: \xe9".encode() + b"\xff bad"
+    assert sandbox.parse(data, tenant="t").text == data
 
 
 def test_text_in_utf_16_becomes_utf_8(sandbox):
-    assert sandbox.parse("猫 and dog".encode("utf-16")).text.decode() == "猫 and dog"
+    assert sandbox.parse("猫 and dog".encode("utf-16"), tenant="t").text.decode() == "猫 and dog"
 
 
 def test_an_empty_file_is_an_empty_text(sandbox):
-    parsed = sandbox.parse(b"")
+    parsed = sandbox.parse(b"", tenant="t")
     assert (parsed.format, parsed.text) == (Format.TEXT, b"")
     assert Chunker().chunk(parsed.text) == []
 
 
 def test_an_encrypted_pdf_is_refused_with_its_reason(sandbox):
     with pytest.raises(Unsupported, match="encrypted"):
-        sandbox.parse(encrypted_pdf(b"secret"))
+        sandbox.parse(encrypted_pdf(b"secret"), tenant="t")
 
 
 def test_a_page_200000_deep_is_refused_at_once_and_the_next_one_is_parsed(sandbox):
     for closed in (True, False):
         deep = b"<html><body>" + b"<div>" * 200_000 + b"x" + b"</div>" * 200_000 * closed
         with pytest.raises(AtCapacity, match="nested"):
-            sandbox.parse(deep)
-    assert sandbox.parse(PAGE).text
+            sandbox.parse(deep, tenant="t")
+    assert sandbox.parse(PAGE, tenant="t").text
 
 
 def test_many_paragraphs_that_are_never_closed_are_not_deep(sandbox):
-    assert sandbox.parse(b"<html><body>" + b"<p>words <li>more" * 5000).text
+    assert sandbox.parse(b"<html><body>" + b"<p>words <li>more" * 5000, tenant="t").text
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked():
     with Sandbox(ParserLimits(archive_bytes=10 << 20)) as sandbox, pytest.raises(AtCapacity, match="zip bomb"):
-        sandbox.parse(bomb(20 << 20))
+        sandbox.parse(bomb(20 << 20), tenant="t")
 
 
 def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_one_is_parsed():
     with Sandbox(ParserLimits(memory_bytes=400 << 20)) as sandbox:
         with pytest.raises((AtCapacity, InvalidInput)):
-            sandbox.parse(bomb(100 << 20))
-        assert sandbox.parse(word("still here")).text
+            sandbox.parse(bomb(100 << 20), tenant="t")
+        assert sandbox.parse(word("still here"), tenant="t").text
 
 
 def test_a_document_that_needs_too_much_processor_time_is_refused_and_the_next_one_is_parsed():
     slow = b"# t\n\n" + b"*a **a " * 400_000
     with Sandbox(ParserLimits(cpu_seconds=1)) as sandbox:
         with pytest.raises(AtCapacity, match="processor time"):
-            sandbox.parse(slow, name="slow.md")
-        assert sandbox.parse(b"# quick", name="quick.md").text == b"quick"
+            sandbox.parse(slow, name="slow.md", tenant="t")
+        assert sandbox.parse(b"# quick", name="quick.md", tenant="t").text == b"quick"
 
 
 def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_parsed():
     slow = b"# t\n\n" + b"*a **a " * 400_000
     with Sandbox(ParserLimits(wall_seconds=0.5)) as sandbox, pytest.raises(AtCapacity, match="too long"):
-        sandbox.parse(slow, name="slow.md")
+        sandbox.parse(slow, name="slow.md", tenant="t")
 
 
 def test_a_parser_that_dies_is_an_outcome_of_its_document(sandbox):
-    sandbox.parse(b"# start", name="a.md")
-    os.kill(sandbox._process._process.pid, signal.SIGSEGV)
+    sandbox.parse(b"# start", name="a.md", tenant="t")
+    os.kill(sandbox._processes["t"].pid, signal.SIGSEGV)
     with pytest.raises(InvalidInput, match="broke its parser"):
-        sandbox.parse(b"# next", name="b.md")
-    assert sandbox.parse(b"# after", name="c.md").text == b"after"
+        sandbox.parse(b"# next", name="b.md", tenant="t")
+    assert sandbox.parse(b"# after", name="c.md", tenant="t").text == b"after"
 
 
 def test_a_document_over_the_size_limit_is_refused_by_name():
     with pytest.raises(AtCapacity, match=r"large\.txt"):
-        Sandbox(ParserLimits(document_bytes=10)).parse(b"x" * 11, name="large.txt")
+        Sandbox(ParserLimits(document_bytes=10)).parse(b"x" * 11, name="large.txt", tenant="t")
 
 
 @pytest.mark.parametrize("data", [pdf_of(b"x")[:60], b"%PDF-1.4 nothing more", b"PK\x03\x04 broken", word("x")[:2000]])
 def test_a_broken_document_is_refused_as_broken(sandbox, data):
     with pytest.raises(InvalidInput):
-        sandbox.parse(data)
+        sandbox.parse(data, tenant="t")
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n", b"\x1f\x8b\x08", b"\xd0\xcf\x11\xe0\xa1", b"a\0b", b"\x7fELF"])
 def test_what_is_no_document_is_refused_by_what_it_is(sandbox, data):
     with pytest.raises(Unsupported):
-        sandbox.parse(data, name="innocent.txt", content_type="text/plain")
+        sandbox.parse(data, name="innocent.txt", content_type="text/plain", tenant="t")
 
 
 def test_content_decides_over_name_and_declared_type():
@@ -247,8 +252,8 @@ def test_content_decides_over_name_and_declared_type():
 
 
 def parser_of(sandbox):
-    sandbox.parse(b"# Words", name="a.md")
-    return sandbox._process._process
+    sandbox.parse(b"# Words", name="a.md", tenant="t")
+    return sandbox._processes["t"]._process
 
 
 def test_a_lasting_sandbox_keeps_its_parser_for_the_next_who_takes_one():
@@ -278,7 +283,7 @@ def test_a_parser_that_ended_while_nobody_used_it_is_no_fault_of_the_next_docume
     parser.kill()
     os.waitid(os.P_PID, parser.pid, os.WEXITED | os.WNOWAIT)
     with lasting_sandbox(limits) as second:
-        assert second.parse(b"# Words", name="a.md").text == b"Words"
+        assert second.parse(b"# Words", name="a.md", tenant="t").text == b"Words"
 
 
 def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
@@ -289,3 +294,24 @@ def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
     assert parser.poll() is not None
     with lasting_sandbox(limits) as second:
         assert parser_of(second) is not parser
+
+
+def test_a_process_never_serves_two_tenants_and_keeps_serving_its_own():
+    with Sandbox() as sandbox:
+        served = {}
+        for tenant in ("a", "b", "a", "b"):
+            sandbox.parse(b"# Words", tenant=tenant, name="a.md")
+            served.setdefault(tenant, set()).add(sandbox._processes[tenant].pid)
+    assert len(served["a"]) == len(served["b"]) == 1
+    assert served["a"] != served["b"]
+
+
+def test_the_tenant_that_was_served_longest_ago_gives_its_process_up():
+    with Sandbox() as sandbox:
+        sandbox.parse(b"# Words", tenant="first", name="a.md")
+        first = sandbox._processes["first"]
+        for tenant in "bcde":
+            sandbox.parse(b"# Words", tenant=tenant, name="a.md")
+        assert list(sandbox._processes) == list("bcde")
+        with pytest.raises(ProcessLookupError):
+            os.kill(first.pid, 0)

@@ -1,7 +1,21 @@
 """Parsers: from a document's bytes to canonical text, sniffed by content, each in a process with limits."""
 
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, sniff
+from penstock.documents.parsers.confinement import Layer
+from penstock.documents.parsers.encodings import is_utf8
+from penstock.documents.parsers.formats import Format, OverBudget, ParsedDocument, ParserLimits
 from penstock.documents.parsers.rule import parser_fingerprint
 from penstock.documents.parsers.sandbox import Sandbox, lasting_sandbox
+from penstock.documents.parsers.sniffing import sniff
 
-__all__ = ["Format", "ParsedDocument", "ParserLimits", "Sandbox", "lasting_sandbox", "parser_fingerprint", "sniff"]
+__all__ = [
+    "Format",
+    "Layer",
+    "OverBudget",
+    "ParsedDocument",
+    "ParserLimits",
+    "Sandbox",
+    "is_utf8",
+    "lasting_sandbox",
+    "parser_fingerprint",
+    "sniff",
+]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import Any
 
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_archive
+from penstock.documents.parsers.archives import check_archive
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.hyphens import mended
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["parse_docx", "parse_pdf"]
@@ -29,7 +30,7 @@ def parse_pdf(data: bytes) -> ParsedDocument:
             pages.append(_page_text(document[number]))
         except pypdfium2.PdfiumError as error:
             warnings.append(f"page {number + 1} could not be read: {error}")
-    text = "\n\n".join(page for page in pages if page)
+    text = mended("\n\n".join(page for page in pages if page))
     if not text and pages:
         warnings.append("the pages hold no text: they may be pictures of it")
     title = (document.get_metadata_dict().get("Title") or "").strip() or None
@@ -37,9 +38,9 @@ def parse_pdf(data: bytes) -> ParsedDocument:
 
 
 def _page_text(page: Any) -> str:
-    raw = page.get_textpage().get_text_bounded()
-    # PDFium writes CRLF, and U+FFFE where a word was broken at the end of a line.
-    return re.sub(r"\ufffe(\r\n)?", "", raw).replace("\r\n", "\n").strip()
+    raw: str = page.get_textpage().get_text_bounded()
+    # PDFium ends lines with CRLF.
+    return raw.replace("\r\n", "\n").strip(" \t\r\n")
 
 
 def parse_docx(data: bytes, limits: ParserLimits) -> ParsedDocument:

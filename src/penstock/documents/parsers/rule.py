@@ -10,8 +10,8 @@ from typing import Final
 __all__ = ["parser_fingerprint"]
 
 # Changes with every change of our own part in parsing that changes some document's text.
-_RULE: Final = 1
-_LIBRARIES: Final = ("trafilatura", "selectolax", "pypdfium2", "python-docx", "mistune")
+_RULE: Final = 2
+_LIBRARIES: Final = ("selectolax", "pypdfium2", "python-docx", "mistune", "charset-normalizer")
 
 
 @cache

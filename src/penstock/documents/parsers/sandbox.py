@@ -1,36 +1,34 @@
-"""Parsing in a process of its own, with limits on memory, processor time, time on the clock and depth.
+"""Parsing in confined processes, each of one tenant, with limits on memory, processor time, time and depth.
 
 A document that is too much for its parser costs one process and gets a clear outcome: `AtCapacity` for a limit,
 `InvalidInput` for a document that is broken, `Unsupported` for one there is no way to read. The next document gets a
-fresh process. Plain text is not parsed, and needs none. Loading a parser takes longer than most documents: whoever
-parses a few now and a few later takes a `lasting_sandbox`.
+fresh process. Plain text in UTF-8 is not parsed, and needs none. A process never serves two tenants: what a document
+does to its parser stays with whoever uploaded it. Loading a parser takes longer than most documents: whoever parses a
+few now and a few later takes a `lasting_sandbox`.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import signal
-import subprocess
-import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from penstock import errors
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_size, sniff
-from penstock.documents.parsers.text import parse_text
-from penstock.documents.parsers.worker import Answer, Request
-from penstock.errors import AtCapacity, InvalidInput
+from penstock.documents.parsers.confinement import Layer
+from penstock.documents.parsers.encodings import is_utf8
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_size
+from penstock.documents.parsers.messages import Request
+from penstock.documents.parsers.process import ParserProcess
+from penstock.documents.parsers.sniffing import sniff
 
 __all__ = ["Sandbox", "lasting_sandbox"]
 
-# Parsers leak; a process is cheap beside the documents it parsed.
-_DOCUMENTS_PER_PROCESS: Final = 200
+# Tenants whose processes are kept; of the others, the one that was used longest ago ends.
+_PROCESSES_MAX: Final = 4
+_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Sandbox:
@@ -38,30 +36,43 @@ class Sandbox:
 
     def __init__(self, limits: ParserLimits | None = None) -> None:
         self.limits = limits or ParserLimits()
-        self._process: _Process | None = None
+        self._processes: OrderedDict[str, ParserProcess] = OrderedDict()
 
-    def parse(self, data: bytes, *, name: str = "", content_type: str | None = None) -> ParsedDocument:
-        """The text of a document, whatever its format; `name` and `content_type` are hints."""
+    def parse(
+        self, data: bytes, *, tenant: str, name: str = "", content_type: str | None = None, budget: int | None = None
+    ) -> ParsedDocument:
+        """The text of a tenant's document, whatever its format; `name` and `content_type` are hints.
+
+        With a `budget`, in seconds of processor time, a document that needs more of what it may take is `OverBudget`.
+        """
         check_size(f"document {name[:120]!r}", len(data), self.limits.document_bytes)
         found = sniff(data, name=name, content_type=content_type)
-        if found is Format.TEXT:
-            return parse_text(data)
-        process = self._running()
+        if found is Format.TEXT and is_utf8(data):
+            return ParsedDocument(data.removeprefix(_MARK), Format.TEXT, encoding="utf-8")
+        short = budget if budget is not None and budget < self.limits.cpu_seconds else None
+        return self._ask(tenant, Request(found, data, content_type or "", short))
+
+    def layers(self) -> tuple[Layer, ...]:
+        """What confines the parsers on this machine, told by one."""
+        self._ask("", Request(Format.TEXT, b""))
+        return self._processes[""].layers
+
+    def _ask(self, tenant: str, request: Request) -> ParsedDocument:
+        process = self._running(tenant)
         try:
-            return process.parse(Request(found, self.limits, data))
+            return process.parse(request)
         finally:
             if not process.usable:
-                self.close()
+                self._processes.pop(tenant).stop()
 
     @property
     def broken(self) -> bool:
-        """Whether its process ended of itself since its last document."""
-        return self._process is not None and self._process.ended
+        """Whether a process ended of itself since its last document."""
+        return any(process.ended for process in self._processes.values())
 
     def close(self) -> None:
-        if self._process:
-            self._process.stop()
-            self._process = None
+        while self._processes:
+            self._processes.popitem()[1].stop()
 
     def __enter__(self) -> Sandbox:
         return self
@@ -71,17 +82,20 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    def _running(self) -> _Process:
-        if self._process is None:
-            self._process = _Process()
-        return self._process
+    def _running(self, tenant: str) -> ParserProcess:
+        if tenant not in self._processes:
+            self._processes[tenant] = ParserProcess(self.limits)
+            if len(self._processes) > _PROCESSES_MAX:
+                self._processes.popitem(last=False)[1].stop()
+        self._processes.move_to_end(tenant)
+        return self._processes[tenant]
 
 
 @contextmanager
 def lasting_sandbox(limits: ParserLimits) -> Iterator[Sandbox]:
-    """A sandbox whose process stays when it is given back, for the next who takes one here with the same limits.
+    """A sandbox whose processes stay when it is given back, for the next who takes one here with the same limits.
 
-    One is kept, until this process ends: its parser sees its pipe closed then, and ends too.
+    One is kept, until this process ends: its parsers see their pipes closed then, and end too.
     """
     sandbox = _kept_for(limits) or Sandbox(limits)
     try:
@@ -93,7 +107,7 @@ def lasting_sandbox(limits: ParserLimits) -> Iterator[Sandbox]:
     _kept.append((os.getpid(), sandbox))
 
 
-# At most one, and whose: a forked process must not talk to its parent's parser.
+# At most one, and whose: a forked process must not talk to its parent's parsers.
 _kept: Final[list[tuple[int, Sandbox]]] = []
 
 
@@ -118,65 +132,3 @@ def _release() -> None:
 
 
 atexit.register(_release)
-
-
-class _Process:
-    """One worker and its two pipes."""
-
-    def __init__(self) -> None:
-        request_read, request_write = os.pipe()
-        answer_read, answer_write = os.pipe()
-        command = [sys.executable, "-m", "penstock.documents.parsers.worker", str(request_read), str(answer_write)]
-        self._process = subprocess.Popen(
-            command, pass_fds=(request_read, answer_write), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(request_read)
-        os.close(answer_write)
-        self._requests = Connection(request_write, readable=False, writable=True)
-        self._answers = Connection(answer_read, readable=True, writable=False)
-        self._parsed = 0
-        self.usable = True
-
-    @property
-    def ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def parse(self, request: Request) -> ParsedDocument:
-        # Until its answer is here the process is not to be trusted with another document.
-        self.usable = False
-        try:
-            self._requests.send_bytes(msgspec.msgpack.encode(request))
-            if not self._answers.poll(request.limits.wall_seconds):
-                raise AtCapacity(
-                    f"a {request.format} document took too long to parse",
-                    f"more than {request.limits.wall_seconds:g} s",
-                    "raise wall_seconds if it is meant to be so large",
-                )
-            answer = msgspec.msgpack.decode(self._answers.recv_bytes(), type=Answer)
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            raise self._death(request) from error
-        self._parsed += 1
-        self.usable = self._parsed < _DOCUMENTS_PER_PROCESS
-        if answer.document is None:
-            kind: Any = getattr(errors, answer.error)
-            raise kind(*answer.parts)
-        return answer.document
-
-    def stop(self) -> None:
-        self._requests.close()
-        self._answers.close()
-        self._process.kill()
-        self._process.wait()
-
-    def _death(self, request: Request) -> AtCapacity | InvalidInput:
-        """What the way a parser ended says about its document."""
-        code = self._process.wait()
-        if code == -signal.SIGXCPU:
-            return AtCapacity(
-                f"a {request.format} document needs too much processor time",
-                f"more than {request.limits.cpu_seconds} s",
-                "raise cpu_seconds if it is meant to be so large",
-            )
-        if code in (-signal.SIGKILL, -signal.SIGABRT):
-            return AtCapacity(f"a {request.format} document needs too much memory", f"its parser ended with {code}")
-        return InvalidInput(f"a {request.format} document broke its parser", f"the process ended with code {code}")

@@ -1,13 +1,14 @@
 """Plain text and Markdown.
 
-Text in UTF-8 passes as it is, bad bytes included: the chunker replaces and counts those. UTF-16 with its mark is turned
-into UTF-8. Markdown loses its markup and keeps its words, code and tables.
+Text in UTF-8 passes as it is, a few bad bytes included: the chunker replaces and counts those. Every other encoding is
+turned into UTF-8. Markdown loses its markup and keeps its words, code and tables.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
 
 __all__ = ["parse_markdown", "parse_text"]
@@ -15,22 +16,21 @@ __all__ = ["parse_markdown", "parse_text"]
 _BLOCKS: Final = frozenset({"paragraph", "heading", "block_text", "table_cell"})
 
 
-def parse_text(data: bytes) -> ParsedDocument:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = data.decode("utf-16", "replace")
-        warnings = ("bytes that are no UTF-16 were replaced",) if "\ufffd" in text else ()
-        return ParsedDocument(text.encode("utf-8", "replace"), Format.TEXT, warnings=warnings)
-    return ParsedDocument(data.removeprefix(b"\xef\xbb\xbf"), Format.TEXT)
+def parse_text(data: bytes, content_type: str = "") -> ParsedDocument:
+    read = decoded(data, declared_charset(content_type))
+    if read.encoding == "utf-8":
+        return ParsedDocument(data.removeprefix(b"\xef\xbb\xbf"), Format.TEXT, encoding=read.encoding)
+    return ParsedDocument(read.text.encode("utf-8", "replace"), Format.TEXT, None, read.warnings, read.encoding)
 
 
-def parse_markdown(data: bytes) -> ParsedDocument:
+def parse_markdown(data: bytes, content_type: str = "") -> ParsedDocument:
     import mistune
 
-    source = parse_text(data).text.decode("utf-8", "replace")
-    tree: Any = mistune.create_markdown(renderer="ast", plugins=["table", "strikethrough"])(source)
+    read = decoded(data, declared_charset(content_type))
+    tree: Any = mistune.create_markdown(renderer="ast", plugins=["table", "strikethrough"])(read.text)
     title = next((_words(node) for node in tree if node["type"] == "heading"), None)
     text = "\n\n".join(block for node in tree if (block := _block(node)))
-    return ParsedDocument(text.encode("utf-8", "replace"), Format.MARKDOWN, title)
+    return ParsedDocument(text.encode("utf-8", "replace"), Format.MARKDOWN, title, read.warnings, read.encoding)
 
 
 def _block(node: dict[str, Any]) -> str:

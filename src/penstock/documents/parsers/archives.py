@@ -1,0 +1,47 @@
+"""Zip archives, looked into from inside the sandbox: how much they hold, and whether they are a Word document."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Final
+
+from penstock.documents.parsers.formats import Format, ParserLimits
+from penstock.errors import AtCapacity, InvalidInput, Unsupported
+
+__all__ = ["archive_format", "check_archive"]
+
+# Stands before every entry of an archive's directory.
+_ENTRY: Final = b"PK\x01\x02"
+
+
+def archive_format(data: bytes, limits: ParserLimits) -> Format:
+    """What an archive is, or why it cannot be indexed."""
+    names = {entry.filename for entry in check_archive(data, limits)}
+    if "word/document.xml" in names:
+        return Format.DOCX
+    raise Unsupported("a zip archive cannot be indexed", "it is no Word document", "upload the files in it one by one")
+
+
+def check_archive(data: bytes, limits: ParserLimits) -> list[zipfile.ZipInfo]:
+    """The entries of an archive; too many are refused before they are listed, too large ones before unpacking."""
+    entries_max = data.count(_ENTRY)
+    if entries_max > limits.archive_entries:
+        # Listing a million of them takes twenty seconds and half a gigabyte; counting them takes neither.
+        raise _too_much(len(data), f"has up to {entries_max} entries", limits)
+    try:
+        entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise InvalidInput("a zip archive cannot be opened", str(error), "upload it again") from error
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > limits.archive_bytes:
+        raise _too_much(len(data), f"would unpack to {unpacked} bytes", limits)
+    return entries
+
+
+def _too_much(size: int, what: str, limits: ParserLimits) -> AtCapacity:
+    return AtCapacity(
+        f"an archive of {size} bytes {what}",
+        f"the limits are {limits.archive_bytes} bytes and {limits.archive_entries} entries",
+        "it looks like a zip bomb; raise the limits if it is not",
+    )

@@ -1,0 +1,77 @@
+"""Which parts of a page are around its content and not in it, told by structure: landmarks, and names of generators.
+
+What looks like a menu is left out only while it is one: a part with much text outside of links stays, wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink", "may_be_text", "names"]
+
+
+def names(text: str) -> frozenset[str]:
+    """A set of names, written one after another."""
+    return frozenset(text.split())
+
+
+# Never read by a reader of the page.
+INVISIBLE: Final = names("script style noscript template svg iframe object canvas audio video head button select")
+_AROUND_TAGS: Final = names("nav header footer aside")
+_AROUND_ROLES: Final = names("navigation banner contentinfo search complementary menu menubar")
+# Names of classes and ids around the content, by Sphinx and its themes, MkDocs, Docusaurus, MediaWiki and blogs.
+_AROUND_NAMES: Final = names(
+    """
+    sphinxsidebar sphinxsidebarwrapper related sidebar sidebar-drawer sidebar-container toc-drawer toc-sticky toc-tree
+    wy-nav-side wy-nav-top rst-footer-buttons bd-sidebar bd-header bd-footer prev-next-area
+    md-header md-footer md-sidebar md-tabs md-skip navbar footer page-footer site-footer site-header site-nav
+    theme-doc-sidebar-container theme-doc-toc-desktop theme-doc-toc-mobile theme-doc-breadcrumbs pagination-nav
+    theme-doc-footer navbar__inner menu__list
+    mw-navigation mw-panel mw-head mw-page-base mw-jump-link mw-editsection printfooter catlinks navbox vertical-navbox
+    sitenotice siteSub contentSub
+    breadcrumb breadcrumbs navigation nav menu main-menu site-navigation pagination pager post-navigation nav-links
+    skip-link skip-to-content cookie-banner cookie-notice share-buttons sharedaddy
+    """
+)
+# Inside of the content these are menus; a header, an aside or a class of such a name is a part of the text there.
+_MENU_ROLES: Final = frozenset(("navigation", "search", "menu", "menubar"))
+_MENU_NAMES: Final = names(
+    "siteSub contentSub mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs "
+    "theme-doc-toc-mobile "
+    "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link"
+)
+
+
+def is_content(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether a page says that an element holds its content."""
+    return tag in ("main", "article") or attributes.get("role") in ("main", "article")
+
+
+def is_around(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element outside of what a page names as its content is around it."""
+    return tag in _AROUND_TAGS or attributes.get("role") in _AROUND_ROLES or _named(attributes, _AROUND_NAMES)
+
+
+def may_be_text(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element around the content is named so by its tag alone, which notes and titles in texts use too."""
+    return tag in ("header", "aside") and not (
+        attributes.get("role") in _AROUND_ROLES or _named(attributes, _AROUND_NAMES)
+    )
+
+
+def is_menu(tag: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element inside the content is a menu nevertheless."""
+    return tag == "nav" or attributes.get("role") in _MENU_ROLES or _named(attributes, _MENU_NAMES)
+
+
+def is_permalink(text: str, attributes: Mapping[str, str | None]) -> bool:
+    """Whether a link is the sign beside a heading that points at the heading: without a letter, or named so."""
+    if "#" not in (attributes.get("href") or ""):
+        return False
+    return not any(map(str.isalnum, text)) or "headerlink" in (attributes.get("class") or "").split()
+
+
+def _named(attributes: Mapping[str, str | None], names: frozenset[str]) -> bool:
+    given = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
+    return not names.isdisjoint(given.split())

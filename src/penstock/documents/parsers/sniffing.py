@@ -1,0 +1,84 @@
+"""What a document is, told from its first bytes; its name and its declared type only decide where bytes cannot.
+
+This runs outside the sandbox, so it looks at a bounded head, moves forward only, and opens no container: an archive is
+told as one, and what it holds is for a parser's process to find out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.documents.parsers.encodings import head_in_utf8
+from penstock.documents.parsers.formats import Format
+from penstock.errors import Unsupported
+
+__all__ = ["SNIFF_BYTES", "sniff"]
+
+# Enough for a preamble of comments before the first tag, and for `%PDF-`, which may come late.
+SNIFF_BYTES: Final = 4096
+_PAGE: Final = re.compile(
+    rb"<(?:!doctype[ \t\r\n]+html|html|head|body|title|meta|table|div|p|h1|article)\b", re.IGNORECASE
+)
+_KNOWN: Final = {
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"\x1f\x8b": "a gzip archive",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"\x7fELF": "a program",
+    b"\xd0\xcf\x11\xe0": "an old or encrypted Office document",
+    b"{\\rtf": "a rich text document",
+}
+# What may stand before a page's first tag, and what ends it.
+_PREAMBLES: Final = ((b"<!--", b"-->"), (b"<?xml", b">"))
+_MARKDOWN_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd")
+
+
+def sniff(data: bytes, *, name: str = "", content_type: str | None = None) -> Format:
+    """The format of a document from its first bytes."""
+    head = data[:SNIFF_BYTES]
+    if b"%PDF-" in head[:1024]:
+        return Format.PDF
+    if head.startswith(b"PK\x03\x04"):
+        return Format.ZIP
+    for magic, what in _KNOWN.items():
+        if head.startswith(magic):
+            raise Unsupported(f"{what} cannot be indexed", "there is no parser for it")
+    head = head_in_utf8(head)
+    if b"\0" in head:
+        raise Unsupported("a binary file cannot be indexed", "it holds zero bytes, which text does not")
+    if _PAGE.match(head, _first_tag(head)):
+        return Format.HTML
+    return _text_format(name, content_type)
+
+
+def _first_tag(head: bytes) -> int:
+    """Where a page's first tag would be: after blanks, comments and an XML declaration."""
+    place = 0
+    while True:
+        rest = head[place : place + 16].lstrip()
+        if not rest:
+            if place >= len(head):
+                return place
+            place += 16
+            continue
+        place += len(head[place : place + 16]) - len(rest)
+        end = next((end for start, end in _PREAMBLES if head.startswith(start, place)), None)
+        if end is None:
+            return place
+        found = head.find(end, place)
+        if found < 0:
+            return len(head)
+        place = found + len(end)
+
+
+def _text_format(name: str, content_type: str | None) -> Format:
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if kind in ("text/html", "application/xhtml+xml") or name.lower().endswith((".html", ".htm", ".xhtml")):
+        return Format.HTML
+    if kind == "text/markdown" or name.lower().endswith(_MARKDOWN_NAMES):
+        return Format.MARKDOWN
+    return Format.TEXT

@@ -1,0 +1,167 @@
+"""No word of a page's content is lost, and no menu is kept: words are counted in and out."""
+
+import re
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.documents.parsers.pages import CONTENT_WORDS, PAGES, content
+
+from penstock.documents.parsers import ParserLimits
+from penstock.documents.parsers.markup import parse_html
+from penstock.documents.parsers.nesting import check_nesting
+from penstock.errors import AtCapacity
+
+LIMITS = ParserLimits()
+INSTALLED = ("/usr/share/doc", "/usr/lib/node_modules/npm/docs")
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def page(body: str) -> bytes:
+    return f"<!DOCTYPE html><html><body>{body}</body></html>".encode()
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_every_word_of_the_content_comes_out_once_and_in_order_and_no_menu_does(kind):
+    parsed = parse_html(PAGES[kind], LIMITS)
+    text = parsed.text.decode()
+    assert words(text) == words(" ".join(CONTENT_WORDS))
+    assert "menu" not in text
+    assert "\u00b6" not in text
+    assert parsed.warnings == ()
+    assert parsed.title == "Water works"
+
+
+def test_code_keeps_its_lines_and_tables_their_cells():
+    text = parse_html(PAGES["a page by hand"], LIMITS).text.decode()
+    assert "open_gate(3)\n    close_gate(3)" in text
+    assert "gate | width\nnorth | 12" in text
+
+
+def test_words_in_marks_stay_whole_and_blocks_stay_apart():
+    text = parse_html(page("<p>un<b>brok</b>en <i>words</i>\n  here</p><p>next</p><div>a<br>b</div>"), LIMITS).text
+    assert text.decode() == "unbroken words here\n\nnext\n\na\nb"
+
+
+def test_a_menu_with_much_text_in_it_is_a_text():
+    prose = " ".join(f"Sentence {n} of a text that stands in a strange place." for n in range(40))
+    for place in ("<nav>{}</nav>", "<footer>{}</footer>", "<aside>{}</aside>", "<div class=sidebar>{}</div>"):
+        parsed = parse_html(page(f"<p>{prose}</p>" + place.format(prose.replace("Sentence", "Phrase"))), LIMITS)
+        assert "Phrase 39" in parsed.text.decode(), place
+        assert parsed.warnings == ()
+
+
+def test_a_page_of_nothing_but_links_is_taken_whole():
+    links = "".join(f"<li><a href=/{n}>chapter {n}</a></li>" for n in range(50))
+    assert "chapter 49" in parse_html(page(f"<nav><ul>{links}</ul></nav>"), LIMITS).text.decode()
+
+
+def test_text_that_is_left_out_beyond_the_odd_line_is_told():
+    footers = "".join(f"<footer>{'Terms and conditions apply. ' * 15}</footer>" for _ in range(3))
+    parsed = parse_html(page(f"<main><p>{'Some words of content. ' * 60}</p></main>{footers}"), LIMITS)
+    assert "Terms" not in parsed.text.decode()
+    assert re.fullmatch(
+        r"\d+ of \d+ characters were left out as menus, headers and footers of the page", *parsed.warnings
+    )
+
+
+def test_links_that_are_words_stay_when_they_point_into_the_page():
+    text = parse_html(page('<p>See <a href="#x">the next part</a><a href="#s">#</a>.</p>'), LIMITS).text.decode()
+    assert text == "See the next part."
+
+
+def test_pages_on_this_machine_lose_no_words_outside_of_links_without_a_warning():
+    """Other projects' real pages, where some are installed: counted against all of the page's text."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    found = [path for folder in INSTALLED for path in sorted(Path(folder).rglob("*.html"))[:60]]
+    if not found:
+        pytest.skip("no documentation in HTML is installed here")
+    for path in found:
+        data = path.read_bytes()
+        parsed = parse_html(data, LIMITS)
+        tree = LexborHTMLParser(data)
+        tree.strip_tags(["script", "style", "noscript", "template", "svg", "button", "select", "a", "title"])
+        before = Counter(words(tree.body.text(separator=" "))) if tree.body else Counter()
+        lost = before - Counter(words(parsed.text.decode()))
+        allowed = max(80, 0.12 * before.total())
+        assert lost.total() <= allowed or parsed.warnings, f"{path}: {lost.total()} of {before.total()}"
+
+
+HOSTILE = {
+    "open tags that never end": b"<a ",
+    "open tags of many names": b"<a <b <c ",
+    "values that never end": b'<a b="',
+    "signs of equality": b"<a = = ",
+    "comments that never end": b"<!-- ",
+    "scripts that never end": b"<script><",
+    "ends of nothing": b"</b>",
+    "crossed": b"<b><i></b></i>",
+    "quotes": b"<p '\" a='>\">",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_checking_a_page_takes_time_in_proportion_to_its_size(kind):
+    def seconds(size: int) -> float:
+        data = HOSTILE[kind] * (size // len(HOSTILE[kind]))
+        began = time.process_time()
+        with suppress(AtCapacity):
+            check_nesting(data, 2_000)
+        return time.process_time() - began
+
+    small, large = (min(seconds(size) for _ in range(3)) for size in (100_000, 800_000))
+    assert large < 24 * small + 0.02
+    assert large < 2.0
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_page_of_60_kb_is_parsed_or_refused_within_a_second(kind):
+    began = time.process_time()
+    with suppress(AtCapacity):
+        parse_html(b"<html>" + HOSTILE[kind] * (60_000 // len(HOSTILE[kind])), LIMITS)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        b"<div title='<'>" * 3000,
+        b"<div title='</div>'>" * 3000,
+        b"<div></span>" * 3000,
+        b"<div/>" * 3000,
+        b'<div a=">">' * 3000,
+        b"<DIV\n>" * 3000,
+    ],
+)
+def test_no_disguise_hides_how_deep_a_page_is(deep):
+    with pytest.raises(AtCapacity, match="nested"):
+        check_nesting(deep, 2_000)
+
+
+@pytest.mark.parametrize(
+    "flat",
+    [
+        b"<script>" + b"'<div>' + " * 3000 + b"</script>",
+        b"<!-- " + b"<div>" * 3000 + b" -->",
+        b"<p title='" + b"<div>" * 3000 + b"'>",
+        b"<b><i>x</b>" * 3000,
+        b"<p>a<br>b<img src=x>" * 3000,
+        content("").encode() * 30,
+    ],
+)
+def test_what_only_looks_deep_is_read(flat):
+    check_nesting(flat, 2_000)
+
+
+def test_an_element_with_a_hundred_thousand_attributes_is_refused_at_once():
+    data = b"<p " + b" ".join(b"a%d=1" % n for n in range(100_000)) + b">x</p>"
+    began = time.process_time()
+    with pytest.raises(AtCapacity, match="attributes"):
+        parse_html(data, LIMITS)
+    assert time.process_time() - began < 1.0
