@@ -58,6 +58,6 @@ async def _whole(store: ObjectStore, upload: UploadNotification) -> Fetched | No
         data = await store.get_range(upload.key, 0, upload.size_bytes + 1, version=upload.etag)
     except Unavailable as error:
         return error
-    except PenstockError:
+    except (PenstockError, ValueError, TypeError):
         return None
     return data if len(data) == upload.size_bytes else None

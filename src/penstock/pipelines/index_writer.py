@@ -103,6 +103,10 @@ class IndexWriter:
         """`text` and `vector` of what a collection has already of some texts."""
         return self._door.run(known_vectors(self._vectors(name), texts))
 
+    def check(self, name: CollectionName) -> None:
+        """`InvalidInput` when the vectors of a collection's model cannot lie under its name."""
+        self._vectors(name)
+
     # Writing ---------------------------------------------------------------------------------------------
 
     def write_settings(self, settings: IndexSettings) -> IndexSettings:

@@ -23,7 +23,7 @@ from penstock.observability import SILENT, Observer, names
 from penstock.pipelines.answers import chunk_name
 from penstock.pipelines.asking import Asking
 from penstock.pipelines.backlog import Backlog, Share, wakes_ms
-from penstock.pipelines.events import decoded
+from penstock.pipelines.events import decoded, queued_ms, refusal
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
 from penstock.pipelines.memory import ROUND_BYTES_MIN, give_back_memory
@@ -66,6 +66,7 @@ class Indexer:
         self._patience = patience
         self._asking = Asking(stages, writer.embedding.rate, patience, self._telling, clock=clock)
         self._opened = False
+        self._checked: set[CollectionName] = set()
         self._clock = clock
         # Whether no round can be in doubt: until then nothing may change what it is made of.
         self._settled = False
@@ -128,12 +129,14 @@ class Indexer:
         """Decide, and write that; with the last part the position. What was decided before a crash is decided alike."""
         events, refused = decoded(rows, self._routed)
         # From the queue, and so the same in every replay.
-        now_ms = max(row["ingestion_time_ms"] or 0 for row in rows)
+        now_ms = queued_ms(rows)
         plans: dict[CollectionName, Plan] = {}
         turn = self.backlog.next_turn
-        for name, named in events.items():
+        for name, queued in events.items():
+            named = [each.event for each in queued]
             known = self._writer.entries(name, named)
             plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
+            refused += [refusal(queued[place].row, reason) for place, reason in plans[name].refused.items()]
             turn = plans[name].turn
         position = rows[-1]["sequence"] if last else None
         schedule = Schedule(position) if plans and position is not None else self._schedule
@@ -266,12 +269,19 @@ class Indexer:
         """The event for every collection it concerns. The first of an index makes it."""
         settings = self._writer.settings.get((event.tenant_id, event.index_id))
         if settings is None:
-            self._embedding.profile_of(event.model)
+            self._check(CollectionName(event.tenant_id, event.index_id, event.model))
             settings = self._writer.write_settings(self._made_by(event))
         models = settings.models_for(event.model)
         for model in models:
-            self._embedding.profile_of(model)
+            self._check(CollectionName(event.tenant_id, event.index_id, model))
         return [msgspec.structs.replace(event, model=model) for model in models]
+
+    def _check(self, name: CollectionName) -> None:
+        """Refuse a collection that cannot be written to, while it is still known which record asks for it."""
+        if name not in self._checked:
+            self._fingerprint(name)
+            self._writer.check(name)
+            self._checked.add(name)
 
     def _made_by(self, event: Notification) -> IndexSettings:
         asked = self._embedding.endpoint_of(event.model)

@@ -95,6 +95,9 @@ _ARCHIVE: Final = b"PK\x03\x04"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Faults of a document, which no repeat heals.
 _FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
+# What content or a name can bring about in code that did not foresee it. Memory, disks and sockets are not among them:
+# those are troubles of the machine, and another try may do.
+_UNFORESEEN: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 # Everybody's round waits for a bucket that does not answer: a short outage is outlasted, a longer one is the driver's.
 _BUCKET_PATIENCE: Final = RetryPolicy(deadline_seconds=10.0)
@@ -196,7 +199,7 @@ class _Reader:
                 store = self._bucket(bucket)
             except Unavailable as error:
                 self._fetched |= dict.fromkeys(uploads, error)
-            except PenstockError:
+            except (PenstockError, *_UNFORESEEN):
                 # Whoever reads from it finds out, and tells it of its document.
                 continue
             else:
@@ -225,6 +228,10 @@ class _Reader:
             yield _ending(document, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
             yield _ending(document, Outcome.QUARANTINED, [str(error)])
+        except PenstockError:
+            raise
+        except _UNFORESEEN as error:
+            yield _ending(document, Outcome.QUARANTINED, [f"it cannot be read: {type(error).__name__}: {error}"])
 
     def _chunks(self, row: dict[str, Any], chunker: Chunker, text: _Text) -> Iterator[dict[str, Any]]:
         """The chunks of the cells that are asked for, and how far they reach."""
