@@ -138,6 +138,21 @@ def test_a_run_that_does_not_follow_says_that_the_provider_is_away_and_the_next_
         assert len(contents_by_place(server.asks)) == 1
 
 
+def test_a_provider_that_refuses_everything_leaves_what_is_searchable_as_it_is(remote: Shelf) -> None:
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        remote.run(remote.write("note.txt", essay(4, 20_000)), embedding=asked(server))
+    before = remote.chunks()
+    changed = remote.write("note.txt", essay(5, 20_000))
+    with EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(refusing=True)) as server:
+        with pytest.raises(Unavailable, match=r"refuses every text.*nothing is lost"):
+            remote.run(changed, embedding=asked(server))
+        assert len(server.asks) <= 8
+    assert remote.chunks() == before
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        assert remote.run(embedding=asked(server)).documents == 1
+    assert remote.chunks() != before
+
+
 def test_a_stopped_query_ends_while_its_provider_is_away(remote: Shelf) -> None:
     waiting = threading.Event()
     onlooker = Onlooker(remote, 1, waiting.set)

@@ -21,6 +21,7 @@ from penstock.documents.embedding import (
     DispatchPolicy,
     Embedded,
     EmbeddingProvider,
+    Later,
     ModelProfile,
     NoCache,
     OpenAiProvider,
@@ -33,7 +34,10 @@ from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX
 from penstock.errors import InvalidInput
 from penstock.pipelines.workers import settle_worker
 
-__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "Endpoint", "embed_batches"]
+__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "UNKNOWN_TEXT", "Embedding", "Endpoint", "embed_batches"]
+
+# The reason of a chunk whose vector has no direction: the model took it, and knows no word of it.
+UNKNOWN_TEXT: Final = "the model knows nothing in it"
 
 _REQUEST: Final[list[pa.Field[Any]]] = [
     # Among the requests of the round: what is answered is told apart by it.
@@ -56,6 +60,8 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("after_seconds", pa.float64()),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
+# What a store compares at most. Its own bound, said again: a worker that does not import it starts twice as fast.
+MAGNITUDE_MAX: Final = 1e15
 # Requests under way at once from one task; the provider's own limits are the dispatcher's to keep.
 _REQUESTS_AT_ONCE: Final = 4
 
@@ -138,13 +144,23 @@ async def _embed_all(embedding: Embedding, tasks: int, requests: dict[int, Batch
 
     async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
         async with gate:
-            return _rows(place, request, await dispatchers[request.model].attempt(request))
+            embedded = await dispatchers[request.model].attempt(request)
+        return _rows(place, request, _checked(embedded, providers[request.model].profile))
 
     try:
         return await asyncio.gather(*(embed(place, request) for place, request in requests.items()))
     finally:
         for provider in providers.values():
             await provider.close()
+
+
+def _checked(embedded: Embedded, profile: ModelProfile) -> Embedded:
+    """A provider whose vectors have another length than its profile says is misconfigured: no store would take them."""
+    lengths = {len(vector) for vector in embedded.vectors.values()} - {profile.dimensions}
+    if lengths and embedded.away is None:
+        told = f"vectors of {lengths.pop()} numbers, where the profile of {profile.name} says {profile.dimensions}"
+        embedded.away = Later(f"the endpoint answers with {told}")
+    return embedded
 
 
 def _rows(place: int, request: BatchRequest, embedded: Embedded) -> pa.RecordBatch:
@@ -164,9 +180,11 @@ def _chunk_rows(place: int, request: BatchRequest, embedded: Embedded) -> list[d
     """A batch's cost is shared out evenly: providers bill requests, reports are of documents."""
     reasons = {letter.chunk_id: letter.reason for letter in embedded.dead_letters}
     for name, vector in embedded.vectors.items():
-        if not np.any(vector):
+        if np.abs(vector).max(initial=0) > MAGNITUDE_MAX:
+            reasons[name] = f"the model answered a number beyond {MAGNITUDE_MAX:g}"
+        elif not np.any(vector):
             # Nothing in it that the model knows: it has no direction to compare.
-            reasons[name] = "the model knows nothing in it"
+            reasons[name] = UNKNOWN_TEXT
     share = embedded.cost_usd / len(request.inputs)
     return [
         {

@@ -31,6 +31,7 @@ from penstock.documents import (
 from penstock.documents.batcher_state import BatcherState, DocumentState, pack, unpack
 from penstock.pipelines.answers import Answers, chunk_name
 from penstock.pipelines.backlog import Share
+from penstock.pipelines.embedding import UNKNOWN_TEXT
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.vector import CollectionName
@@ -233,8 +234,10 @@ def conclude(
     sent = {name: row for name, row in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
     reused = pending.reused + sum(name in answers.reused for name in sent)
-    refused = [f"chunk {row['seq']}: {reason}" for name, row in sent.items() if (reason := answers.reason(name))]
-    embedded = {name: row for name, row in sent.items() if answers.reason(name) is None}
+    reasons = {name: reason for name in sent if (reason := answers.reason(name))}
+    refused = [f"chunk {sent[name]['seq']}: {reason}" for name, reason in reasons.items()]
+    lost = pending.lost + sum(reason != UNKNOWN_TEXT for reason in reasons.values())
+    embedded = {name: row for name, row in sent.items() if name not in reasons}
     report = batched.reports.get(pending.doc_id)
     if report is None:
         state = batched.open[pending.doc_id]
@@ -249,12 +252,15 @@ def conclude(
             tokens=state.tokens,
             cost_usd=cost,
             reused=reused,
+            lost=lost,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
             wait=None,
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, embedded)
     warnings = bounded((*report.warnings, *refused))
     report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
+    if 0 < report.chunks <= lost:
+        return _given_up(entry, pending, _without_vectors(report))
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
     return Result(done, pending, embedded, flips=True)
 
@@ -280,9 +286,22 @@ def bounded(warnings: Iterable[str]) -> tuple[str, ...]:
 
 def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) -> Result:
     """The version is given up; the one that is searchable stays so."""
-    report = DocumentReport(
-        doc_id=pending.doc_id, status=DocumentStatus(reading.outcome), reason="; ".join(reading.detail) or None
+    return _given_up(
+        entry,
+        pending,
+        DocumentReport(
+            doc_id=pending.doc_id, status=DocumentStatus(reading.outcome), reason="; ".join(reading.detail) or None
+        ),
     )
+
+
+def _without_vectors(report: DocumentReport) -> DocumentReport:
+    """Of a document none of whose chunks the model took: nobody would find it, and what was found before would be gone."""
+    reason = f"the model refused all of its {report.chunks} chunks"
+    return msgspec.structs.replace(report, status=DocumentStatus.QUARANTINED, reason=reason)
+
+
+def _given_up(entry: DocumentEntry, pending: Pending, report: DocumentReport) -> Result:
     return Result(msgspec.structs.replace(entry, pending=None, report=report), pending, drops=True)
 
 

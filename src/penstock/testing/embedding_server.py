@@ -70,6 +70,8 @@ class ProviderFaults(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 120.0
     # A text with this word in it is refused, and with it the request that holds it.
     poison: str | None = None
+    # Every request is refused, as by a server that does not have the model.
+    refusing: bool = False
 
     def fate(self, key: str, before: int, texts: Iterable[str]) -> AskFate:
         """Of the request with this key that comes after `before` others of the same key."""
@@ -84,7 +86,8 @@ class ProviderFaults(msgspec.Struct, frozen=True, kw_only=True):
                 if draw < share:
                     return fate
                 draw -= share
-        return AskFate.REFUSED if self.poison and any(self.poison in text for text in texts) else AskFate.ANSWERED
+        poisoned = self.poison is not None and any(self.poison in text for text in texts)
+        return AskFate.REFUSED if self.refusing or poisoned else AskFate.ANSWERED
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.documents.contracts import BatchInput, BatchRequest
 from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, NoCache, profile_of
+from penstock.documents.embedding.dispatch import PROBE
 from penstock.documents.embedding.provider import Later, Refused, Vectors
 from penstock.errors import Corrupt, InvalidInput, PermissionDenied, Unavailable
 from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
@@ -102,6 +103,40 @@ def test_a_poisonous_text_is_found_by_halving_and_the_others_get_their_vectors()
 def test_a_batch_of_nothing_but_poison_is_nothing_but_dead_letters():
     (result,), _ = embed(ScriptedProvider(), batch("poison", "poison 2"))
     assert [letter.chunk_id for letter in result.dead_letters] == ["c0", "c1"]
+
+
+class RefusingProvider(ScriptedProvider):
+    """Answers 400 to everything: it does not have the model, or wants a setting that it is not given."""
+
+    async def embed(self, texts, *, idempotency_key):
+        self.sent.append(tuple(texts))
+        return Refused("400: no such model")
+
+
+def test_a_provider_that_refuses_everything_is_misconfigured_and_no_text_is_lost_to_it():
+    provider = RefusingProvider()
+    result = attempt(provider, batch(*[f"text {number}" for number in range(128)]))
+    assert provider.sent == [tuple(f"text {number}" for number in range(4)), (PROBE,)]
+    assert (result.vectors, result.dead_letters) == ({}, [])
+    assert result.away is not None
+    assert "refuses every text" in result.away.reason
+    assert "400: no such model" in result.away.reason
+    with pytest.raises(InvalidInput, match="refuses every text"):
+        embed(provider, batch("a"))
+
+
+def test_a_provider_that_begins_to_refuse_everything_is_noticed_before_many_texts_are_blamed():
+    provider = ScriptedProvider(None, *[Refused("400: quota")] * 100)
+    result = attempt(provider, batch(*[f"text {number}" for number in range(64)]))
+    assert len(provider.sent) <= 11
+    assert result.away is not None
+    assert result.dead_letters == []
+
+
+def test_a_wrong_key_and_an_answer_that_is_none_are_told_by_an_attempt_and_raised_by_embed():
+    for error in (PermissionDenied("no"), Corrupt("a row is missing")):
+        result = attempt(ScriptedProvider(error), batch("a"))
+        assert (result.failure, result.away) == (error, Later(str(error)))
 
 
 def test_one_key_always_means_one_content_through_halving_repeats_and_replays():
