@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
+from penstock.documents import Progress
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.registry import DocumentEntry, Pending
 from penstock.vector import CollectionName
@@ -36,6 +37,12 @@ class Share:
     def pending(self) -> Pending:
         assert self.entry.pending is not None
         return self.entry.pending
+
+    @property
+    def work(self) -> tuple[CollectionName, str, str, Progress, int]:
+        """What decides on what is read: two shares of one work are read alike."""
+        pending = self.pending
+        return self.name, self.entry.object_key, pending.version, pending.progress, self.cells
 
 
 class Backlog:

@@ -162,16 +162,34 @@ class Indexer:
         shares = self.backlog.round(self._chunking.cell_bytes)
         if shares:
             with self._observer.span(names.INDEXING_ROUND, documents=len(shares)):
-                self._round(shares)
+                read = self._read(shares)
+                if read:
+                    self._round(*zip(*read, strict=True))
         elif self.backlog.overheld:
             self._patience.held(len(self.backlog))
         self._settled = True
 
-    def _round(self, shares: Sequence[Share]) -> None:
-        with self._telling.stage("read"):
-            readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
-        if self._postponed(shares, readings):
-            return
+    def _read(self, shares: Sequence[Share]) -> list[tuple[Share, DocumentReading]]:
+        """What a round reads of those whose buckets answer.
+
+        Documents whose buckets do not are written down as waiting, and the round is shared out anew without them. Going
+        on with what was read of the others alone would make batches that no repetition makes: one that begins after a
+        crash would fill the places that became free. What was read is kept, and only those in these places are read.
+        """
+        kept: dict[Any, DocumentReading] = {}
+        while shares:
+            unread = [share for share in shares if share.work not in kept]
+            with self._telling.stage("read"):
+                found = self._stages.read(unread, [self._chunking_of(share.name) for share in unread]) if unread else []
+            kept |= {share.work: reading for share, reading in zip(unread, found, strict=True)}
+            readings = [kept[share.work] for share in shares]
+            if not self._postponed(shares, readings):
+                return list(zip(shares, readings, strict=True))
+            kept = {work: reading for work, reading in kept.items() if not reading.away}
+            shares = self.backlog.round(self._chunking.cell_bytes)
+        return []
+
+    def _round(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> None:
         batched: dict[CollectionName, Batched] = {}
         reused: dict[CollectionName, pa.Table] = {}
         with self._telling.stage("batch"):
@@ -198,11 +216,7 @@ class Indexer:
             give_back_memory()
 
     def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
-        """Whether buckets did not answer. Then that is written down, and the next round is made without them.
-
-        Going on with what the others read would make batches that no repetition makes: one that finds the bucket there
-        again would send other contents under their ids.
-        """
+        """Whether buckets did not answer. Then that is written down."""
         waiting = postponed(shares, readings, self._clock.now_ms(), self.backlog.next_turn)
         if not waiting:
             return False

@@ -146,8 +146,8 @@ def postponed(
 ) -> list[tuple[CollectionName, DocumentEntry]]:
     """The entries of documents whose buckets did not answer: they wait from `turn` on, and are tried again later.
 
-    Empty when every bucket answered. Documents that were not asked for are as they were, and so come first next time:
-    one object that cannot be had does not hold back the others of its bucket for ever.
+    Empty when every bucket answered. Documents that were not asked for are as they were, and so are asked for next:
+    objects that cannot be had do not hold back the others of their bucket.
     """
     read = list(zip(shares, readings, strict=True))
     answered = {share.entry.bucket for share, reading in read if not reading.away}
