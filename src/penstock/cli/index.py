@@ -36,7 +36,7 @@ from penstock.cli.providers import Provider, provider_options, rate_options
 from penstock.cli.running import JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
-from penstock.documents import ChunkingConfig, Notification, UploadNotification
+from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.errors import Fenced, InvalidInput, PenstockError
 from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
@@ -155,9 +155,6 @@ class _Shelf:
         folders = [_folder(self.plan.reading.spec_of(place.bucket).url) for place in self.places if place.key is None]
         return [each for folder in folders if folder for each in files_left_out(folder, own)]
 
-    async def changes(self) -> Sequence[Notification]:
-        return (await self.look()).events
-
 
 def _index(
     shelf: _Shelf, order: _Order, console: Console, stop: Stop, interval: float | None, *, queue_only: bool
@@ -237,7 +234,7 @@ def _following(shelf: _Shelf, interval: float, console: Console) -> Follower:
     def failed(error: PenstockError) -> None:
         console.print(f"could not look at the places: {error}; looking again in {interval:g} s", markup=False)
 
-    return Follower(shelf.changes, lambda events: send(shelf.url, events), interval, failed=failed)
+    return Follower(shelf.look, lambda events: send(shelf.url, events), interval, failed=failed)
 
 
 def _chunking(target: Target, wish: Wish) -> ChunkingConfig:

@@ -20,6 +20,7 @@ from penstock.documents import (
     UploadNotification,
     doc_id_of,
 )
+from penstock.documents.sequencers import last_seen_ns
 from penstock.documents.versions import observed
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta, ObjectStore
@@ -40,6 +41,8 @@ class Listing:
     set_aside: int = 0
     # Being built already, by a run that did not come to its end.
     under_way: int = 0
+    # The last look at an object that the index has taken, by bucket and key, for those that there are events of.
+    taken_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def compare(
@@ -62,6 +65,7 @@ def compare(
             for entry in entries.values()
             if place.holds(entry.bucket, entry.key) and entry.key not in present and not entry.state.tombstone
         ]
+    listing.taken_ns = _taken(entries, listing.events)
     return listing
 
 
@@ -130,6 +134,18 @@ def _compare_one(
         listing.set_aside += 1
     else:
         listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state, told=entry.upload))
+
+
+def _taken(
+    entries: Mapping[tuple[str, str], DocumentEntry], events: Iterable[Notification]
+) -> dict[tuple[str, str], int]:
+    named = [(event.bucket, event.key) for event in events]
+    looks = {
+        name: last_seen_ns(entries[name].state.sequencer, entries[name].state.earlier)
+        for name in named
+        if name in entries
+    }
+    return {name: look_ns for name, look_ns in looks.items() if look_ns >= 0}
 
 
 def _is_set_aside(entry: DocumentEntry) -> bool:
