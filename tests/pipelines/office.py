@@ -41,12 +41,17 @@ class PlayedStages:
         # The keys that were read, one list a call; the texts of every batch that was sent, each time it was.
         self.reads: list[list[str]] = []
         self.sent: list[tuple[str, tuple[str, ...]]] = []
+        # The models that were on trial in each call.
+        self.trials: list[frozenset[str]] = []
 
     def read(self, shares: Sequence[Share], _chunkings: Sequence[ChunkingConfig]) -> list[DocumentReading]:
         self.reads.append([share.entry.key for share in shares])
         return [self._reading(share.entry.key) for share in shares]
 
-    def embed(self, requests: Mapping[int, BatchRequest]) -> Reply:
+    def embed(
+        self, requests: Mapping[int, BatchRequest], *, brisk: bool = False, trials: frozenset[str] = frozenset()
+    ) -> Reply:
+        self.trials.append(trials)
         self.sent += [(one.batch_id, tuple(item.text for item in one.inputs)) for one in requests.values()]
         self.on_embed()
         away = {place: self.away[one.model] for place, one in requests.items() if one.model in self.away}

@@ -118,7 +118,8 @@ class _Order:
         target = asyncio.run(find_target(self.url, self.tenant, self.index, None))
         asked = before.plan.embedding.endpoint_of(before.target.name.model)
         key = asked.api_key if asked and asked.url == target.endpoint else None
-        return self.laid_out(Wish(), Provider(key=key, rate=before.plan.embedding.rate))
+        embedding = before.plan.embedding
+        return self.laid_out(Wish(), Provider(key=key, rate=embedding.rate, keys=embedding.keys))
 
     def laid_out(self, wish: Wish, provider: Provider) -> _Shelf:
         """With the index as it is now."""

@@ -6,13 +6,16 @@ Vectors stay in Arrow from the executor to the store; only what decides on a doc
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.documents import chunk_id
+from penstock.documents.embedding import Later
+from penstock.vector import CollectionName
 
-__all__ = ["NO_ANSWERS", "Answers", "answers_by_request", "chunk_name"]
+__all__ = ["NO_ANSWERS", "Answers", "Unanswered", "answers_by_request", "chunk_name"]
 
 
 class Answers:
@@ -49,6 +52,15 @@ class Answers:
     def vectors(self, names: Sequence[str]) -> pa.ChunkedArray[Any]:
         """The vectors of chunks that have one, in this order."""
         return self._vectors.take(pa.array([self._places[name] for name in names], pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The documents of a collection that a model did not embed all of, and why."""
+
+    name: CollectionName
+    answer: Later
+    documents: frozenset[str]
 
 
 NO_ANSWERS: Final = Answers(pa.table({"chunk_id": [], "cost_usd": [], "reason": [], "vector": []}))

@@ -60,6 +60,10 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("after_seconds", pa.float64()),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
+# Tries of a request while others wait for the round it is of: some seconds, and not minutes.
+_BRISK_ATTEMPTS_MAX: Final = 3
+# For a word, from a model that did not answer before.
+_TRIAL_SECONDS_MAX: Final = 10.0
 # What a store compares at most. Its own bound, said again: a worker that does not import it starts twice as fast.
 MAGNITUDE_MAX: Final = 1e15
 # Requests under way at once from one task; the provider's own limits are the dispatcher's to keep.
@@ -90,18 +94,32 @@ class Embedding:
     profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
     # What all tasks together may ask for.
     rate: RateLimit = field(default_factory=RateLimit)
+    # By address, for endpoints that an index remembers and those that are given without one.
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Models that did not answer before: they are asked for a word first.
+    trials: frozenset[str] = frozenset()
 
     def endpoint_of(self, model: str) -> Endpoint | None:
         """Where a model is asked; None when the embedded one answers."""
         own = Endpoint(self.url, self.api_key) if self.url is not None else None
-        return self.endpoints.get(model, own)
+        found = self.endpoints.get(model, own)
+        return replace(found, api_key=self._key_of(found.url)) if found and found.api_key is None else found
+
+    def brisk(self, trials: frozenset[str]) -> Embedding:
+        """With little patience, for a round in which the documents of other endpoints wait."""
+        attempts = min(self.policy.attempts_max, _BRISK_ATTEMPTS_MAX)
+        return replace(self, policy=replace(self.policy, attempts_max=attempts), trials=trials)
+
+    def _key_of(self, url: str) -> str | None:
+        keys = {_address(known): key for known, key in self.keys.items()}
+        return keys.get(_address(url))
 
     def knowing(self, urls: Mapping[str, str], profiles: Mapping[str, ModelProfile] | None = None) -> Embedding:
         """With addresses and profiles of further models. A key goes nowhere but to the address it was given for."""
-        keys = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values()}
-        known = {model: Endpoint(url, keys.get(url)) for model, url in urls.items()} if self.url is None else {}
+        given = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values() if endpoint.api_key}
+        known = {model: Endpoint(url) for model, url in urls.items()} if self.url is None else {}
         described = {**(profiles or {}), **self.profiles}
-        return replace(self, endpoints={**known, **self.endpoints}, profiles=described)
+        return replace(self, endpoints={**known, **self.endpoints}, profiles=described, keys={**self.keys, **given})
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
@@ -115,11 +133,12 @@ class Embedding:
         """`wanted`, made smaller where the model takes less: a text is never cut off."""
         return self.profile_of(model).chunking(wanted)
 
-    def provider(self, model: str) -> EmbeddingProvider:
+    def provider(self, model: str, *, timeout_seconds: float | None = None) -> EmbeddingProvider:
         asked = self.endpoint_of(model)
         if asked is None:
             return StaticProvider()
-        return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=self.timeout_seconds)
+        timeout = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
+        return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=timeout)
 
 
 def embed_batches(embedding: Embedding, tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +161,11 @@ async def _embed_all(embedding: Embedding, tasks: int, requests: dict[int, Batch
         for model, provider in providers.items()
     }
 
+    away = {model: await _tried(embedding, model) for model in models if model in embedding.trials}
+
     async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
+        if found := away.get(request.model):
+            return _rows(place, request, Embedded(request.batch_id, away=found))
         async with gate:
             embedded = await dispatchers[request.model].attempt(request)
         return _rows(place, request, _checked(embedded, providers[request.model].profile))
@@ -152,6 +175,19 @@ async def _embed_all(embedding: Embedding, tasks: int, requests: dict[int, Batch
     finally:
         for provider in providers.values():
             await provider.close()
+
+
+async def _tried(embedding: Embedding, model: str) -> Later | None:
+    """What a model answers that did not answer before, asked for a word: None when it is there again."""
+    provider = embedding.provider(model, timeout_seconds=_TRIAL_SECONDS_MAX)
+    try:
+        return await Dispatcher(provider, cache=NoCache(), retry=DispatchPolicy(attempts_max=1)).probe(f"{model}/trial")
+    finally:
+        await provider.close()
+
+
+def _address(url: str) -> str:
+    return url.rstrip("/")
 
 
 def _checked(embedded: Embedded, profile: ModelProfile) -> Embedded:

@@ -167,7 +167,8 @@ class IndexWriter:
             self._end(changes, vectors[name], result)
         for name, count in counts.items():
             registry = self._registry(name)
-            changes.upsert(registry, entry_rows(result.entry for found, result in results if found == name))
+            if named := [result.entry for found, result in results if found == name]:
+                changes.upsert(registry, entry_rows(named))
             changes.upsert(registry, batcher_row(count))
         self._write(changes)
         self._counts.update(counts)

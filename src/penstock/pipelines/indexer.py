@@ -18,9 +18,9 @@ import pyarrow as pa
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, Observer, names
-from penstock.pipelines.answers import chunk_name
+from penstock.pipelines.answers import Answers, Unanswered, chunk_name
 from penstock.pipelines.asking import Asking
 from penstock.pipelines.backlog import Backlog, Share, wakes_ms
 from penstock.pipelines.events import decoded, queued_ms, refusal
@@ -31,7 +31,7 @@ from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
-from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude, postponed
+from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, conclude, postponed, scouts
 from penstock.pipelines.stages import Stages
 from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.pipelines.vector_rows import vector_rows
@@ -198,22 +198,63 @@ class Indexer:
                 reused[name] = self._reused(name, read)
                 batched[name] = self._batched(name, read, reused[name])
         with self._telling.stage("embed"):
-            answers = {name: found.joined(reused[name]) for name, found in self._asking.answers(batched).items()}
+            embedded, unanswered = self._embedded(batched)
+        answers = {name: found.joined(reused[name]) for name, found in embedded.items()}
+        held = {(one.name, document) for one in unanswered for document in one.documents}
         turns = count(self.backlog.next_turn)
         fingerprints = {name: self._fingerprint(name) for name in batched}
+        # Of a document that was not answered for nothing is written: it is read again, and sent under other ids.
         results = [
             (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], fingerprints[s.name], turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
+            if (s.name, s.pending.doc_id) not in held
         ]
+        waiting = scouts(shares, unanswered, self._clock.now_ms())
         with self._telling.stage("write"):
             rows = {name: vector_rows((r for found, r in results if found == name), answers[name]) for name in batched}
-            self._writer.write_round(results, rows, {name: one.count for name, one in batched.items()})
+            # The count with it, also of those that were not answered for: an id that was sent is never used again.
+            self._writer.write_round([*results, *waiting], rows, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()
         self._telling.worked(readings, [result for _, result in results])
-        self._put((name, result.entry) for name, result in results)
+        self._put((name, result.entry) for name, result in [*results, *waiting])
+        self._tell_absent(waiting)
         self._show()
         if sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN:
             give_back_memory()
+
+    def _embedded(
+        self, batched: Mapping[CollectionName, Batched]
+    ) -> tuple[dict[CollectionName, Answers], list[Unanswered]]:
+        """The answers of a round. Where all models are asked at one place it is waited for; else nobody is."""
+        if self._has_one_endpoint(batched):
+            return self._asking.answers(batched), []
+        return self._asking.tried(batched, self.backlog.trials)
+
+    def _has_one_endpoint(self, names: Iterable[CollectionName]) -> bool:
+        models = {build.model for settings in self._writer.settings.values() for build in settings.builds}
+        asked = map(self._embedding.endpoint_of, models | {name.model for name in names})
+        return len({found and found.url for found in asked}) <= 1
+
+    def _tell_absent(self, waiting: Sequence[tuple[CollectionName, Result]]) -> None:
+        """Models that did not answer; and once all do, that they do."""
+        for name, result in waiting:
+            wait = result.entry.pending and result.entry.pending.wait
+            if wait:
+                self._patience.absent(name.model, wait.reason, (wait.until_ms - self._clock.now_ms()) / 1000)
+        if not any(entry.pending and entry.pending.wait and entry.pending.wait.model for _, entry in self.backlog):
+            self._patience.answered()
+
+    def check_models(self) -> None:
+        """`Unavailable` when documents wait for a model that does not answer."""
+        waits = {name.model: e.pending.wait for name, e in self.backlog.asleep if e.pending and e.pending.wait}
+        for model, wait in waits.items():
+            if wait.model:
+                documents = sum(name.model == model for name, _ in self.backlog)
+                raise Unavailable(
+                    f"model {model} did not embed {documents} documents",
+                    wait.reason,
+                    "nothing is lost: run it again once the provider answers",
+                )
 
     def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
         """Whether buckets did not answer. Then that is written down."""

@@ -120,6 +120,7 @@ class IndexingJob:
             while not self._indexer.idle:
                 self._turnstile.pause(0)
                 self._indexer.work()
+            self._indexer.check_models()
         return self.summary
 
     def start(self) -> StreamingQuery:

@@ -53,14 +53,16 @@ _BATCHER: Final = "batcher"
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a document is not read for a while: its bucket did not answer."""
+    """Why a document is not worked on for a while: its bucket did not answer, or its model did not."""
 
     reason: str
     tries: int
     # When it is tried again; zero once that is decided, which is written down like everything that decides on a round.
     until_ms: int = 0
-    # Whether its bucket answered for nobody: then the bucket's other documents wait with it.
+    # Whether its bucket or its model answered for nobody: then all other documents there wait with it.
     whole: bool = False
+    # Whether it was the model.
+    model: bool = False
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -29,14 +29,14 @@ from penstock.documents import (
     UploadNotification,
 )
 from penstock.documents.batcher_state import BatcherState, DocumentState, pack, unpack
-from penstock.pipelines.answers import Answers, chunk_name
+from penstock.pipelines.answers import Answers, Unanswered, chunk_name
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.embedding import UNKNOWN_TEXT
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.vector import CollectionName
 
-__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of"]
+__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of", "scouts"]
 
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
@@ -55,6 +55,10 @@ _AWAY: Final = (Outcome.AWAY, Outcome.UNASKED)
 # noticed soon, and a bucket that is gone for days costs everybody else one short pause in ten minutes.
 WAIT_MS_FIRST: Final = 15_000
 WAIT_MS_MAX: Final = 600_000
+# The same for a model: it is asked for a word, which costs the others ten seconds at most.
+MODEL_WAIT_MS_MAX: Final = 120_000
+# A provider that asks for more is asked after this all the same: clocks and configurations are wrong at times.
+_ASKED_SECONDS_MAX: Final = 3600.0
 _DOUBLINGS_MAX: Final = 16
 
 # A report is for people, and its entry is written with every round: a large text may have a fault in every chunk.
@@ -161,9 +165,34 @@ def postponed(
 def _waiting(share: Share, reading: DocumentReading, now_ms: int, turn: int, *, whole: bool) -> DocumentEntry:
     pending = share.pending
     tries = pending.wait.tries + 1 if pending.wait else 1
-    pause_ms = min(WAIT_MS_MAX, WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX))
-    wait = Wait("; ".join(dict.fromkeys(reading.detail)), tries, now_ms + pause_ms, whole)
+    wait = Wait("; ".join(dict.fromkeys(reading.detail)), tries, now_ms + _pause_ms(tries, WAIT_MS_MAX), whole)
     return msgspec.structs.replace(share.entry, pending=msgspec.structs.replace(pending, turn=turn, wait=wait))
+
+
+def scouts(
+    shares: Sequence[Share], unanswered: Iterable[Unanswered], now_ms: int
+) -> list[tuple[CollectionName, Result]]:
+    """One document of each model that did not answer: it sleeps, and all others of the model wait with it.
+
+    When its time comes it is tried alone. The others are as they were, and so are their turns.
+    """
+    found: dict[str, tuple[CollectionName, Result]] = {}
+    left = {one.name: one for one in unanswered}
+    for share in shares:
+        one, pending = left.get(share.name), share.pending
+        if one is None or pending.doc_id not in one.documents or share.name.model in found:
+            continue
+        tries = pending.wait.tries + 1 if pending.wait and pending.wait.model else 1
+        asked_ms = round(min(one.answer.after_seconds or 0.0, _ASKED_SECONDS_MAX) * 1000)
+        until_ms = now_ms + max(asked_ms, _pause_ms(tries, MODEL_WAIT_MS_MAX))
+        wait = Wait(one.answer.reason, tries, until_ms, whole=True, model=True)
+        entry = msgspec.structs.replace(share.entry, pending=msgspec.structs.replace(pending, wait=wait))
+        found[share.name.model] = (share.name, Result(entry, pending))
+    return list(found.values())
+
+
+def _pause_ms(tries: int, most_ms: int) -> int:
+    return min(most_ms, WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX))
 
 
 def _number(reading: DocumentReading, seq: int) -> None:

@@ -71,12 +71,18 @@ class Stages:
         read = self._run(work, rows, sizes, reading_stage.INPUT_SCHEMA, reading_stage.OUTPUT_COLUMNS)
         return readings_of(read.to_pylist(), shares)
 
-    def embed(self, requests: Mapping[int, BatchRequest]) -> Reply:
-        """The answers to the requests of a round, which are told apart by their numbers."""
+    def embed(
+        self, requests: Mapping[int, BatchRequest], *, brisk: bool = False, trials: frozenset[str] = frozenset()
+    ) -> Reply:
+        """The answers to the requests of a round, which are told apart by their numbers.
+
+        `brisk` when others wait for the answers of this one; `trials` are models that did not answer before.
+        """
         rows = [{"place": place, "request": encode(request)} for place, request in requests.items()]
         sizes = [request.tokens_total for request in requests.values()]
         tasks = min(len(rows), self._spark.sparkContext.defaultParallelism)
-        work = partial(embed_batches, self._embedding, tasks)
+        embedding = self._embedding.brisk(trials) if brisk else self._embedding
+        work = partial(embed_batches, embedding, tasks)
         answered = self._run(work, rows, sizes, embedding_stage.REQUEST_SCHEMA, embedding_stage.OUTPUT_COLUMNS)
         return Reply.of(answered)
 

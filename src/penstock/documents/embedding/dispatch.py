@@ -216,20 +216,31 @@ class Dispatcher:
     async def _is_trusted(self, place: str, result: Embedded) -> bool:
         """Whether a refusal is the texts' fault; a provider that refuses everything is away, and no text is lost."""
         if not result.trusted:
-            probe = _Text(content_key(PROBE, self._profile.name), PROBE, self._counter.count(PROBE))
-            answer = await self._ask([probe], f"{place}/probe", result)
-            if isinstance(answer, Later):
-                result.away = answer
+            result.away = await self._probed(place, result)
+            if result.away is not None:
                 return False
-            if isinstance(answer, Refused):
-                raise InvalidInput(
-                    f"the endpoint of model {self._profile.name} refuses every text",
-                    f"it also refuses {PROBE!r}, with {answer.reason}",
-                    "check the model's name and what the endpoint asks for",
-                )
             result.trusted = _REFUSALS_TRUSTED
         result.trusted -= 1
         return True
+
+    async def probe(self, place: str) -> Later | None:
+        """None when the provider takes a word that every model takes; else why it does not."""
+        result = Embedded(place)
+        try:
+            return await self._probed(place, result)
+        except _MISCONFIGURED as error:
+            return Later(str(error))
+
+    async def _probed(self, place: str, result: Embedded) -> Later | None:
+        probe = _Text(content_key(PROBE, self._profile.name), PROBE, self._counter.count(PROBE))
+        answer = await self._ask([probe], f"{place}/probe", result)
+        if isinstance(answer, Refused):
+            raise InvalidInput(
+                f"the endpoint of model {self._profile.name} refuses every text",
+                f"it also refuses {PROBE!r}, with {answer.reason}",
+                "check the model's name and what the endpoint asks for",
+            )
+        return answer if isinstance(answer, Later) else None
 
     async def _ask(self, texts: list[_Text], place: str, result: Embedded) -> Answer:
         """One request, repeated while the answer is "later"; the last such answer when that goes on for too long."""
