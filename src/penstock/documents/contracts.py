@@ -112,6 +112,8 @@ class BatchInput(Contract, frozen=True, kw_only=True):
     chunk_id: Name
     seq: Natural
     text: str
+    # As the chunker counted it, and so the one count that limits are compared with; None when nobody has.
+    token_count: Natural | None = None
 
 
 class BatchRequest(Contract, frozen=True, kw_only=True):

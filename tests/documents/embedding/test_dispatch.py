@@ -4,10 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.documents.contracts import BatchInput, BatchRequest
+from penstock.documents import Batcher, Chunker, ChunkingConfig
+from penstock.documents.contracts import BatchInput, BatchRequest, ChunkEnvelope, ChunkMetadata
 from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, NoCache, profile_of
 from penstock.documents.embedding.dispatch import PROBE
 from penstock.documents.embedding.provider import Later, Refused, Vectors
+from penstock.documents.tokens import EstimatedTokens
 from penstock.errors import Corrupt, InvalidInput, PermissionDenied, Unavailable
 from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
 
@@ -185,6 +187,44 @@ def test_a_text_over_the_models_limit_is_never_sent_and_never_cut():
     assert provider.sent == [("short",)]
     assert [letter.chunk_id for letter in result.dead_letters] == ["c1", "c2"]
     assert "over the model's 50" in result.dead_letters[0].reason
+
+
+SHOUTED = "THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG AND RUNS AWAY FROM ALL OF THEM. "
+TABLE = "+--------+--------+--------+--------+\n| ------ | ====== | ****** | ...... |\n"
+HEADINGS = "INTRODUCTION AND OVERVIEW\n=========================\n\nINSTALLATION\n------------\n\n"
+
+
+@pytest.mark.parametrize("text", [SHOUTED * 60, TABLE * 60, HEADINGS * 60], ids=["capitals", "tables", "headings"])
+@pytest.mark.parametrize("model", ["embed-english-v3.0", "BAAI/bge-small-en-v1.5"])
+def test_every_chunk_that_was_cut_for_a_small_model_is_sent_to_it(model, text):
+    """An estimate of its tokens may be far above the count that it was cut by."""
+    profile = profile_of(model)
+    chunker = Chunker(profile.chunking(ChunkingConfig(target_tokens=1100)))
+    chunks = list(chunker.chunk(text.encode()))
+    assert any(EstimatedTokens().count(chunk.text) > profile.tokens_per_input for chunk in chunks)
+    metadata = ChunkMetadata(tenant_id="t", index_id="i", model="m")
+    batcher = Batcher("t", "i", "m", profile.batcher_limits())
+    outputs = batcher.group(
+        [
+            ChunkEnvelope(
+                doc_id="ab" * 32,
+                chunk_id=f"c{chunk.seq}",
+                seq=chunk.seq,
+                text=chunk.text,
+                byte_range=(chunk.start, chunk.end),
+                token_count=chunk.tokens,
+                metadata=metadata,
+            )
+            for chunk in chunks
+        ],
+        now_ms=0,
+    )
+    outputs += batcher.tick(now_ms=1000)
+    provider = ScriptedProvider()
+    provider.profile = profile
+    results, _ = embed(provider, *[output.request for output in outputs])
+    assert [letter for result in results for letter in result.dead_letters] == []
+    assert sum(len(result.vectors) for result in results) == len(chunks)
 
 
 def test_requests_stay_within_the_models_items_and_tokens():

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.contracts import BatchRequest
+from penstock.documents.contracts import BatchInput, BatchRequest
 from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
 from penstock.documents.embedding.pace import Pace
 from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Later, Refused, Vectors, checked
@@ -144,7 +144,7 @@ class Dispatcher:
         known = await self._cache.get(list(dict.fromkeys(keys)))
         result.cached = sum(key in known for key in keys)
         refused: dict[str, str] = {}
-        wanted = {key: item.text for key, item in zip(keys, request.inputs, strict=True) if key not in known}
+        wanted = {key: item for key, item in zip(keys, request.inputs, strict=True) if key not in known}
         place = request.batch_id.rpartition(":")[0]
         for number, part in enumerate(self._parts(wanted, refused)):
             # A batch that its model takes only in parts has a place for each: one place always means one content.
@@ -157,17 +157,17 @@ class Dispatcher:
             else:
                 result.dead_letters.append(DeadLetter(item.doc_id, item.chunk_id, item.seq, refused[key]))
 
-    def _parts(self, wanted: dict[str, str], refused: dict[str, str]) -> list[list[_Text]]:
+    def _parts(self, wanted: dict[str, BatchInput], refused: dict[str, str]) -> list[list[_Text]]:
         """Requests within the model's limits, in order; texts that fit in none are refused here."""
         profile = self._profile
         parts: list[list[_Text]] = [[]]
         tokens = size = 0
-        for key, text in wanted.items():
-            entry = _Text(key, text, self._counter.count(text))
+        for key, item in wanted.items():
+            entry = self._text(key, item)
             if fault := self._fault(entry):
                 refused[key] = fault
                 continue
-            length = len(text.encode("utf-8", "surrogatepass"))
+            length = len(entry.text.encode("utf-8", "surrogatepass"))
             full = (
                 len(parts[-1]) >= profile.items_per_request
                 or tokens + entry.tokens > profile.tokens_per_request
@@ -179,6 +179,11 @@ class Dispatcher:
             parts[-1].append(entry)
             tokens, size = tokens + entry.tokens, size + length
         return [part for part in parts if part]
+
+    def _text(self, key: str, item: BatchInput) -> _Text:
+        """With the count that its chunk was made by: another way of counting would refuse what was cut to fit."""
+        counted = item.token_count if item.token_count is not None else self._counter.count(item.text)
+        return _Text(key, item.text, counted)
 
     def _fault(self, entry: _Text) -> str:
         if not entry.text.strip():
