@@ -105,6 +105,8 @@ def provider_options(command: Callable[..., Any]) -> Any:
         said = Description(dimensions=dimensions, tokens_per_input=input_tokens, usd_per_million_tokens=price)
         described = said.over(_read(profile)) if profile is not None else said
         keys = {**_keys_in_environment(), **(_read_keys(embedding_keys) if embedding_keys else {})}
+        for key in (embedding_key or "", *keys.values()):
+            _check_key(key)
         provider = Provider(embedding_url, embedding_key, described, rate, keys)
         return command(*arguments, provider=provider, **given)
 
@@ -166,6 +168,15 @@ def _read_keys(path: Path) -> dict[str, str]:
 def _keys_in_environment() -> dict[str, str]:
     text = os.environ.get(KEYS_VARIABLE, "")
     return _decoded(text.encode("utf-8", "replace"), dict[str, str], KEYS_VARIABLE, _KEYS_FORM) if text else {}
+
+
+def _check_key(key: str) -> None:
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise InvalidInput(
+            "an embedding key cannot be used",
+            "it holds a character that no header can carry",
+            "check how it was copied",
+        )
 
 
 def _bounded(path: Path) -> bytes:

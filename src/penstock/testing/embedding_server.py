@@ -72,6 +72,8 @@ class ProviderFaults(msgspec.Struct, frozen=True, kw_only=True):
     poison: str | None = None
     # Every request is refused, as by a server that does not have the model.
     refusing: bool = False
+    # Whoever does not send this key is answered 401.
+    key: str | None = None
 
     def fate(self, key: str, before: int, texts: Iterable[str]) -> AskFate:
         """Of the request with this key that comes after `before` others of the same key."""
@@ -270,6 +272,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if not self.path.endswith("/embeddings"):
             self._send(404, _fault("no such path"))
+            return
+        key = self.server.provider.faults.key
+        if key is not None and self.headers.get("authorization") != f"Bearer {key}":
+            self._send(401, _fault("wrong key"))
             return
         given = json.loads(body)["input"]
         texts = [given] if isinstance(given, str) else given
