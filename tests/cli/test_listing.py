@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 
 from penstock.cli.listing import Listing, compare, list_place
 from penstock.cli.places import Place, place_of, url_of
+from penstock.cli.running import log_of
 from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta
+from penstock.pipelines.indexing import CHECKPOINT_PREFIX
 from penstock.pipelines.planning import plan_events
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
@@ -117,3 +120,40 @@ def test_a_folder_is_listed_without_hidden_files_and_without_the_store_in_it(tmp
         listed(tmp_path / "store")
     with pytest.raises(NotFound):
         listed(tmp_path / "nowhere")
+
+
+def test_a_store_that_is_reached_by_a_link_is_left_out_and_refused_like_any_other(tmp_path: Path) -> None:
+    documents, elsewhere = tmp_path / "documents", tmp_path / "elsewhere"
+    documents.mkdir()
+    elsewhere.symlink_to(documents)
+    for path in ("a.md", "store/ingest/manifest"):
+        (documents / path).parent.mkdir(parents=True, exist_ok=True)
+        (documents / path).write_text("text")
+
+    def listed(place: Path, store: Path) -> list[str]:
+        return [meta.key for meta in asyncio.run(list_place(place_of(str(place)), Reading(), url_of(str(store))))]
+
+    assert listed(documents, elsewhere / "store") == ["a.md"]
+    assert listed(elsewhere, documents / "store") == ["a.md"]
+    # A bucket that is named by a link.
+    named = Reading(buckets={"docs": url_of(str(elsewhere))})
+    found = asyncio.run(list_place(Place("docs"), named, url_of(str(documents / "store"))))
+    assert [meta.key for meta in found] == ["a.md"]
+    with pytest.raises(InvalidInput, match="the store of the index itself"):
+        listed(documents / "store", elsewhere / "store")
+
+
+@pytest.mark.parametrize("store", ["s3://bucket/store", "file:///somewhere/else"])
+def test_what_a_run_writes_beside_its_store_is_in_no_listing_of_the_folder_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    """It grows with every micro-batch: a follower that listed it would feed itself."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "a.md").write_text("text")
+    log = log_of("s3://bucket/store")
+    log.write_text("words of Spark's")
+    with tempfile.TemporaryDirectory(prefix=CHECKPOINT_PREFIX) as checkpoint:
+        (Path(checkpoint) / "offsets").write_text("1")
+        found = asyncio.run(list_place(place_of(str(tmp_path)), Reading(), store))
+    assert [meta.key for meta in found] == ["a.md"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import docx as word
 import msgspec
@@ -149,3 +151,15 @@ def test_a_large_parsed_document_is_read_by_ranges_of_its_text_and_leaves_no_tex
     assert document is not None
     assert shelf.chunks() == sorted(chunk_id(document, chunk.start, chunk.end) for chunk in expected)
     assert (summary.chunks, max(most), most[-1]) == (len(expected), 1, 0)
+
+
+def test_a_job_needs_no_checkpoint_of_a_run_before_it_wherever_the_queue_was_read_meanwhile(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keys = [f"note {number}.txt" for number in range(5)]
+    # Runs here and elsewhere, in turn: what one has acknowledged is gone from the queue for the other.
+    for key, checkpoint in zip(keys, (None, "elsewhere", None, "elsewhere", None), strict=True):
+        assert shelf.run(shelf.write(key, f"Otters of {key} swim in the river."), checkpoint=checkpoint).documents == 1
+    assert len(shelf.chunks()) == len(keys)
+    assert list(tmp_path.glob(".penstock-*")) == []

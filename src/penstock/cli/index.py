@@ -253,7 +253,7 @@ def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
 def _folder(url: str) -> Path | None:
     """The directory of a store that is one."""
     place = parse_url(url)
-    return Path(place.place) if place.scheme == "file" else None
+    return Path(place.place).resolve() if place.scheme == "file" else None
 
 
 def _told(listing: Listing, uploads: int) -> str:

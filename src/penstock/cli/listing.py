@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from penstock.cli.places import Place
@@ -24,6 +25,7 @@ from penstock.documents.sequencers import last_seen_ns
 from penstock.documents.versions import observed
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta, ObjectStore
+from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
 from penstock.vector import CollectionName
@@ -174,9 +176,17 @@ def _is_hidden(key: str, prefix: str) -> bool:
 
 
 def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:
-    if own == bucket_url:
+    """Without what lies in the store, by whatever way it is named."""
+    bucket, store = _real(bucket_url), _real(own)
+    if store == bucket:
         raise InvalidInput(f"{own} cannot be indexed", "it is the store of the index itself", "give another --store")
-    if not own.startswith(f"{bucket_url}/"):
+    if not store.startswith(f"{bucket}/"):
         return metas
-    inside = own.removeprefix(bucket_url).strip("/")
+    inside = store.removeprefix(bucket).strip("/")
     return [meta for meta in metas if not meta.key.startswith(f"{inside}/")]
+
+
+def _real(url: str) -> str:
+    """A store's URL without links in its path: two names of one directory are one."""
+    place = parse_url(url)
+    return str(Path(place.place).resolve()) if place.scheme == "file" else url

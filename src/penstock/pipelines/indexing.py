@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,14 +41,17 @@ from penstock.pipelines.turnstile import SpareTimeWorker, Turnstile
 __all__ = ["IndexingConfig", "IndexingJob", "IndexingSummary"]
 
 _TRIGGER: Final = "100 milliseconds"
+CHECKPOINT_PREFIX: Final = ".penstock-"
 
 
 @dataclass(frozen=True)
 class IndexingConfig:
-    """One job: a store with the queue and the vectors, a checkpoint, and how documents are read and embedded."""
+    """One job: a store with the queue and the vectors, and how documents are read and embedded."""
 
     url: str
-    checkpoint: str
+    # None is a new one for every job, which its end removes: how far the queue was taken is in the store. One that is
+    # kept goes stale when the queue is read elsewhere in between.
+    checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
     embedding: Embedding = field(default_factory=Embedding)
@@ -75,6 +80,7 @@ class IndexingJob:
         self._worker: SpareTimeWorker | None = None
         self._failure: PenstockError | None = None
         self._interrupted = False
+        self._own_checkpoint: TemporaryDirectory[str] | None = None
         self._turnstile = Turnstile()
         spark.dataSource.register(BufferDataSource)
         self._writer = IndexWriter(
@@ -157,6 +163,8 @@ class IndexingJob:
             self._query.stop()
         if self._worker is not None:
             self._worker.join()
+        if self._own_checkpoint is not None:
+            self._own_checkpoint.cleanup()
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -180,7 +188,14 @@ class IndexingJob:
         for name, value in config.options.items():
             stream = stream.option(f"store.{name}", str(value))
         writing = stream.load().writeStream.foreachBatch(self._micro_batch)
-        return writing.option("checkpointLocation", config.checkpoint)
+        return writing.option("checkpointLocation", config.checkpoint or self._new_checkpoint())
+
+    def _new_checkpoint(self) -> str:
+        """A folder for the queries of this job alone."""
+        if self._own_checkpoint is None:
+            # Hidden: whoever indexes the folder that it lies in does not list it.
+            self._own_checkpoint = TemporaryDirectory(prefix=CHECKPOINT_PREFIX, ignore_cleanup_errors=True)
+        return str(Path(self._own_checkpoint.name) / "checkpoint")
 
     # One micro-batch -------------------------------------------------------------------------------------
 
