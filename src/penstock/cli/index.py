@@ -21,7 +21,7 @@ from penstock.cli.entries import read_entries
 from penstock.cli.following import Follower
 from penstock.cli.handover import await_rebuild
 from penstock.cli.left_out import LeftOut, files_left_out
-from penstock.cli.listing import Listing, compare, list_place
+from penstock.cli.listing import Listing, compare, list_places
 from penstock.cli.places import (
     Place,
     bucket_option,
@@ -146,7 +146,7 @@ class _Shelf:
         return self.plan.url
 
     async def look(self) -> Listing:
-        found = {place: await list_place(place, self.plan.reading, self.url) for place in self.places}
+        found = await list_places(self.places, self.plan.reading, self.url)
         known = await read_entries(self.url, self.target.name) if self.places else []
         return compare(self.target.name, found, known, self.fingerprint)
 

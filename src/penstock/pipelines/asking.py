@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import BatchRequest
 from penstock.documents.embedding import Allowance, RateLimit
-from penstock.pipelines.answers import NO_ANSWERS, Answers, Unanswered, answers_by_request
+from penstock.pipelines.answers import NO_ANSWERS, Answers, Unanswered, answers_by_collection
 from penstock.pipelines.patience import Patience
 from penstock.pipelines.rounds import Batched
 from penstock.pipelines.stages import Stages
@@ -39,8 +39,7 @@ class Asking:
     def answers(self, batched: Mapping[CollectionName, Batched]) -> dict[CollectionName, Answers]:
         """The answers to all requests of a round, by collection."""
         requests, places = _numbered(batched)
-        tables = self._asked(requests)
-        return {name: answers_by_request(tables, within) for name, within in places.items()}
+        return answers_by_collection(self._asked(requests), places)
 
     def tried(
         self, batched: Mapping[CollectionName, Batched], trials: frozenset[str]
@@ -52,7 +51,7 @@ class Asking:
         self._spend(requests)
         reply = self._stages.embed(requests, brisk=True, trials=trials)
         self._telling.retried(reply.retries)
-        answers = {name: answers_by_request([reply.answered], within) for name, within in places.items()}
+        answers = answers_by_collection([reply.answered], places)
         missing = {name: [place for place in within if place in reply.away] for name, within in places.items()}
         return answers, [
             Unanswered(

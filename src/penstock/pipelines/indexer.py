@@ -31,7 +31,16 @@ from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
-from penstock.pipelines.rounds import Batched, DocumentReading, Result, batch_round, conclude, postponed, scouts
+from penstock.pipelines.rounds import (
+    Batched,
+    DocumentReading,
+    Result,
+    batch_round,
+    by_collection,
+    conclude,
+    postponed,
+    scouts,
+)
 from penstock.pipelines.stages import Stages
 from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.pipelines.vector_rows import vector_rows
@@ -193,8 +202,8 @@ class Indexer:
         batched: dict[CollectionName, Batched] = {}
         reused: dict[CollectionName, pa.Table] = {}
         with self._telling.stage("batch"):
-            for name in dict.fromkeys(share.name for share in shares):
-                read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
+            read_by = by_collection((s.name, (s.entry, reading)) for s, reading in zip(shares, readings, strict=True))
+            for name, read in read_by.items():
                 reused[name] = self._reused(name, read)
                 batched[name] = self._batched(name, read, reused[name])
         with self._telling.stage("embed"):
@@ -211,7 +220,8 @@ class Indexer:
         ]
         waiting = scouts(shares, unanswered, self._clock.now_ms())
         with self._telling.stage("write"):
-            rows = {name: vector_rows((r for found, r in results if found == name), answers[name]) for name in batched}
+            results_by = by_collection(results)
+            rows = {name: vector_rows(results_by.get(name, ()), answers[name]) for name in batched}
             # The count with it, also of those that were not answered for: an id that was sent is never used again.
             self._writer.write_round([*results, *waiting], rows, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -36,7 +36,19 @@ from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.vector import CollectionName
 
-__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of", "scouts"]
+__all__ = [
+    "Batched",
+    "DocumentReading",
+    "Result",
+    "batch_round",
+    "by_collection",
+    "conclude",
+    "postponed",
+    "readings_of",
+    "scouts",
+]
+
+T = TypeVar("T")
 
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
@@ -127,6 +139,14 @@ class Result:
     embedded: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     flips: bool = False
     drops: bool = False
+
+
+def by_collection(pairs: Iterable[tuple[CollectionName, T]]) -> dict[CollectionName, list[T]]:
+    """What belongs to each collection, in its order: a round may be of as many collections as it has documents."""
+    found: dict[CollectionName, list[T]] = {}
+    for name, one in pairs:
+        found.setdefault(name, []).append(one)
+    return found
 
 
 def readings_of(rows: Iterable[dict[str, Any]], shares: Sequence[Share]) -> list[DocumentReading]:
