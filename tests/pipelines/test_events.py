@@ -84,13 +84,14 @@ def test_an_event_may_be_for_several_collections_and_for_none() -> None:
 
 @given(st.lists(st.integers(1, 7), max_size=20), st.integers(1, 10))
 def test_groups_hold_whole_batches_in_order_and_are_no_larger_than_they_must(sizes: list[int], most: int) -> None:
-    rows = [{"sequence": number} for number, size in enumerate(sizes) for _ in range(size)]
-    groups = plan_groups(rows, most)
-    assert [record for group in groups for record in group] == rows
+    sequences = [number for number, size in enumerate(sizes) for _ in range(size)]
+    groups = plan_groups(sequences, most)
+    assert [place for group in groups for place in group] == list(range(len(sequences)))
     for group in groups:
-        assert len(group) <= most or len({record["sequence"] for record in group}) == 1
+        assert len(group) <= most or len({sequences[place] for place in group}) == 1
     for before, after in pairwise(groups):
-        assert before[-1]["sequence"] < after[0]["sequence"]
+        assert sequences[before[-1]] < sequences[after[0]]
+        assert len(before) + sizes[sequences[after[0]]] > most
 
 
 # Whatever a record holds ---------------------------------------------------------------------------------------

@@ -157,8 +157,9 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._read_ahead()
         batches = None if isinstance(limit, ReadAllAvailable) else self._options.batches_max
         bytes_max = None if isinstance(limit, ReadAllAvailable) else self._options.bytes_max
-        # Sizes cost a request each, so they are asked for only under a bound on bytes.
-        sizes = {} if bytes_max is None else self._sizes(self._intake.after(start["sequence"], batches))
+        # Sizes cost a request each, so they are asked for only under a bound on bytes, and never of one that goes anyway.
+        waiting = self._intake.after(start["sequence"], batches)
+        sizes = {} if bytes_max is None or len(waiting) <= 1 else self._sizes(waiting)
         end = self._intake.end_of(start["sequence"], batches, bytes_max, sizes)
         return {"sequence": end if self._target is None else min(end, max(self._target, start["sequence"]))}
 

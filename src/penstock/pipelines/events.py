@@ -38,15 +38,20 @@ class QueuedEvent(NamedTuple):
     row: Row
 
 
-def plan_groups(rows: Sequence[Mapping[str, Any]], records_max: int) -> list[list[Mapping[str, Any]]]:
-    """Rows, ordered by sequence, in groups of whole batches of the queue, each with so many records if it can."""
-    groups: list[list[Mapping[str, Any]]] = []
-    for _, batch in groupby(rows, key=lambda row: row["sequence"]):
-        records = list(batch)
-        if not groups or len(groups[-1]) + len(records) > records_max:
-            groups.append([])
-        groups[-1] += records
-    return groups
+def plan_groups(sequences: Sequence[int], records_max: int) -> list[range]:
+    """Records, by the sequences of their batches and in that order, as ranges that are planned together.
+
+    Each is of whole batches of the queue, and has so many records at most if it can.
+    """
+    groups: list[range] = []
+    start = end = 0
+    for _, batch in groupby(sequences):
+        size = sum(1 for _ in batch)
+        if end > start and end - start + size > records_max:
+            groups.append(range(start, end))
+            start = end
+        end += size
+    return [*groups, range(start, end)] if end > start else groups
 
 
 def decoded(
