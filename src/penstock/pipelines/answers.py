@@ -76,7 +76,7 @@ def answers_by_collection(
     rows: dict[int, list[int]] = {}
     named = zip(table["request"].to_pylist(), table["chunk_id"].to_pylist(), strict=True)
     for place, (request, name) in enumerate(named):
-        if name is not None:
+        if name is not None and request is not None:
             rows.setdefault(request, []).append(place)
     return {
         name: Answers(table.take(pa.array([row for request in within for row in rows.get(request, ())], pa.int64())))

@@ -210,7 +210,8 @@ class IndexingJob:
             with self._turnstile.batch():
                 self._indexer.open()
                 self._work_due()
-                for group in plan_groups(records["sequence"].to_pylist(), PLAN_RECORDS_MAX):
+                sequences: list[Any] = records["sequence"].to_pylist()
+                for group in plan_groups(sequences, PLAN_RECORDS_MAX):
                     # As Python objects a group at a time: they take several times the room of the records.
                     self._indexer.take(records.slice(group.start, len(group)).to_pylist())
                     self._work_due()

@@ -212,7 +212,8 @@ def scouts(
 
 
 def _pause_ms(tries: int, most_ms: int) -> int:
-    return min(most_ms, WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX))
+    pause_ms: int = WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX)
+    return min(most_ms, pause_ms)
 
 
 def _number(reading: DocumentReading, seq: int) -> None:

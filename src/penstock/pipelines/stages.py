@@ -133,7 +133,8 @@ def _text_bytes(row: Mapping[str, Any], shares: Sequence[Share], cell_bytes: int
     pending = shares[row["document"]].pending
     left = remaining_bytes(pending)
     expected = left if pending.text_bytes is not None else max(_TEXT_BYTES_MIN, left * _PACKED_TIMES)
-    return min(row["cells"] * cell_bytes, expected)
+    cells: int = row["cells"]
+    return min(cells * cell_bytes, expected)
 
 
 def _vector_bytes(embedding: Embedding, model: str) -> int:
