@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.pipelines.office import Office
 
@@ -133,6 +134,17 @@ def test_a_model_that_did_not_answer_is_tried_with_one_document_and_then_all_of_
         assert indexer.idle
         indexer.check_models()
     assert office.observer.gauged(names.INDEXING_PROVIDER_AWAY) == 0
+
+
+def test_a_model_that_its_address_does_not_have_holds_back_no_other_model_of_that_address(tmp_path: Path) -> None:
+    profiles = {name: msgspec.structs.replace(FAR_PROFILE, name=name) for name in ("far-model", "near-model")}
+    office = Office(tmp_path, embedding=Embedding("https://models.example/v1", profiles=profiles))
+    office.stages.away = {"far-model": Later("404: no such model")}
+    with office.indexer() as indexer:
+        indexer.take([*far_rows(office, "far.txt"), *office.rows("near.txt", model="near-model")])
+        indexer.round()
+        assert all(office.reports(indexer, CollectionName("acme", "handbook", "near-model")).values())
+        assert office.reports(indexer, FAR) == {"far.txt": None}
 
 
 def test_an_id_that_was_sent_to_a_model_that_did_not_answer_never_gets_another_content(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """From the batches of a round to their answers, however long the provider takes.
 
-The rate limit is one for all tasks and all rounds: the account of it is kept here, and each task gets its part. Where
-all models are asked at one place, nobody is held back by waiting for it: what it has answered is kept while the rest is
-sent again, under the same ids and with the same content. Where there are several, the round goes on without the
-documents that were not answered for.
+The rate limit is one for all tasks and all rounds: the account of it is kept here, and each task gets its part. Where a
+store has one model, nobody is held back by waiting for it: what it has answered is kept while the rest is sent again,
+under the same ids and with the same content. Where there are several, the round goes on without the documents that were
+not answered for.
 """
 
 from __future__ import annotations

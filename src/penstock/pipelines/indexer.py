@@ -235,15 +235,15 @@ class Indexer:
     def _embedded(
         self, batched: Mapping[CollectionName, Batched]
     ) -> tuple[dict[CollectionName, Answers], list[Unanswered]]:
-        """The answers of a round. Where all models are asked at one place it is waited for; else nobody is."""
-        if self._has_one_endpoint(batched):
+        """The answers of a round. Where there is one model it is waited for; where there are several, none is."""
+        if self._has_one_model(batched):
             return self._asking.answers(batched), []
         return self._asking.tried(batched, self.backlog.trials)
 
-    def _has_one_endpoint(self, names: Iterable[CollectionName]) -> bool:
-        models = {build.model for settings in self._writer.settings.values() for build in settings.builds}
-        asked = map(self._embedding.endpoint_of, models | {name.model for name in names})
-        return len({found and found.url for found in asked}) <= 1
+    def _has_one_model(self, names: Iterable[CollectionName]) -> bool:
+        """Whether nobody else is held back by waiting: two models fail apart, also at one address."""
+        builds = {build.model for settings in self._writer.settings.values() for build in settings.builds}
+        return len(builds | {name.model for name in names}) <= 1
 
     def _tell_absent(self, waiting: Sequence[tuple[CollectionName, Result]]) -> None:
         """Models that did not answer; and once all do, that they do."""
