@@ -23,6 +23,8 @@ from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, profile
 from penstock.documents.parsers import Sandbox
 from penstock.documents.sequencers import stamped
 from penstock.errors import PenstockError
+from penstock.objects import StoreSpec
+from penstock.pipelines.acknowledging import acknowledge
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.planning import RoundLimits
 from penstock.testing.shelf import SMALL_CHUNKS, Shelf, prose
@@ -163,3 +165,5 @@ def test_a_job_needs_no_checkpoint_of_a_run_before_it_wherever_the_queue_was_rea
         assert shelf.run(shelf.write(key, f"Otters of {key} swim in the river."), checkpoint=checkpoint).documents == 1
     assert len(shelf.chunks()) == len(keys)
     assert list(tmp_path.glob(".penstock-*")) == []
+    # Nothing is left for the next run to read again.
+    assert acknowledge(StoreSpec(shelf.url), 1_000) == 0

@@ -107,7 +107,7 @@ class DocumentsAct:
             ) as job,
         ):
             for _ in range(int(_SECONDS_MAX / _POLL_SECONDS)):
-                planned = any(Path(temporary).glob(".penstock-*/checkpoint/offsets/0"))
+                planned = any(Path(temporary).glob(".penstock-*/checkpoint-*/offsets/0"))
                 if planned or _ended_within(job, _POLL_SECONDS):
                     break
             os.killpg(job.pid, signal.SIGKILL)

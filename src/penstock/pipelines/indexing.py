@@ -10,6 +10,7 @@ event waits for one round at most. docs/rooms/pipelines.md draws it, and tells w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,10 +23,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
-from penstock.errors import Closed, PenstockError
+from penstock.errors import Closed, PenstockError, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
+from penstock.pipelines.acknowledging import acknowledge
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.events import plan_groups
@@ -83,6 +85,7 @@ class IndexingJob:
         self._failure: PenstockError | None = None
         self._interrupted = False
         self._own_checkpoint: TemporaryDirectory[str] | None = None
+        self._queries = 0
         self._turnstile = Turnstile()
         spark.dataSource.register(BufferDataSource)
         self._writer = IndexWriter(
@@ -128,6 +131,7 @@ class IndexingJob:
             while not self._indexer.idle:
                 self._turnstile.pause(0)
                 self._indexer.work()
+            self._acknowledge()
             self._indexer.check_models()
         return self.summary
 
@@ -182,6 +186,7 @@ class IndexingJob:
         self._query = None
         self._interrupted = False
         self._patience.endless = endless
+        self._acknowledge()
 
     def _writing(self) -> Any:
         config = self._config
@@ -194,11 +199,19 @@ class IndexingJob:
         return writing.option("checkpointLocation", config.checkpoint or self._new_checkpoint())
 
     def _new_checkpoint(self) -> str:
-        """A folder for the queries of this job alone."""
+        """A folder for one query of this job."""
         if self._own_checkpoint is None:
             # Hidden: whoever indexes the folder that it lies in does not list it.
             self._own_checkpoint = TemporaryDirectory(prefix=CHECKPOINT_PREFIX, ignore_cleanup_errors=True)
-        return str(Path(self._own_checkpoint.name) / "checkpoint")
+        self._queries += 1
+        return str(Path(self._own_checkpoint.name) / f"checkpoint-{self._queries}")
+
+    def _acknowledge(self) -> None:
+        """Take off the queue what the store has. Where a checkpoint is kept, Spark may still ask for it."""
+        if self._config.checkpoint is None:
+            # Late is no harm: the next run acknowledges it.
+            with suppress(Unavailable):
+                acknowledge(StoreSpec(self._config.url, dict(self._config.options)), self._writer.position())
 
     # One micro-batch -------------------------------------------------------------------------------------
 
