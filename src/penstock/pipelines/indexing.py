@@ -51,8 +51,7 @@ class IndexingConfig:
     """One job: a store with the queue and the vectors, and how documents are read and embedded."""
 
     url: str
-    # None is a new one for every job, which its end removes: how far the queue was taken is in the store. One that is
-    # kept goes stale when the queue is read elsewhere in between.
+    # None is a new one for every job, which its end removes: how far the queue was taken is in the store.
     checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
@@ -193,6 +192,8 @@ class IndexingJob:
         stream = self._spark.readStream.format("penstock-buffer").option("url", config.url)
         stream = stream.option("maxBatchesPerTrigger", str(config.batches_per_trigger))
         stream = stream.option("maxBytesPerTrigger", str(config.bytes_per_trigger))
+        # The store knows what was decided on: a checkpoint that the queue was read without since harms nothing.
+        stream = stream.option("missing", "skip")
         for name, value in config.options.items():
             stream = stream.option(f"store.{name}", str(value))
         writing = stream.load().writeStream.foreachBatch(self._micro_batch)
