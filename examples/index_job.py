@@ -1,9 +1,9 @@
 """The indexing job as a program for `spark-submit`: takes what the queue of a store holds now, or all that comes.
 
-    spark-submit --master spark://host:7077 examples/index_job.py s3://bucket/penstock --checkpoint /shared/checkpoint
+    spark-submit --master spark://host:7077 examples/index_job.py s3://bucket/penstock
 
 Master, memory and cores are `spark-submit`'s to say. Whoever notifies puts events on the queue; this program is the one
-consumer. Run it again after any end, with the same checkpoint: it goes on where it was.
+consumer. Run it again after any end, on any machine: it goes on where it was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.pipelines.session import open_session
 def main() -> None:
     parser = argparse.ArgumentParser(description="Index documents on a Spark cluster.")
     parser.add_argument("store", help="URL of the store that holds the queue and the vectors")
-    parser.add_argument("--checkpoint", required=True, help="a folder that this driver finds again after a restart")
+    parser.add_argument("--checkpoint", help="a folder for Spark's checkpoint; without it a temporary one")
     parser.add_argument("--embedding-url", help="an OpenAI-compatible endpoint; the embedded model without one")
     parser.add_argument("--embedding-key-file", type=Path, help="a file that holds the endpoint's key")
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until the program is stopped")

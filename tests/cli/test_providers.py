@@ -141,3 +141,41 @@ def test_an_endpoint_that_cannot_be_asked_is_refused_before_anything_is_done(tmp
     assert answer.exit_code == 1
     assert "endpoint" in answer.output
     assert not (tmp_path / "store").exists()
+
+
+def test_every_endpoint_gets_its_own_key_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"https://b.example/v1/": "key of b"}))
+    monkeypatch.setenv("PENSTOCK_EMBEDDING_KEYS", json.dumps({"https://a.example/v1": "key of a", URL: "own"}))
+    provider = given("--embedding-keys", str(file))
+    embedding = embedding_for(target(MODEL, endpoint=URL, profile=SAID.profile(MODEL)), provider)
+    urls = {"model-a": "https://a.example/v1", "model-b": "https://b.example/v1", "model-c": "https://c.example/v1"}
+    known = embedding.knowing(urls)
+    assert [known.endpoint_of(model) for model in (MODEL, *urls)] == [
+        Endpoint(URL, "own"),
+        Endpoint("https://a.example/v1", "key of a"),
+        Endpoint("https://b.example/v1", "key of b"),
+        Endpoint("https://c.example/v1", None),
+    ]
+    # What is said for this endpoint on the command line wins.
+    said = embedding_for(target(MODEL, endpoint=URL), given("--embedding-keys", str(file), "--embedding-key", "said"))
+    assert said.endpoint_of(MODEL) == Endpoint(URL, "said")
+    assert "key of" not in repr((provider, embedding, known))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"https://a": 7}', b"\xff", b"[" * 3000, b'{"https://a": "sec'])
+def test_keys_that_cannot_be_read_are_refused_by_their_file_and_none_is_quoted(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "keys.json"
+    file.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"keys\.json") as refused:
+        given("--embedding-keys", str(file))
+    assert "sec" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["k\n", "schl\u00fcssel", "\tk"])
+def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_done(key: str) -> None:
+    with pytest.raises(InvalidInput, match="no header can carry") as refused:
+        given("--embedding-key", key)
+    assert key not in str(refused.value)

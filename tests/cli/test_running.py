@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from penstock.cli.running import Stop, checkpoint_of
+from penstock.cli.running import Stop, log_of
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -74,11 +75,15 @@ def test_a_signal_before_there_is_anything_to_end_ends_it_when_it_comes() -> Non
     assert ended == ["at once"]
 
 
-def test_a_checkpoint_lies_in_its_directory_store_and_is_one_of_its_own_for_every_other(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(str(tmp_path))
-    assert checkpoint_of("file:///data/my%25store") == "/data/my%store/checkpoint"
-    first, second = checkpoint_of("s3://bucket/a"), checkpoint_of("s3://bucket/b")
-    assert first != second
-    assert first.startswith(str(tmp_path))
+def test_what_spark_prints_goes_to_a_directory_store_or_to_a_place_that_no_listing_shows(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.log").write_text("of the run before")
+    log = log_of(f"file://{tmp_path}")
+    assert (log, log.exists()) == (tmp_path / "checkpoint.log", False)
+    first, second = log_of("s3://bucket/a"), log_of("s3://bucket/a")
+    try:
+        assert first != second
+        assert first.parent.name.startswith(".penstock-")
+        assert Path.cwd() not in first.parents
+    finally:
+        first.parent.rmdir()
+        second.parent.rmdir()

@@ -86,3 +86,21 @@ def test_what_is_not_hexadecimal_is_refused(raw):
 
 def test_a_time_becomes_nanoseconds_without_loss():
     assert sequencers.nanoseconds_of(datetime(2025, 8, 28, 1, 2, 3, 456789, tzinfo=UTC)) % 1_000_000_000 == 456_789_000
+
+
+INSTANTS = st.datetimes(timezones=st.just(UTC))
+
+
+@given(INSTANTS, INSTANTS)
+def test_events_without_a_sequencer_are_ordered_by_their_times_at_both_ends_of_the_calendar(left, right):
+    assert sequencers.is_newer(None, left, None, right) == (left > right)
+    # Of another family the times decide, and neither end of the calendar has room for the skew.
+    assert sequencers.is_newer("s3:1", left, None, right) == (left - right > -timedelta(seconds=60))
+
+
+def test_an_order_of_our_own_that_nobody_could_go_on_from_is_refused_and_of_old_ones_nothing_is_counted():
+    for order in ("seen:", "seen:soon", "seen:7", "seen:" + "9" * 20, "seen:" + "1" * 5000):
+        with pytest.raises(InvalidInput, match="not a sequencer"):
+            sequencers.check_sequencer(order)
+    sequencers.check_sequencer(sequencers.seen(7))
+    assert sequencers.last_seen_ns("seen:soon", ["s3:1", sequencers.seen(7), "seen:" + "1" * 5000]) == 7

@@ -34,6 +34,8 @@ class Fate(Enum):
     NO_ETAG = "carried out, answered without a version"
 
 
+# Longer than the patience of any client that is tested.
+_SILENT_SECONDS = 60
 REFUSALS = {Fate.ERROR_BEFORE: 500, Fate.SLOW_DOWN: 503, Fate.THROTTLED: 429, Fate.FULL: 507}
 
 
@@ -58,6 +60,8 @@ class BucketServer:
     denied: set[str] = field(default_factory=set)
     # Whether every read is put off.
     is_away: bool = False
+    # Keys that are never answered for.
+    silent: set[str] = field(default_factory=set)
     # Set when a write has been carried out, and by the end of the test for handlers that never answer.
     landed: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -144,6 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "list-type" in query:
             return self._list(query)
         key = self._key()
+        if key in self.bucket.silent:
+            return self._hang_up_late()
         wanted = self.headers.get("Range")
         if wanted:
             first, last = map(int, wanted.removeprefix("bytes=").split("-"))
@@ -169,6 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.bucket.is_away:
             return self._answer(503)
         key = self._key()
+        if key in self.bucket.silent:
+            return self._hang_up_late()
         found = self.bucket.objects.get(key)
         if key in self.bucket.denied:
             return self._answer(403)
@@ -240,6 +248,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _hang_up_late(self) -> None:
+        self.bucket.released.wait(_SILENT_SECONDS)
+        self._cut()
 
     def _cut(self) -> None:
         self.close_connection = True

@@ -50,7 +50,7 @@ class LeavingStages:
         self.calls: list[list[str]] = []
         self._answers_a_call = answers_a_call
 
-    def embed(self, requests: Mapping[int, BatchRequest]) -> Reply:
+    def embed(self, requests: Mapping[int, BatchRequest], **_how: Any) -> Reply:
         self.calls.append([request.batch_id for request in requests.values()])
         answered = dict(list(requests.items())[: self._answers_a_call])
         table = pa.table(

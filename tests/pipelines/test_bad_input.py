@@ -133,6 +133,15 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     events += [desk.write(key, prose("strange names", 3)) for key in NAMES]
     events += [desk.upload(key, etag="gone") for key in ("never.txt", "line\nbreak.txt", "../outside.txt")]
     events += [b"{not json", b"{}", b'{"tenantId": 7}', b"\xff\xfe", b""]
+    good = desk.upload("first.txt")
+    events += [good.replace(b"first.txt", b"\xff.txt"), good[:-1] + b',"more":' + b"[" * 2000 + b"]" * 2000 + b"}"]
+    # The settings of all indexes lie under this name, and are no vectors.
+    events += [json.dumps({**json.loads(good), "tenantId": "penstock", "indexId": "indexes"}).encode()]
+    events[-1] = events[-1].replace(EMBEDDED_MODEL.encode(), b"settings")
+    # The zero time of Go, and then an event that is ordered in another way.
+    zero = json.loads(desk.write("zero.txt", "Herons stand in the reeds."))
+    del zero["sequencer"]
+    events += [json.dumps({**zero, "createdAt": "0001-01-01T00:00:00Z"}).encode(), desk.upload("zero.txt")]
     stranger = desk.write("stranger.txt", "Nobody knows this model.")
     events += [stranger.replace(EMBEDDED_MODEL.encode(), b"some-model-of-somebody")]
     odd = json.loads(desk.upload("first.txt"))
@@ -207,10 +216,17 @@ def test_a_name_with_strange_characters_is_a_name_like_any_other(shop: Desk, key
 
 def test_records_that_are_no_notifications_are_set_aside_with_the_reason(shop: Desk) -> None:
     reasons = shop.refused()
-    assert len(reasons) == 9
-    assert sum("not a UploadNotification" in reason for reason in reasons) == 5
+    assert len(reasons) == 12
+    assert sum("not a UploadNotification" in reason for reason in reasons) == 7
+    assert sum("can't decode byte 0xff" in reason for reason in reasons) == 1
+    assert sum("recursion depth" in reason for reason in reasons) == 1
+    assert sum("settings" in reason for reason in reasons) == 1
     assert sum("some-model-of-somebody" in reason for reason in reasons) == 1
     assert sum("a name has at most 1024 bytes" in reason for reason in reasons) == 3
+
+
+def test_an_object_whose_first_event_has_no_time_is_searchable(shop: Desk) -> None:
+    assert shop.texts("zero.txt") == ["Herons stand in the reeds."]
 
 
 def test_the_stream_goes_on_after_them(shop: Desk) -> None:

@@ -12,8 +12,10 @@ import pytest
 from penstock.documents import BatchInput, BatchRequest, ChunkingConfig, encode
 from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelProfile, StaticProvider
 from penstock.errors import InvalidInput
+from penstock.pipelines import embedding
 from penstock.pipelines.embedding import REQUEST_SCHEMA, Embedding, embed_batches
 from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults
+from penstock.vector import metric
 
 
 def request(counter: int, *texts: str) -> bytes:
@@ -76,3 +78,33 @@ def test_a_provider_that_stays_away_is_told_with_its_request_and_the_others_are_
     assert away | answered == set(range(12))
     assert not away & answered
     assert {row["after_seconds"] for row in rows if row["request"] in away} == {0.05}
+
+
+@pytest.mark.parametrize(
+    ("faults", "dimensions", "reason"),
+    [
+        (ProviderFaults(refusing=True), 8, "refuses every text"),
+        (ProviderFaults(), 9, "vectors of 9 numbers, where the profile of m says 8"),
+    ],
+)
+def test_a_misconfigured_provider_is_told_as_away_with_what_is_wrong(
+    faults: ProviderFaults, dimensions: int, reason: str
+) -> None:
+    profile = ModelProfile(name="m", tokens_per_request=100, items_per_request=8, tokens_per_input=50, dimensions=8)
+    with EmbeddingServer(dimensions=dimensions, faults=faults) as server:
+        remote = Embedding(server.url, profile=profile)
+        batch = pa.record_batch([pa.array([0]), pa.array([request(0, "otters", "rivers")])], schema=REQUEST_SCHEMA)
+        (row,) = [row for out in embed_batches(remote, 1, iter([batch])) for row in out.to_pylist()]
+    assert (row["request"], row["chunk_id"]) == (0, None)
+    assert reason in row["reason"]
+
+
+def test_a_number_that_no_store_compares_is_the_fault_of_its_chunk_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "MAGNITUDE_MAX", 0.0)
+    batch = pa.record_batch([pa.array([0]), pa.array([request(0, "otters")])], schema=REQUEST_SCHEMA)
+    first, _ = [row for out in embed_batches(Embedding(), 1, iter([batch])) for row in out.to_pylist()]
+    assert (first["vector"], first["reason"]) == (None, "the model answered a number beyond 0")
+
+
+def test_the_bound_of_a_number_is_the_stores_own() -> None:
+    assert embedding.MAGNITUDE_MAX == metric.MAGNITUDE_MAX

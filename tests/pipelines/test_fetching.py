@@ -12,8 +12,8 @@ import pytest
 from penstock.documents import UploadNotification
 from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import Unavailable
-from penstock.objects import ObjectStore, open_store
-from penstock.pipelines.fetching import Fetched, fetch, is_small, windows
+from penstock.objects import ObjectMeta, ObjectStore, open_store
+from penstock.pipelines.fetching import Fetched, Fetcher, Wanted, ask, is_small, windows
 
 BODY = b"Rivers and mills."
 
@@ -55,14 +55,19 @@ async def filled(keys: list[str]) -> tuple[ObjectStore, dict[str, str]]:
     return store, {key: (await store.put(key, BODY)).version for key in keys}
 
 
-def fetched(store: Any, wanted: Mapping[str, UploadNotification]) -> dict[str, Fetched]:
+async def fetch(wanted: Mapping[str, tuple[Any, UploadNotification]]) -> dict[str, Fetched | None]:
+    found = await asyncio.gather(*(ask(Wanted(*one)) for one in wanted.values()))
+    return dict(zip(wanted, found, strict=True))
+
+
+def fetched(store: Any, wanted: Mapping[str, UploadNotification]) -> dict[str, Fetched | None]:
     return asyncio.run(fetch({key: (store, upload) for key, upload in wanted.items()}))
 
 
 def test_small_objects_come_whole_each_with_one_request_and_all_at_once() -> None:
     keys = [f"{number}.txt" for number in range(20)]
 
-    async def go() -> tuple[dict[str, Fetched], Watched]:
+    async def go() -> tuple[dict[str, Fetched | None], Watched]:
         store, versions = await filled(keys)
         watched: Any = Watched(store)
         return await fetch({key: (watched, notified(key, versions[key])) for key in keys}), watched
@@ -77,21 +82,21 @@ def test_small_objects_come_whole_each_with_one_request_and_all_at_once() -> Non
 def test_an_object_of_another_size_than_was_notified_is_left_to_its_reader(size: int) -> None:
     """A part of it must never pass for the whole."""
 
-    async def go() -> dict[str, Fetched]:
+    async def go() -> dict[str, Fetched | None]:
         store, versions = await filled(["note.txt"])
         return await fetch({"note.txt": (store, notified("note.txt", versions["note.txt"], size))})
 
-    assert asyncio.run(go()) == {}
+    assert asyncio.run(go()) == {"note.txt": None}
 
 
 def test_an_object_that_changed_or_is_gone_is_left_to_its_reader_and_the_others_come() -> None:
-    async def go() -> dict[str, Fetched]:
+    async def go() -> dict[str, Fetched | None]:
         store, versions = await filled(["a", "b"])
         await store.put("a", BODY)
         wanted = {"a": versions["a"], "b": versions["b"], "gone": "a-version"}
         return await fetch({key: (store, notified(key, etag)) for key, etag in wanted.items()})
 
-    assert asyncio.run(go()) == {"b": BODY}
+    assert asyncio.run(go()) == {"a": None, "b": BODY, "gone": None}
 
 
 def test_a_bucket_that_does_not_answer_is_told_of_each_of_its_objects() -> None:
@@ -113,3 +118,49 @@ def test_no_more_is_fetched_at_once_than_may_be_held() -> None:
     large = [(place, 5 << 20) for place in range(3)]
     assert list(windows(large)) == [[0], [1], [2]]
     assert [place for some in windows(many) for place in some] == list(range(100))
+
+
+class Slow:
+    """A store that answers for some keys when it is let, and for all others at once."""
+
+    def __init__(self, slow: set[str]) -> None:
+        self._slow = slow
+        self.let = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes:
+        self.asked.append(key)
+        if key in self._slow:
+            await self.let.wait()
+            raise Unavailable(f"{key!r} cannot be read", "no answer")
+        return BODY
+
+
+def test_objects_that_do_not_answer_are_waited_for_together_and_hold_back_nobody() -> None:
+    loop = asyncio.new_event_loop()
+    store: Any = Slow({f"{number}" for number in range(0, 60, 10)})
+    fetcher: Fetcher[str] = Fetcher(loop, grace_seconds=0.001)
+    soon: dict[str, Fetched | None] = {}
+    for start in range(0, 60, 20):
+        window = {f"{number}": Wanted(store, notified(f"{number}", "1")) for number in range(start, start + 20)}
+        soon |= fetcher.soon(window)
+    assert set(soon.values()) == {BODY}
+    assert [place for place in range(60) if fetcher.is_late(str(place))] == [0, 10, 20, 30, 40, 50]
+    # Asked again in another window, one that is late is not asked twice.
+    assert fetcher.soon({"10": Wanted(store, notified("10", "1"))}) == {}
+    store.let.set()
+    rest = fetcher.rest()
+    assert (len(soon) + len(rest), len(store.asked)) == (60, 60)
+    assert {type(what) for what in rest.values()} == {Unavailable}
+    assert not fetcher.is_late("10")
+    loop.close()
+
+
+def test_a_large_object_is_looked_at_and_not_fetched() -> None:
+    async def go() -> Fetched | None:
+        store, versions = await filled(["note.txt"])
+        return await ask(Wanted(store, notified("note.txt", versions["note.txt"]), whole=False))
+
+    found = asyncio.run(go())
+    assert isinstance(found, ObjectMeta)
+    assert found.size == len(BODY)

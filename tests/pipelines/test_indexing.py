@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import docx as word
 import msgspec
@@ -21,6 +23,8 @@ from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, profile
 from penstock.documents.parsers import Sandbox
 from penstock.documents.sequencers import stamped
 from penstock.errors import PenstockError
+from penstock.objects import StoreSpec
+from penstock.pipelines.acknowledging import acknowledge
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.planning import RoundLimits
 from penstock.testing.shelf import SMALL_CHUNKS, Shelf, prose
@@ -149,3 +153,17 @@ def test_a_large_parsed_document_is_read_by_ranges_of_its_text_and_leaves_no_tex
     assert document is not None
     assert shelf.chunks() == sorted(chunk_id(document, chunk.start, chunk.end) for chunk in expected)
     assert (summary.chunks, max(most), most[-1]) == (len(expected), 1, 0)
+
+
+def test_a_job_needs_no_checkpoint_of_a_run_before_it_wherever_the_queue_was_read_meanwhile(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keys = [f"note {number}.txt" for number in range(5)]
+    # Runs here and elsewhere, in turn: what one has acknowledged is gone from the queue for the other.
+    for key, checkpoint in zip(keys, (None, "elsewhere", None, "elsewhere", None), strict=True):
+        assert shelf.run(shelf.write(key, f"Otters of {key} swim in the river."), checkpoint=checkpoint).documents == 1
+    assert len(shelf.chunks()) == len(keys)
+    assert list(tmp_path.glob(".penstock-*")) == []
+    # Nothing is left for the next run to read again.
+    assert acknowledge(StoreSpec(shelf.url), 1_000) == 0

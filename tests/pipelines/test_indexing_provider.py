@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.documents import ChunkingConfig
 from penstock.documents.embedding import DispatchPolicy, ModelProfile, RateLimit
 from penstock.errors import Unavailable
 from penstock.observability import Event, names
-from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.embedding import Embedding, Endpoint
 from penstock.pipelines.indexing import IndexingSummary
 from penstock.pipelines.planning import RoundLimits
 from penstock.testing import RecordingObserver
@@ -136,6 +137,41 @@ def test_a_run_that_does_not_follow_says_that_the_provider_is_away_and_the_next_
             remote.run(event, embedding=asked(server))
         assert remote.run(embedding=asked(server)).documents == 1
         assert len(contents_by_place(server.asks)) == 1
+
+
+def test_a_provider_that_refuses_everything_leaves_what_is_searchable_as_it_is(remote: Shelf) -> None:
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        remote.run(remote.write("note.txt", essay(4, 20_000)), embedding=asked(server))
+    before = remote.chunks()
+    changed = remote.write("note.txt", essay(5, 20_000))
+    with EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(refusing=True)) as server:
+        with pytest.raises(Unavailable, match=r"refuses every text.*nothing is lost"):
+            remote.run(changed, embedding=asked(server))
+        assert len(server.asks) <= 8
+    assert remote.chunks() == before
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
+        assert remote.run(embedding=asked(server)).documents == 1
+    assert remote.chunks() != before
+
+
+def test_two_indexes_with_differently_keyed_endpoints_do_not_wait_for_each_other(remote: Shelf) -> None:
+    other = replace(remote, name=CollectionName("globex", "handbook", "other-model"))
+    profiles = {MODEL: PROFILE, "other-model": msgspec.structs.replace(PROFILE, name="other-model")}
+    remote.send(remote.write("note.txt", "Otters swim in the river."))
+    other.send(other.write("other.txt", "Herons stand in the reeds."))
+    with (
+        EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(key="one")) as first,
+        EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(key="two")) as second,
+    ):
+        endpoints = {MODEL: Endpoint(first.url), "other-model": Endpoint(second.url)}
+        embedding = Embedding(endpoints=endpoints, profiles=profiles, policy=POLICY, keys={first.url: "one"})
+        with pytest.raises(Unavailable, match=r"other-model did not embed 1 documents: .*401.*wrong key"):
+            remote.run(embedding=embedding)
+        assert len(remote.chunks()) == 1
+        # What the index remembers, and the keys of both.
+        keys = {first.url: "one", second.url: "two"}
+        assert remote.run(embedding=replace(embedding, endpoints={}, keys=keys)).documents == 1
+    assert len(other.chunks()) == 1
 
 
 def test_a_stopped_query_ends_while_its_provider_is_away(remote: Shelf) -> None:

@@ -43,6 +43,11 @@ def test_a_replay_of_batches_that_left_the_queue_is_refused(start: int, end: int
         intake(3, 4, 5, 6).between(start, end)
 
 
+@pytest.mark.parametrize(("start", "end", "left"), [(2, 5, [3, 4]), (4, 9, [4, 5, 6]), (0, 2, [])])
+def test_a_reader_that_knows_what_it_has_had_gets_what_is_left_of_them(start: int, end: int, left: list[int]) -> None:
+    assert [found.sequence for found in intake(3, 4, 5, 6).between(start, end, whole=False)] == left
+
+
 def test_what_is_acknowledged_is_forgotten_and_the_rest_is_kept() -> None:
     seen = intake(3, 4, 5)
     seen.forget_through(4)

@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.documents import DeleteNotification, DocumentStatus, Progress, UploadNotification, doc_id_of, object_key
+from penstock.documents import (
+    DeleteNotification,
+    DocumentStatus,
+    Notification,
+    ObjectState,
+    Progress,
+    UploadNotification,
+    doc_id_of,
+    object_key,
+)
 from penstock.documents.sequencers import stamped
+from penstock.documents.versions import Decision, apply
 from penstock.errors import InvalidInput
+from penstock.pipelines import planning
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry
 
@@ -154,3 +165,33 @@ def test_an_entry_keeps_what_was_last_told_until_the_object_is_gone() -> None:
     first = only(plan_events({}, [upload("a", 1)], RULE))
     assert first.upload == upload("a", 1)
     assert only(plan_events({first.object_key: first}, [delete(2)], RULE)).upload is None
+
+
+@pytest.mark.parametrize("zero", [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)])
+def test_an_object_whose_time_lies_at_an_end_of_the_calendar_goes_on_with_events_of_other_families(
+    zero: datetime,
+) -> None:
+    """The zero time of Go stands for none at all, and the next event of the object comes from elsewhere."""
+    first = msgspec.structs.replace(upload("a", 1), created_at=zero, sequencer=None)
+    begun = only(plan_events({}, [first], RULE))
+    for later in (upload("b", 2), msgspec.structs.replace(upload("b", 2), created_at=zero), delete(3)):
+        plan = plan_events({begun.object_key: begun}, [later], RULE)
+        assert plan.refused == {}
+
+
+def test_an_event_that_cannot_be_decided_on_is_refused_and_those_around_it_are_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever fault of ours an event brings to light, it is raised again with every replay: it must stop nobody."""
+
+    def faulty(state: ObjectState | None, event: Notification) -> Decision:
+        if event.key == "faulty.txt":
+            raise OverflowError("date value out of range")
+        return apply(state, event)
+
+    monkeypatch.setattr(planning, "apply", faulty)
+    events = [upload("a", 1), upload("b", 2, key="faulty.txt"), upload("c", 3, key="other.txt")]
+    plan = plan_events({}, events, RULE, turn=4)
+    assert plan.refused == {1: "it cannot be planned: OverflowError: date value out of range"}
+    assert [entry.key for entry in plan.entries.values()] == ["note.txt", "other.txt"]
+    assert plan.turn == 6

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from tests.objects.bucket_server import bucket_server
 
 from penstock.documents import Chunker, ChunkingConfig, UploadNotification, decode, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
@@ -238,20 +241,27 @@ def test_a_text_in_another_encoding_that_is_too_large_to_parse_is_read_by_ranges
     assert ending["detail"] == ["1 bytes of [0, 4) are not UTF-8"]
 
 
-def test_a_bucket_that_does_not_answer_is_asked_once_by_a_task_and_the_documents_of_others_are_read(
+def together(reading: Reading, *notifications: bytes) -> list[str]:
+    """How each of some documents ended that one task reads."""
+    rows = [
+        {"document": place, "upload": found, "first_cell": 0, "cells": 100, "next_byte_start": 0}
+        for place, found in enumerate(notifications)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
+    found = [row for each in read_documents(reading, iter([batch])) for row in each.to_pylist()]
+    endings = {row["document"]: row["outcome"] for row in found if row["outcome"] != Outcome.CHUNK}
+    return [endings[place] for place in range(len(notifications))]
+
+
+def elsewhere(notification: bytes, bucket: str, **changed: Any) -> bytes:
+    return encode(msgspec.structs.replace(decode(notification, UploadNotification), bucket=bucket, **changed))
+
+
+def test_a_bucket_that_does_not_answer_is_asked_by_a_task_for_one_window_and_documents_of_others_are_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "note.txt").write_bytes(TEXT)
-    far = [decode(upload(tmp_path, key, etag="e"), UploadNotification) for key in ("far.txt", "farther.txt")]
-    rows = [
-        {"document": place, "upload": found, "first_cell": 0, "cells": 100, "next_byte_start": 0}
-        for place, found in enumerate(
-            [
-                *(encode(msgspec.structs.replace(each, bucket="far")) for each in far),
-                upload(tmp_path, "note.txt"),
-            ]
-        )
-    ]
+    far = elsewhere(upload(tmp_path, "far.txt", etag="e"), "far")
     options = {
         # Nobody listens there.
         "endpoint": "http://127.0.0.1:9",
@@ -260,13 +270,36 @@ def test_a_bucket_that_does_not_answer_is_asked_once_by_a_task_and_the_documents
         "secret_access_key": "key",
         "retry": RetryPolicy(deadline_seconds=0.2),
     }
-    batch = pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
-    found = [
-        row for each in read_documents(Reading(CHUNKING, options=options), iter([batch])) for row in each.to_pylist()
+    *silent, near = together(Reading(CHUNKING, options=options), *[far] * 40, upload(tmp_path, "note.txt"))
+    assert silent == [Outcome.AWAY] * 32 + [Outcome.UNASKED] * 8
+    assert near == Outcome.END
+
+
+def test_objects_that_do_not_answer_cost_a_task_the_patience_for_one_and_the_others_of_their_bucket_are_read(
+    tmp_path: Path,
+) -> None:
+    """Whatever their number and size. A patience for each, one after the other, would make this test run for a minute."""
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"{number}.txt": (b"Otters swim in the river.", 1) for number in range(200)}
+        etag = hashlib.md5(b"Otters swim in the river.").hexdigest()
+        silent = {f"{number}.txt" for number in range(0, 200, 7)}
+        server.silent = silent
+        reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2.0)})
+        blank = upload(tmp_path, "note.txt")
+        # Every other one says of itself that it is large, and is looked at first.
+        notified = [
+            elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=25 if place % 2 else 3 << 20)
+            for place, key in enumerate(server.objects)
+        ]
+        began = time.monotonic()
+        ended = together(reading, *notified)
+        seconds = time.monotonic() - began
+    assert [key for key, outcome in zip(server.objects, ended, strict=True) if outcome == Outcome.AWAY] == [
+        key for key in server.objects if key in silent
     ]
-    endings = {row["document"]: row for row in found if row["outcome"] != Outcome.CHUNK}
-    assert [endings[place]["outcome"] for place in range(3)] == [Outcome.AWAY, Outcome.UNASKED, Outcome.END]
-    assert "far" in endings[0]["detail"][0]
+    assert set(ended) == {Outcome.AWAY, Outcome.END}
+    assert seconds < len(silent)
 
 
 def test_a_worker_that_reads_and_embeds_imports_no_vector_store() -> None:

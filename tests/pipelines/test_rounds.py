@@ -20,6 +20,7 @@ from penstock.documents import (
 )
 from penstock.pipelines.answers import NO_ANSWERS, Answers
 from penstock.pipelines.backlog import Share
+from penstock.pipelines.embedding import UNKNOWN_TEXT
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.pipelines.reuse import text_digest
@@ -287,3 +288,31 @@ def test_a_document_that_is_read_again_no_longer_waits() -> None:
     done = conclude(share.entry, read, batched, NO_ANSWERS, "rule", 9)
     assert done.entry.pending is not None
     assert done.entry.pending.wait is None
+
+
+def test_a_version_that_has_lost_all_its_vectors_does_not_take_over() -> None:
+    document = entry("a.txt")
+    result = concluded(document, reading(Outcome.END, 0, 1), 0, 1)
+    assert (result.flips, result.drops, dict(result.embedded)) == (False, True, {})
+    assert (result.entry.current, result.entry.pending) == ("before", None)
+    report = result.entry.report
+    assert report is not None
+    assert report.status is DocumentStatus.QUARANTINED
+    assert "refused all of its 2 chunks" in str(report.reason)
+    assert report.warnings == ("chunk 0: too strange", "chunk 1: too strange")
+
+
+def test_what_was_lost_is_counted_through_all_rounds_of_a_document() -> None:
+    first = concluded(entry("a.txt"), reading(Outcome.MORE, 0, 1), 0, 1)
+    assert first.entry.pending is not None
+    assert first.entry.pending.lost == 2
+    assert not concluded(first.entry, reading(Outcome.END, 2), 2).flips
+    assert concluded(first.entry, reading(Outcome.END, 2)).flips
+
+
+def test_a_text_that_the_model_took_and_knows_nothing_of_is_no_loss_of_a_vector() -> None:
+    document, read = entry("a.txt"), reading(Outcome.END, 0)
+    batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
+    unknown = pa.table({"chunk_id": [batched.requests[0].inputs[0].chunk_id], "cost_usd": [0.0], "vector": [None]})
+    found = Answers(unknown.append_column("reason", pa.array([UNKNOWN_TEXT])))
+    assert conclude(document, read, batched, found, "rule", turn=9).flips

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.documents import ChunkingConfig, Progress, UploadNotification
-from penstock.documents.embedding import Later
+from penstock.documents import BatchInput, BatchRequest, ChunkingConfig, Progress, UploadNotification
+from penstock.documents.embedding import Later, ModelProfile
 from penstock.errors import PenstockError, PermissionDenied
 from penstock.pipelines.backlog import Share
+from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.planning import plan_events
-from penstock.pipelines.stages import Reply, failure_of, portions
+from penstock.pipelines.reading import Reading
+from penstock.pipelines.stages import Reply, Stages, failure_of, portions
 from penstock.vector import CollectionName
 
 CELL = 1000
@@ -72,3 +77,62 @@ def test_an_error_of_a_task_keeps_its_name_and_any_other_says_what_ended() -> No
     other = failure_of(PySparkException("the cluster is gone"))
     assert type(other) is PenstockError
     assert "the cluster is gone" in str(other)
+
+
+class SmallDriver:
+    """A session that answers rows as they are, and refuses to answer more than two at once as Spark does."""
+
+    sparkContext = SimpleNamespace(defaultParallelism=2)
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+
+    def createDataFrame(self, table: pa.Table) -> Any:
+        self.jobs.append(table.num_rows)
+
+        def to_arrow() -> pa.Table:
+            if table.num_rows > 2:
+                raise PySparkException("Total size of serialized results is bigger than spark.driver.maxResultSize")
+            return table
+
+        return SimpleNamespace(mapInArrow=lambda work, columns: SimpleNamespace(toArrow=to_arrow))
+
+
+def test_answers_that_are_too_much_for_the_driver_are_had_in_halves() -> None:
+    """The same round fails in the same way for ever."""
+    driver: Any = SmallDriver()
+    stages = Stages(driver, Reading(), Embedding())
+    schema = pa.schema([pa.field("place", pa.int64())])
+    rows = [{"place": place} for place in range(7)]
+    found = stages._run(None, rows, [1] * 7, schema, "place long")
+    assert sorted(found["place"].to_pylist()) == list(range(7))
+    assert max(driver.jobs[1:]) <= 4
+
+
+def test_a_round_of_many_vectors_is_several_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def answered(_: Stages, work: Any, rows: Sequence[Any], *how: Any) -> pa.Table:
+        asked.append(len(rows))
+        fields = {"request": pa.int64(), "chunk_id": pa.string(), "reason": pa.string(), "retries": pa.int64()}
+        return pa.schema([*fields.items(), ("after_seconds", pa.float64())]).empty_table()
+
+    monkeypatch.setattr(Stages, "_run", answered)
+    driver: Any = SmallDriver()
+    profile = ModelProfile(
+        name="m", tokens_per_request=10_000, items_per_request=64, tokens_per_input=400, dimensions=16_384
+    )
+    stages = Stages(driver, Reading(), Embedding("http://127.0.0.1:9", profile=profile))
+    inputs = tuple(BatchInput(doc_id="0" * 64, chunk_id=f"c{n}", seq=n, text="words") for n in range(64))
+    request = BatchRequest(
+        batch_id="a:h:m:0:0",
+        tenant_id="a",
+        index_id="h",
+        model="m",
+        inputs=inputs,
+        tokens_total=64,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    stages.embed(dict.fromkeys(range(200), request))
+    # Four mebibytes a request.
+    assert asked == [64, 64, 64, 8]

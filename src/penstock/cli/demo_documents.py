@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired, run
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import docx
@@ -93,10 +94,21 @@ class DocumentsAct:
 
     def _kill_at_work(self) -> None:
         """Kill the whole process group once Spark has planned its first micro-batch."""
-        planned = self._store / "checkpoint" / "offsets" / "0"
-        with Popen(self._command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True) as job:
+        with (
+            TemporaryDirectory(prefix="penstock-demo-") as temporary,
+            # Its checkpoint is temporary: here it can be watched, and is removed although the job is killed.
+            Popen(
+                self._command,
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=PIPE,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": temporary},
+            ) as job,
+        ):
             for _ in range(int(_SECONDS_MAX / _POLL_SECONDS)):
-                if planned.exists() or _ended_within(job, _POLL_SECONDS):
+                planned = any(Path(temporary).glob(".penstock-*/checkpoint-*/offsets/0"))
+                if planned or _ended_within(job, _POLL_SECONDS):
                     break
             os.killpg(job.pid, signal.SIGKILL)
 

@@ -34,12 +34,15 @@ async def read_entries(url: str, name: CollectionName) -> list[DocumentEntry]:
 
 def find_entries(entries: Sequence[DocumentEntry], keys: Iterable[str]) -> list[DocumentEntry]:
     """The entry of every key, each once. A key that is unknown, or in several buckets, is refused by name."""
-    found = [_find(entries, key) for key in keys]
+    named: dict[str, dict[str, DocumentEntry]] = {}
+    for entry in entries:
+        for name in (entry.key, _full(entry)):
+            named.setdefault(name, {})[entry.object_key] = entry
+    found = [_find(entries, key, list(named.get(key, {}).values())) for key in keys]
     return list({entry.object_key: entry for entry in found}.values())
 
 
-def _find(entries: Sequence[DocumentEntry], key: str) -> DocumentEntry:
-    named = [entry for entry in entries if key in (entry.key, _full(entry))]
+def _find(entries: Sequence[DocumentEntry], key: str, named: Sequence[DocumentEntry]) -> DocumentEntry:
     if len(named) == 1:
         return named[0]
     if named:

@@ -7,26 +7,42 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+from penstock.cli.listing import Listing
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification, UploadNotification
+from penstock.documents.sequencers import last_seen_ns
 from penstock.errors import PenstockError
 
 __all__ = ["Follower", "Unsent"]
+
+
+class Told(NamedTuple):
+    """What was last sent of an object: its version, None once it is gone, and the order of the look that saw it."""
+
+    version: str | None
+    look_ns: int
 
 
 class Unsent:
     """Which events were not sent yet: the index learns of an event only when the job has taken it."""
 
     def __init__(self) -> None:
-        # The version of every object that was last told; None when its end was.
-        self._told: dict[tuple[str, str], str | None] = {}
+        self._told: dict[tuple[str, str], Told] = {}
 
-    def of(self, events: Sequence[Notification]) -> list[Notification]:
-        fresh = [event for event in events if self._told.get(_object(event), "") != _version(event)]
-        self._told.update({_object(event): _version(event) for event in fresh})
-        return fresh
+    def of(self, listing: Listing) -> list[Notification]:
+        """The events of a look but for those that wait in the queue."""
+        return [event for event in listing.events if not self._waits(event, listing)]
+
+    def sent(self, events: Sequence[Notification]) -> None:
+        """Called once they are durable: an event that was not sent must be sent by the next look."""
+        self._told.update({_object(event): Told(_version(event), _look_ns(event)) for event in events})
+
+    def _waits(self, event: Notification, listing: Listing) -> bool:
+        """Whether the same was told, and the job has not taken it. What it has taken and still lacks is told again."""
+        told, taken = self._told.get(_object(event)), listing.taken_ns.get(_object(event))
+        return told is not None and told.version == _version(event) and (taken is None or taken < told.look_ns)
 
 
 class Follower:
@@ -34,7 +50,7 @@ class Follower:
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[Sequence[Notification]]],
+        look: Callable[[], Awaitable[Listing]],
         send: Callable[[Sequence[Notification]], None],
         seconds: float,
         *,
@@ -68,8 +84,11 @@ class Follower:
                 fresh = self._unsent.of(await self._look())
                 # Blocking, on a loop that has nothing else to do.
                 self._send(fresh)
+                self._unsent.sent(fresh)
             except PenstockError as error:
                 self._failed(error)
+            except Exception as error:  # noqa: BLE001 - a thread that ends in silence would miss every later change
+                self._failed(PenstockError("the places cannot be looked at", f"{type(error).__name__}: {error}"))
 
     def _run(self) -> None:
         self._task = self._loop.create_task(self.follow())
@@ -87,6 +106,10 @@ class Follower:
 
 def _object(event: Notification) -> tuple[str, str]:
     return event.bucket, event.key
+
+
+def _look_ns(event: Notification) -> int:
+    return last_seen_ns(event.sequencer, ())
 
 
 def _version(event: Notification) -> str | None:

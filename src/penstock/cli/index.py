@@ -21,7 +21,7 @@ from penstock.cli.entries import read_entries
 from penstock.cli.following import Follower
 from penstock.cli.handover import await_rebuild
 from penstock.cli.left_out import LeftOut, files_left_out
-from penstock.cli.listing import Listing, compare, list_place
+from penstock.cli.listing import Listing, compare, list_places
 from penstock.cli.places import (
     Place,
     bucket_option,
@@ -36,7 +36,7 @@ from penstock.cli.providers import Provider, provider_options, rate_options
 from penstock.cli.running import JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
-from penstock.documents import ChunkingConfig, Notification, UploadNotification
+from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.errors import Fenced, InvalidInput, PenstockError
 from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
@@ -118,7 +118,8 @@ class _Order:
         target = asyncio.run(find_target(self.url, self.tenant, self.index, None))
         asked = before.plan.embedding.endpoint_of(before.target.name.model)
         key = asked.api_key if asked and asked.url == target.endpoint else None
-        return self.laid_out(Wish(), Provider(key=key, rate=before.plan.embedding.rate))
+        embedding = before.plan.embedding
+        return self.laid_out(Wish(), Provider(key=key, rate=embedding.rate, keys=embedding.keys))
 
     def laid_out(self, wish: Wish, provider: Provider) -> _Shelf:
         """With the index as it is now."""
@@ -145,7 +146,7 @@ class _Shelf:
         return self.plan.url
 
     async def look(self) -> Listing:
-        found = {place: await list_place(place, self.plan.reading, self.url) for place in self.places}
+        found = await list_places(self.places, self.plan.reading, self.url)
         known = await read_entries(self.url, self.target.name) if self.places else []
         return compare(self.target.name, found, known, self.fingerprint)
 
@@ -154,9 +155,6 @@ class _Shelf:
         own = _folder(self.url)
         folders = [_folder(self.plan.reading.spec_of(place.bucket).url) for place in self.places if place.key is None]
         return [each for folder in folders if folder for each in files_left_out(folder, own)]
-
-    async def changes(self) -> Sequence[Notification]:
-        return (await self.look()).events
 
 
 def _index(
@@ -237,7 +235,7 @@ def _following(shelf: _Shelf, interval: float, console: Console) -> Follower:
     def failed(error: PenstockError) -> None:
         console.print(f"could not look at the places: {error}; looking again in {interval:g} s", markup=False)
 
-    return Follower(shelf.changes, lambda events: send(shelf.url, events), interval, failed=failed)
+    return Follower(shelf.look, lambda events: send(shelf.url, events), interval, failed=failed)
 
 
 def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
@@ -255,7 +253,7 @@ def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
 def _folder(url: str) -> Path | None:
     """The directory of a store that is one."""
     place = parse_url(url)
-    return Path(place.place) if place.scheme == "file" else None
+    return Path(place.place).resolve() if place.scheme == "file" else None
 
 
 def _told(listing: Listing, uploads: int) -> str:

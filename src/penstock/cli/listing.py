@@ -6,9 +6,11 @@ for it (`penstock documents retry`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from penstock.cli.places import Place
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -20,14 +22,19 @@ from penstock.documents import (
     UploadNotification,
     doc_id_of,
 )
+from penstock.documents.sequencers import last_seen_ns
 from penstock.documents.versions import observed
 from penstock.errors import InvalidInput, NotFound
 from penstock.objects import ObjectMeta, ObjectStore
+from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
 from penstock.vector import CollectionName
 
-__all__ = ["Listing", "compare", "deletion", "list_place", "upload_of"]
+__all__ = ["Listing", "compare", "deletion", "list_places", "upload_of"]
+
+# Requests to one bucket at once.
+_HEADS_AT_ONCE: Final = 32
 
 
 @dataclass(slots=True)
@@ -40,6 +47,8 @@ class Listing:
     set_aside: int = 0
     # Being built already, by a run that did not come to its end.
     under_way: int = 0
+    # The last look at an object that the index has taken, by bucket and key, for those that there are events of.
+    taken_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def compare(
@@ -52,35 +61,67 @@ def compare(
 ) -> Listing:
     """The objects of some places against what the index knows of them. Pure but for the time."""
     listing, entries = Listing(), {(entry.bucket, entry.key): entry for entry in known}
+    by_bucket: dict[str, list[DocumentEntry]] = {}
+    for entry in entries.values():
+        by_bucket.setdefault(entry.bucket, []).append(entry)
     now_ms = clock.now_ms()
     for place, metas in found.items():
         for meta in metas:
             _compare_one(listing, name, place.bucket, meta, entries.get((place.bucket, meta.key)), fingerprint, now_ms)
         present = {meta.key for meta in metas}
+        # One key that is there, as many are named on a command line, has nothing else that could be gone.
+        others = by_bucket.get(place.bucket, []) if place.key not in present else []
         listing.events += [
             deletion(name, entry, now_ms)
-            for entry in entries.values()
+            for entry in others
             if place.holds(entry.bucket, entry.key) and entry.key not in present and not entry.state.tombstone
         ]
+    listing.taken_ns = _taken(entries, listing.events)
     return listing
 
 
-async def list_place(place: Place, reading: Reading, own: str) -> list[ObjectMeta]:
-    """The objects of a place, without hidden ones and without those of the store `own`, which may lie in it."""
-    spec = reading.spec_of(place.bucket)
-    store = await spec.open()
-    try:
-        if place.key is not None:
-            return [await store.head(place.key)]
-        pages = [page async for page in store.list(f"{place.prefix}/" if place.prefix else "")]
-        listed = [meta for page in pages for meta in page]
-        if not listed and place.prefix:
-            return await _single(store, place)
-        kept = _without_own([meta for meta in listed if not _is_hidden(meta.key, place.prefix)], spec.url, own)
-        # A listing of Google's does not tell versions.
-        return [meta if meta.version else await store.head(meta.key) for meta in kept]
-    finally:
-        await store.close()
+async def list_places(places: Iterable[Place], reading: Reading, own: str) -> dict[Place, list[ObjectMeta]]:
+    """The objects of some places, without hidden ones and without those of the store `own`, which may lie in them.
+
+    A bucket is opened once for all of its places: thousands of files may be named one by one.
+    """
+    wanted = dict.fromkeys(places)
+    by_bucket: dict[str, list[Place]] = {}
+    for place in wanted:
+        by_bucket.setdefault(place.bucket, []).append(place)
+    found: dict[Place, list[ObjectMeta]] = {}
+    for bucket, named in by_bucket.items():
+        spec = reading.spec_of(bucket)
+        store = await spec.open()
+        try:
+            found |= await _heads(store, [place for place in named if place.key is not None])
+            for place in named:
+                if place.key is None:
+                    found[place] = await _listed(store, place, spec.url, own)
+        finally:
+            await store.close()
+    return {place: found[place] for place in wanted}
+
+
+async def _heads(store: ObjectStore, places: Sequence[Place]) -> dict[Place, list[ObjectMeta]]:
+    gate = asyncio.Semaphore(_HEADS_AT_ONCE)
+
+    async def head(place: Place) -> tuple[Place, list[ObjectMeta]]:
+        assert place.key is not None
+        async with gate:
+            return place, [await store.head(place.key)]
+
+    return dict(await asyncio.gather(*map(head, places)))
+
+
+async def _listed(store: ObjectStore, place: Place, bucket_url: str, own: str) -> list[ObjectMeta]:
+    pages = [page async for page in store.list(f"{place.prefix}/" if place.prefix else "")]
+    listed = [meta for page in pages for meta in page]
+    if not listed and place.prefix:
+        return await _single(store, place)
+    kept = _without_own([meta for meta in listed if not _is_hidden(meta.key, place.prefix)], bucket_url, own)
+    # A listing of Google's does not tell versions.
+    return [meta if meta.version else await store.head(meta.key) for meta in kept]
 
 
 def upload_of(
@@ -132,6 +173,18 @@ def _compare_one(
         listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state, told=entry.upload))
 
 
+def _taken(
+    entries: Mapping[tuple[str, str], DocumentEntry], events: Iterable[Notification]
+) -> dict[tuple[str, str], int]:
+    named = [(event.bucket, event.key) for event in events]
+    looks = {
+        name: last_seen_ns(entries[name].state.sequencer, entries[name].state.earlier)
+        for name in named
+        if name in entries
+    }
+    return {name: look_ns for name, look_ns in looks.items() if look_ns >= 0}
+
+
 def _is_set_aside(entry: DocumentEntry) -> bool:
     report = entry.report
     if report is None or entry.upload is None or report.doc_id != doc_id_of(entry.upload):
@@ -158,9 +211,17 @@ def _is_hidden(key: str, prefix: str) -> bool:
 
 
 def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:
-    if own == bucket_url:
+    """Without what lies in the store, by whatever way it is named."""
+    bucket, store = _real(bucket_url), _real(own)
+    if store == bucket:
         raise InvalidInput(f"{own} cannot be indexed", "it is the store of the index itself", "give another --store")
-    if not own.startswith(f"{bucket_url}/"):
+    if not store.startswith(f"{bucket}/"):
         return metas
-    inside = own.removeprefix(bucket_url).strip("/")
+    inside = store.removeprefix(bucket).strip("/")
     return [meta for meta in metas if not meta.key.startswith(f"{inside}/")]
+
+
+def _real(url: str) -> str:
+    """A store's URL without links in its path: two names of one directory are one."""
+    place = parse_url(url)
+    return str(Path(place.place).resolve()) if place.scheme == "file" else url

@@ -6,11 +6,12 @@ nothing is guessed that could cut a text off. An index remembers what its model 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -27,8 +28,11 @@ Share = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 # What servers of open models take by default (Text Embeddings Inference): small enough for all the others.
 _REQUEST_TOKENS: Final = 16_384
 _REQUEST_ITEMS: Final = 32
-# A profile is a few lines.
+# A profile is a few lines, and so are the keys of a store's endpoints.
 _FILE_BYTES_MAX: Final = 1 << 16
+KEYS_VARIABLE: Final = "PENSTOCK_EMBEDDING_KEYS"
+_KEYS_FORM: Final = 'it is JSON like {"https://host/v1": "key"}'
+_D = TypeVar("_D")
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +83,8 @@ class Provider:
     key: str | None = field(default=None, repr=False)
     description: Description = field(default_factory=Description)
     rate: RateLimit = field(default_factory=RateLimit)
+    # By address, for the endpoints that the indexes of a store remember.
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def provider_options(command: Callable[..., Any]) -> Any:
@@ -89,6 +95,7 @@ def provider_options(command: Callable[..., Any]) -> Any:
         *arguments: Any,
         embedding_url: str | None,
         embedding_key: str | None,
+        embedding_keys: Path | None,
         profile: Path | None,
         dimensions: int | None,
         input_tokens: int | None,
@@ -98,7 +105,11 @@ def provider_options(command: Callable[..., Any]) -> Any:
         rate = RateLimit(given.pop("requests_per_minute", None), given.pop("tokens_per_minute", None))
         said = Description(dimensions=dimensions, tokens_per_input=input_tokens, usd_per_million_tokens=price)
         described = said.over(_read(profile)) if profile is not None else said
-        return command(*arguments, provider=Provider(embedding_url, embedding_key, described, rate), **given)
+        keys = {**_keys_in_environment(), **(_read_keys(embedding_keys) if embedding_keys else {})}
+        for key in (embedding_key or "", *keys.values()):
+            _check_key(key)
+        provider = Provider(embedding_url, embedding_key, described, rate, keys)
+        return command(*arguments, provider=provider, **given)
 
     return _with(
         gathered,
@@ -113,6 +124,14 @@ def provider_options(command: Callable[..., Any]) -> Any:
         click.option("--input-tokens", type=click.IntRange(1), default=None, help="Tokens it takes in one text."),
         click.option(
             "--dimensions", type=click.IntRange(1), default=None, help="Numbers in a vector of a model not known here."
+        ),
+        click.option(
+            "--embedding-keys",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            default=None,
+            envvar="PENSTOCK_EMBEDDING_KEYS_FILE",
+            help="Keys of several endpoints, as JSON: an object of URL and key.",
         ),
         click.option("--embedding-key", default=None, envvar="PENSTOCK_EMBEDDING_KEY", help="Its key."),
         click.option(
@@ -139,12 +158,39 @@ def _with(command: Any, *options: Callable[[Any], Any]) -> Any:
 
 
 def _read(path: Path) -> Description:
+    fields = ", ".join(Description.__struct_fields__)
+    return _decoded(_bounded(path), Description, f"the profile {path}", f"it is JSON with {fields}")
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    return _decoded(_bounded(path), dict[str, str], f"the keys in {path}", _KEYS_FORM)
+
+
+def _keys_in_environment() -> dict[str, str]:
+    text = os.environ.get(KEYS_VARIABLE, "")
+    return _decoded(text.encode("utf-8", "replace"), dict[str, str], KEYS_VARIABLE, _KEYS_FORM) if text else {}
+
+
+def _check_key(key: str) -> None:
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise InvalidInput(
+            "an embedding key cannot be used",
+            "it holds a character that no header can carry",
+            "check how it was copied",
+        )
+
+
+def _bounded(path: Path) -> bytes:
     with path.open("rb") as opened:
         data = opened.read(_FILE_BYTES_MAX + 1)
     if len(data) > _FILE_BYTES_MAX:
-        raise InvalidInput(f"the profile {path} cannot be used", f"it has more than {_FILE_BYTES_MAX} bytes")
+        raise InvalidInput(f"{path} cannot be used", f"it has more than {_FILE_BYTES_MAX} bytes")
+    return data
+
+
+def _decoded(data: bytes, kind: type[_D], what: str, form: str) -> _D:
+    """What a file or a variable says. An error names the place in it, and quotes nothing: there may be keys."""
     try:
-        return msgspec.json.decode(data, type=Description)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fields = ", ".join(Description.__struct_fields__)
-        raise InvalidInput(f"the profile {path} cannot be used", str(error), f"it is JSON with {fields}") from error
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"{what} cannot be used", str(error), form) from error

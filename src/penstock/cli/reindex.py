@@ -274,7 +274,7 @@ def _embedding(aim: IndexSettings, provider: Provider, old_key: str | None) -> E
         if build.endpoint
     }
     profiles = {build.model: build.profile for build in aim.builds if build.profile}
-    return Embedding(endpoints=endpoints, profiles=profiles, rate=provider.rate)
+    return Embedding(endpoints=endpoints, profiles=profiles, rate=provider.rate, keys=provider.keys)
 
 
 def _incomplete(index: str, lost: Sequence[DocumentEntry]) -> InvalidInput:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sys
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -26,10 +27,12 @@ from penstock.pipelines.reading import Reading
 if TYPE_CHECKING:
     from penstock.pipelines.indexing import IndexingJob
 
-__all__ = ["JobPlan", "Stop", "checkpoint_of", "opened_job"]
+__all__ = ["JobPlan", "Stop", "log_of", "opened_job"]
 
 _QUIET: Final = {"spark.log.level": "OFF"}
 _STDERR: Final = 2
+# Hidden: whoever indexes the folder that it lies in does not list it.
+_OWN_FOLDER: Final = ".penstock-"
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 # Supervisors signal a process and then its group, which it is of: that is one request.
@@ -120,8 +123,7 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
     from penstock.pipelines.session import open_session, prepare_environment
 
     prepare_environment(os.environ, java_shim_directory())
-    log = Path(f"{checkpoint_of(plan.url)}.log")
-    log.unlink(missing_ok=True)
+    log = log_of(plan.url)
     try:
         with _errors_into(log):
             spark = open_session(plan.master, settings=_QUIET)
@@ -137,7 +139,6 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
         try:
             config = IndexingConfig(
                 plan.url,
-                checkpoint_of(plan.url),
                 embedding=plan.embedding,
                 reading=plan.reading,
                 chunking=plan.chunking,
@@ -152,6 +153,9 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
         finally:
             stop.calls(lambda: None)
             _close(spark.stop, stop)
+    if log.parent.name.startswith(_OWN_FOLDER):
+        # Kept where an error has named it.
+        rmtree(log.parent, ignore_errors=True)
 
 
 def _interrupt(job: IndexingJob, log: Path, quiet: ExitStack) -> None:
@@ -184,9 +188,11 @@ def _errors_into(log: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def checkpoint_of(url: str) -> str:
-    """Beside the store when it is a directory, else here. Losing it costs nothing: the position lies in the store."""
+def log_of(url: str) -> Path:
+    """A new file for what Spark's processes print: in the store when that is a directory, else in one of its own."""
     place = parse_url(url)
-    if place.scheme == "file":
-        return str(Path(place.place) / "checkpoint")
-    return str(Path.cwd() / "penstock-checkpoint" / hashlib.sha256(url.encode()).hexdigest()[:16])
+    if place.scheme != "file":
+        return Path(mkdtemp(prefix=_OWN_FOLDER)) / "spark.log"
+    log = Path(place.place) / "checkpoint.log"
+    log.unlink(missing_ok=True)
+    return log

@@ -90,9 +90,10 @@ def embedding_for(target: Target, provider: Provider) -> Embedding:
     profile = target.described(provider.description)
     profiles = {model: profile} if profile else {}
     if asked is None:
-        return Embedding(profiles=profiles, rate=provider.rate)
+        return Embedding(profiles=profiles, rate=provider.rate, keys=provider.keys)
     check_endpoint(asked)
-    return Embedding(endpoints={model: Endpoint(asked, provider.key)}, profiles=profiles, rate=provider.rate)
+    endpoints = {model: Endpoint(asked, provider.key)}
+    return Embedding(endpoints=endpoints, profiles=profiles, rate=provider.rate, keys=provider.keys)
 
 
 def check_endpoint(url: str) -> None:

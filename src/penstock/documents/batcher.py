@@ -218,7 +218,8 @@ class Batcher:
             index_id=self._index_id,
             model=self._model,
             inputs=tuple(
-                BatchInput(doc_id=c.doc_id, chunk_id=c.chunk_id, seq=c.seq, text=c.text) for c in state.pending
+                BatchInput(doc_id=c.doc_id, chunk_id=c.chunk_id, seq=c.seq, text=c.text, token_count=c.tokens)
+                for c in state.pending
             ),
             tokens_total=state.pending_tokens,
             created_at=datetime.fromtimestamp(state.clock_ms / 1000, UTC),

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from penstock.documents.sequencers import check_sequencer
 from penstock.errors import InvalidInput
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+# Of an object, in bytes: what a signed 64-bit number holds, because stores and columns hold no more.
+Size = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -52,7 +55,7 @@ class UploadNotification(Contract, frozen=True, kw_only=True):
     key: Name
     version_id: str | None = None
     etag: str | None = None
-    size_bytes: Natural
+    size_bytes: Size
     content_type: str | None = None
     model: Name
     source_id: str | None = None
@@ -109,6 +112,8 @@ class BatchInput(Contract, frozen=True, kw_only=True):
     chunk_id: Name
     seq: Natural
     text: str
+    # As the chunker counted it, and so the one count that limits are compared with; None when nobody has.
+    token_count: Natural | None = None
 
 
 class BatchRequest(Contract, frozen=True, kw_only=True):
@@ -151,6 +156,10 @@ Notification: TypeAlias = UploadNotification | DeleteNotification
 _C = TypeVar("_C", bound=Contract)
 
 _ENCODER: Final = msgspec.json.Encoder()
+# What bytes can bring about: a wrong shape, text that is not UTF-8, and nesting beyond the interpreter's stack.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+# Of the reason in a refusal: a decoder may quote a member whole.
+_REASON_CHARACTERS_MAX: Final = 300
 
 
 class _Discriminator(msgspec.Struct):
@@ -171,7 +180,7 @@ def decode(data: bytes | str, kind: type[_C]) -> _C:
     """The message in `data`, or `InvalidInput` naming the member that is wrong."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _refusal(kind, data, error) from error
 
 
@@ -179,19 +188,23 @@ def decode_notification(data: bytes | str) -> Notification:
     """An upload or a delete: a delete says `"event": "delete"`, an upload needs no such member."""
     kind: Any = DeleteNotification if _event_of(data) == "delete" else UploadNotification
     notification: Notification = decode(data, kind)
+    if notification.sequencer is not None:
+        check_sequencer(notification.sequencer)
     return notification
 
 
 def _event_of(data: bytes | str) -> str:
     try:
         return msgspec.json.decode(data, type=_Discriminator).event
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise _refusal(UploadNotification, data, error) from error
 
 
 def _refusal(kind: type[Contract], data: bytes | str, error: Exception) -> InvalidInput:
     return InvalidInput(
-        f"not a {kind.__name__}: {data[:80]!r}", str(error), f"compare it with docs/schemas/{schema_name(kind)}"
+        f"not a {kind.__name__}: {data[:80]!r}",
+        str(error)[:_REASON_CHARACTERS_MAX],
+        f"compare it with docs/schemas/{schema_name(kind)}",
     )
 
 

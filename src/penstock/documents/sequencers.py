@@ -21,6 +21,7 @@ __all__ = [
     "SKEW_SECONDS_MAX",
     "azure",
     "ceph",
+    "check_sequencer",
     "gcs",
     "is_newer",
     "last_seen_ns",
@@ -39,6 +40,8 @@ _SEEN: Final = "seen"
 _TIME: Final = "time"
 _HEX: Final = frozenset("0123456789abcdef")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Nanoseconds as text of one length, so that the order of the text is theirs.
+_DIGITS: Final = 20
 
 
 def s3(raw: str) -> str:
@@ -83,6 +86,18 @@ def seen(nanoseconds: int) -> str:
     return f"{_SEEN}:{nanoseconds:020d}"
 
 
+def check_sequencer(sequencer: str) -> None:
+    """Refuse an order that whoever looks next could not go on from: our own looks are counted, and not only compared."""
+    family, _, order = sequencer.partition(":")
+    # Behind the last order of that length nothing can come.
+    if family == _SEEN and not (_is_number(order) and len(order) == _DIGITS and order < "9"):
+        raise InvalidInput(
+            f"not a sequencer: {sequencer[:80]!r}",
+            f"of the family {_SEEN} it is nanoseconds in {_DIGITS} digits",
+            "leave it out: the event is then ordered by its time",
+        )
+
+
 def is_newer(
     sequencer: str | None, at: datetime, than: str | None, than_at: datetime, earlier: Sequence[str] = ()
 ) -> bool:
@@ -92,7 +107,8 @@ def is_newer(
         return named > last
     if any(_family(other) == _family(named) and other >= named for other in earlier):
         return False
-    return at > than_at - _SKEW
+    # A difference, because neither end of the calendar has room for another minute.
+    return at - than_at > -_SKEW
 
 
 def same_event(sequencer: str | None, at: datetime, other: str | None, other_at: datetime) -> bool:
@@ -109,8 +125,8 @@ def remembered(sequencer: str | None, last: str | None, last_at: datetime, earli
 
 def last_seen_ns(last: str | None, earlier: Sequence[str]) -> int:
     """The time of our own last look among these orders, or -1."""
-    looks = [int(order.partition(":")[2]) for order in (*earlier, last or "") if _family(order) == _SEEN]
-    return max(looks, default=-1)
+    looks = [order.partition(":")[2] for order in (*earlier, last or "") if _family(order) == _SEEN]
+    return max((int(look) for look in looks if _is_number(look)), default=-1)
 
 
 def nanoseconds_of(at: datetime) -> int:
@@ -121,11 +137,22 @@ def nanoseconds_of(at: datetime) -> int:
 
 def _named(sequencer: str | None, at: datetime) -> str:
     """An event without a sequencer is ordered by its time, in a family of such events."""
-    return sequencer or f"{_TIME}:{nanoseconds_of(at):020d}"
+    return sequencer or f"{_TIME}:{_ordered(nanoseconds_of(at))}"
+
+
+def _ordered(nanoseconds: int) -> str:
+    """As text whose order is that of the numbers, also before 1970 and where they have a digit more, from 5138 on."""
+    if nanoseconds < 0:
+        return f"-{nanoseconds + 10**_DIGITS:020d}"
+    return f"{nanoseconds:020d}" if nanoseconds < 10**_DIGITS else f"~{nanoseconds}"
 
 
 def _family(sequencer: str) -> str:
     return sequencer.partition(":")[0]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _hex(raw: str) -> str:

@@ -5,14 +5,17 @@ Vectors stay in Arrow from the executor to the store; only what decides on a doc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.documents import chunk_id
+from penstock.documents.embedding import Later
+from penstock.vector import CollectionName
 
-__all__ = ["NO_ANSWERS", "Answers", "answers_by_request", "chunk_name"]
+__all__ = ["NO_ANSWERS", "Answers", "Unanswered", "answers_by_collection", "chunk_name"]
 
 
 class Answers:
@@ -51,17 +54,34 @@ class Answers:
         return self._vectors.take(pa.array([self._places[name] for name in names], pa.int64()))
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The documents of a collection that a model did not embed all of, and why."""
+
+    name: CollectionName
+    answer: Later
+    documents: frozenset[str]
+
+
 NO_ANSWERS: Final = Answers(pa.table({"chunk_id": [], "cost_usd": [], "reason": [], "vector": []}))
 
 
-def answers_by_request(tables: Sequence[pa.Table], requests: Collection[int]) -> Answers:
-    """The answers to some of the requests that tables of the embedding stage answer."""
+def answers_by_collection(
+    tables: Sequence[pa.Table], places: Mapping[CollectionName, range]
+) -> dict[CollectionName, Answers]:
+    """The answers in tables of the embedding stage, for each collection to the requests that are its own."""
     if not tables:
-        return NO_ANSWERS
+        return dict.fromkeys(places, NO_ANSWERS)
     table = pa.concat_tables(tables)
+    rows: dict[int, list[int]] = {}
     named = zip(table["request"].to_pylist(), table["chunk_id"].to_pylist(), strict=True)
-    rows = [place for place, (request, name) in enumerate(named) if name is not None and request in requests]
-    return Answers(table.take(pa.array(rows, pa.int64())))
+    for place, (request, name) in enumerate(named):
+        if name is not None and request is not None:
+            rows.setdefault(request, []).append(place)
+    return {
+        name: Answers(table.take(pa.array([row for request in within for row in rows.get(request, ())], pa.int64())))
+        for name, within in places.items()
+    }
 
 
 def chunk_name(document: str, row: dict[str, Any]) -> str:

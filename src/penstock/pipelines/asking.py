@@ -1,7 +1,9 @@
 """From the batches of a round to their answers, however long the provider takes.
 
-The rate limit is one for all tasks and all rounds: the account of it is kept here, and each task gets its part. What a
-provider has answered is kept while the rest is sent again, under the same ids and with the same content.
+The rate limit is one for all tasks and all rounds: the account of it is kept here, and each task gets its part. Where a
+store has one model, nobody is held back by waiting for it: what it has answered is kept while the rest is sent again,
+under the same ids and with the same content. Where there are several, the round goes on without the documents that were
+not answered for.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import pyarrow as pa
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import BatchRequest
 from penstock.documents.embedding import Allowance, RateLimit
-from penstock.pipelines.answers import Answers, answers_by_request
+from penstock.pipelines.answers import NO_ANSWERS, Answers, Unanswered, answers_by_collection
 from penstock.pipelines.patience import Patience
 from penstock.pipelines.rounds import Batched
 from penstock.pipelines.stages import Stages
@@ -36,13 +38,28 @@ class Asking:
 
     def answers(self, batched: Mapping[CollectionName, Batched]) -> dict[CollectionName, Answers]:
         """The answers to all requests of a round, by collection."""
-        requests: list[BatchRequest] = []
-        places: dict[CollectionName, range] = {}
-        for name, one in batched.items():
-            places[name] = range(len(requests), len(requests) + len(one.requests))
-            requests += one.requests
-        tables = self._asked(dict(enumerate(requests)))
-        return {name: answers_by_request(tables, within) for name, within in places.items()}
+        requests, places = _numbered(batched)
+        return answers_by_collection(self._asked(requests), places)
+
+    def tried(
+        self, batched: Mapping[CollectionName, Batched], trials: frozenset[str]
+    ) -> tuple[dict[CollectionName, Answers], list[Unanswered]]:
+        """What is answered at once, and what is not, by collection; models on trial are asked for a word first."""
+        requests, places = _numbered(batched)
+        if not requests:
+            return dict.fromkeys(batched, NO_ANSWERS), []
+        self._spend(requests)
+        reply = self._stages.embed(requests, brisk=True, trials=trials)
+        self._telling.retried(reply.retries)
+        answers = answers_by_collection([reply.answered], places)
+        missing = {name: [place for place in within if place in reply.away] for name, within in places.items()}
+        return answers, [
+            Unanswered(
+                name, reply.away[found[0]], frozenset(item.doc_id for place in found for item in requests[place].inputs)
+            )
+            for name, found in missing.items()
+            if found
+        ]
 
     def _asked(self, requests: Mapping[int, BatchRequest]) -> list[pa.Table]:
         """What was answered, in as many goes as it took."""
@@ -64,3 +81,15 @@ class Asking:
     def _spend(self, requests: Mapping[int, BatchRequest]) -> None:
         self._patience.pause(self._allowance.wait(self._clock.monotonic()))
         self._allowance.spend(len(requests), sum(request.tokens_total for request in requests.values()))
+
+
+def _numbered(
+    batched: Mapping[CollectionName, Batched],
+) -> tuple[dict[int, BatchRequest], dict[CollectionName, range]]:
+    """All requests of a round by their number, and which numbers are of which collection."""
+    requests: list[BatchRequest] = []
+    places: dict[CollectionName, range] = {}
+    for name, one in batched.items():
+        places[name] = range(len(requests), len(requests) + len(one.requests))
+        requests += one.requests
+    return dict(enumerate(requests)), places

@@ -2,8 +2,8 @@
 
 Whoever has had least is next: first among tenants, then among a tenant's collections, then among a collection's
 documents, a cell at a time. So a text of a gigabyte takes no more than its share of a round, and small documents of any
-tenant are done before its second cell is read. Documents whose bucket does not answer sleep: they are held, and nobody
-waits for them. The backlog mirrors what the registry holds as pending, in an order that
+tenant are done before its second cell is read. Documents whose bucket or model does not answer sleep: they are held, and
+nobody waits for them. The backlog mirrors what the registry holds as pending, in an order that
 lies there too: after a crash it is the same, and so is the round that was interrupted.
 """
 
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
+from penstock.documents import Progress
 from penstock.pipelines.apart import in_turn
 from penstock.pipelines.planning import RoundLimits
+from penstock.pipelines.readiness import Readiness
 from penstock.pipelines.registry import DocumentEntry, Pending
 from penstock.vector import CollectionName
 
@@ -38,6 +40,12 @@ class Share:
         assert self.entry.pending is not None
         return self.entry.pending
 
+    @property
+    def work(self) -> tuple[CollectionName, str, str, Progress, int]:
+        """What decides on what is read: two shares of one work are read alike."""
+        pending = self.pending
+        return self.name, self.entry.object_key, pending.version, pending.progress, self.cells
+
 
 class Backlog:
     """Pending entries by their turn. Not for several threads at once."""
@@ -46,7 +54,7 @@ class Backlog:
         self._limits = limits
         self._entries: dict[tuple[CollectionName, str], DocumentEntry] = {}
         self._asleep: dict[tuple[CollectionName, str], DocumentEntry] = {}
-        self._buckets: dict[str, _Tally] = {}
+        self._readiness = Readiness()
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -60,23 +68,25 @@ class Backlog:
     @property
     def over(self) -> bool:
         """Whether more can be read than may wait."""
-        limits = self._limits
-        ready = [tally for tally in self._buckets.values() if not tally.silent]
-        documents, size = sum(tally.documents for tally in ready), sum(tally.bytes for tally in ready)
-        return documents > limits.backlog_documents_max or size > limits.backlog_bytes_max
+        limits, ready = self._limits, self._readiness
+        return ready.documents > limits.backlog_documents_max or ready.bytes > limits.backlog_bytes_max
 
     @property
     def ready(self) -> bool:
         """Whether somebody waits who can be read."""
-        return any(tally.documents and not tally.silent for tally in self._buckets.values())
+        return self._readiness.any
+
+    @property
+    def trials(self) -> frozenset[str]:
+        """Models that did not answer, and one document of which is to be tried."""
+        return self._readiness.trials
 
     @property
     def overheld(self) -> bool:
-        """Whether more documents are held than may be, for buckets that do not answer."""
+        """Whether more documents are held than may be, for buckets and models that do not answer."""
         if len(self) <= self._limits.held_documents_max:
             return False
-        ready = sum(tally.documents for tally in self._buckets.values() if not tally.silent)
-        return len(self) - ready > self._limits.held_documents_max
+        return len(self) - self._readiness.documents > self._limits.held_documents_max
 
     @property
     def asleep(self) -> list[Waiting]:
@@ -94,32 +104,24 @@ class Backlog:
         before = self._entries.pop(place, None)
         self._asleep.pop(place, None)
         if before is not None:
-            self._count(before, -1)
+            self._count(name, before, -1)
         if entry.pending is not None:
             self._entries[place] = entry
-            self._count(entry, 1)
+            self._count(name, entry, 1)
             if entry.pending.asleep:
                 self._asleep[place] = entry
         return before.pending if before is not None else None
 
     def round(self, cell_bytes: int) -> list[Share]:
         """The next round; empty when nobody can be read."""
-        silent = {bucket for bucket, tally in self._buckets.items() if tally.silent}
-        awake = ((name, entry) for name, entry in self if not _pending(entry).asleep and _bucket(entry) not in silent)
-        return share_out(in_turn(awake), self._limits, cell_bytes)
+        ready = ((name, entry) for name, entry in self if self._readiness.of(name.model, _pending(entry)))
+        return share_out(in_turn(ready), self._limits, cell_bytes)
 
-    def _count(self, entry: DocumentEntry, sign: int) -> None:
-        pending, bucket = _pending(entry), _bucket(entry)
-        size = sign * remaining_bytes(pending)
-        self.bytes += size
-        tally = self._buckets.setdefault(bucket, _Tally())
-        if not pending.asleep:
-            tally.documents += sign
-            tally.bytes += size
-        elif pending.wait and pending.wait.whole:
-            tally.silent += sign
-        if not (tally.documents or tally.silent):
-            del self._buckets[bucket]
+    def _count(self, name: CollectionName, entry: DocumentEntry, sign: int) -> None:
+        pending = _pending(entry)
+        size = remaining_bytes(pending)
+        self.bytes += sign * size
+        self._readiness.count(name.model, pending, size, sign)
 
 
 def share_out(waiting: Iterable[Waiting], limits: RoundLimits, cell_bytes: int) -> list[Share]:
@@ -145,15 +147,6 @@ def remaining_bytes(pending: Pending) -> int:
     """What is still to be read, as far as is known: one that says it is empty is looked at nevertheless."""
     size = pending.upload.size_bytes if pending.text_bytes is None else pending.text_bytes
     return max(1, size - pending.progress.next_byte_start)
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Of one bucket: documents that are awake, their bytes, and how many sleepers say that it answers nobody."""
-
-    documents: int = 0
-    bytes: int = 0
-    silent: int = 0
 
 
 class _Member(Protocol):
@@ -213,10 +206,6 @@ class _Document:
         self._left -= size
         self.cells += 1
         return self, size
-
-
-def _bucket(entry: DocumentEntry) -> str:
-    return _pending(entry).upload.bucket
 
 
 def wakes_ms(entry: DocumentEntry) -> int:

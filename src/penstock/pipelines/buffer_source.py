@@ -11,6 +11,7 @@ A second query on the same queue takes the fence, and the first one fails with `
 | `manifestPath`, `dataPathPrefix` | where the queue lies in the store | as `ConsumerConfig` |
 | `maxBatchesPerTrigger` | batch objects in one micro-batch | 1000 |
 | `maxBytesPerTrigger` | bytes of batch objects in one micro-batch; one batch always goes | no bound |
+| `missing` | batches that the checkpoint names and the queue no longer has: `halt`, or `skip` for readers that know by themselves what they have had | `halt` |
 | `deadLetter` | `halt`, or `set-aside`: record an unreadable batch and go on | `halt` |
 | `store.NAME` | an option of `open_store` | |
 """
@@ -74,6 +75,7 @@ class _Options:
     config: ConsumerConfig
     batches_max: int
     bytes_max: int | None
+    skips_missing: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> _Options:
@@ -89,13 +91,16 @@ class _Options:
         )
         batches = _positive("maxBatchesPerTrigger", options.pop("maxbatchespertrigger", str(_BATCHES_PER_TRIGGER)))
         limit = options.pop("maxbytespertrigger", None)
+        missing = options.pop("missing", "halt")
+        if missing not in ("halt", "skip"):
+            raise InvalidInput(f"missing = {missing!r}", "it must be halt or skip")
         store = {name.removeprefix("store."): options.pop(name) for name in list(options) if name.startswith("store.")}
         if options:
             raise InvalidInput(
                 f"options {sorted(options)} of penstock-buffer cannot be used", "there are no such options"
             )
         bytes_max = None if limit is None else _positive("maxBytesPerTrigger", limit)
-        return cls(StoreSpec(url, store), config, batches, bytes_max)
+        return cls(StoreSpec(url, store), config, batches, bytes_max, missing == "skip")
 
     def manifest(self) -> Manifest:
         """The queue as it is now, read without taking the fence."""
@@ -162,8 +167,9 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._read_ahead()
         batches = None if isinstance(limit, ReadAllAvailable) else self._options.batches_max
         bytes_max = None if isinstance(limit, ReadAllAvailable) else self._options.bytes_max
-        # Sizes cost a request each, so they are asked for only under a bound on bytes.
-        sizes = {} if bytes_max is None else self._sizes(self._intake.after(start["sequence"], batches))
+        # Sizes cost a request each, so they are asked for only under a bound on bytes, and never of one that goes anyway.
+        waiting = self._intake.after(start["sequence"], batches)
+        sizes = {} if bytes_max is None or len(waiting) <= 1 else self._sizes(waiting)
         end = self._intake.end_of(start["sequence"], batches, bytes_max, sizes)
         return {"sequence": end if self._target is None else min(end, max(self._target, start["sequence"]))}
 
@@ -177,7 +183,8 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One task a batch object. After a restart this comes straight from the checkpoint, before `latestOffset`."""
         if start["sequence"] < end["sequence"]:
             self._read_ahead()
-        return self._options.partitions(self._intake.between(start["sequence"], end["sequence"]))
+        whole = not self._options.skips_missing
+        return self._options.partitions(self._intake.between(start["sequence"], end["sequence"], whole=whole))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, BatchPartition)

@@ -21,6 +21,7 @@ from penstock.documents.embedding import (
     DispatchPolicy,
     Embedded,
     EmbeddingProvider,
+    Later,
     ModelProfile,
     NoCache,
     OpenAiProvider,
@@ -33,7 +34,10 @@ from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX
 from penstock.errors import InvalidInput
 from penstock.pipelines.workers import settle_worker
 
-__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "Embedding", "Endpoint", "embed_batches"]
+__all__ = ["OUTPUT_COLUMNS", "REQUEST_SCHEMA", "UNKNOWN_TEXT", "Embedding", "Endpoint", "embed_batches"]
+
+# The reason of a chunk whose vector has no direction: the model took it, and knows no word of it.
+UNKNOWN_TEXT: Final = "the model knows nothing in it"
 
 _REQUEST: Final[list[pa.Field[Any]]] = [
     # Among the requests of the round: what is answered is told apart by it.
@@ -56,6 +60,12 @@ _OUTPUT: Final[list[pa.Field[Any]]] = [
     pa.field("after_seconds", pa.float64()),
 ]
 _OUTPUT_SCHEMA: Final = pa.schema(_OUTPUT)
+# Tries of a request while others wait for the round it is of: some seconds, and not minutes.
+_BRISK_ATTEMPTS_MAX: Final = 3
+# For a word, from a model that did not answer before.
+_TRIAL_SECONDS_MAX: Final = 10.0
+# What a store compares at most. Its own bound, said again: a worker that does not import it starts twice as fast.
+MAGNITUDE_MAX: Final = 1e15
 # Requests under way at once from one task; the provider's own limits are the dispatcher's to keep.
 _REQUESTS_AT_ONCE: Final = 4
 
@@ -84,18 +94,32 @@ class Embedding:
     profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
     # What all tasks together may ask for.
     rate: RateLimit = field(default_factory=RateLimit)
+    # By address, for endpoints that an index remembers and those that are given without one.
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Models that did not answer before: they are asked for a word first.
+    trials: frozenset[str] = frozenset()
 
     def endpoint_of(self, model: str) -> Endpoint | None:
         """Where a model is asked; None when the embedded one answers."""
         own = Endpoint(self.url, self.api_key) if self.url is not None else None
-        return self.endpoints.get(model, own)
+        found = self.endpoints.get(model, own)
+        return replace(found, api_key=self._key_of(found.url)) if found and found.api_key is None else found
+
+    def brisk(self, trials: frozenset[str]) -> Embedding:
+        """With little patience, for a round in which the documents of other endpoints wait."""
+        attempts = min(self.policy.attempts_max, _BRISK_ATTEMPTS_MAX)
+        return replace(self, policy=replace(self.policy, attempts_max=attempts), trials=trials)
+
+    def _key_of(self, url: str) -> str | None:
+        keys = {_address(known): key for known, key in self.keys.items()}
+        return keys.get(_address(url))
 
     def knowing(self, urls: Mapping[str, str], profiles: Mapping[str, ModelProfile] | None = None) -> Embedding:
         """With addresses and profiles of further models. A key goes nowhere but to the address it was given for."""
-        keys = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values()}
-        known = {model: Endpoint(url, keys.get(url)) for model, url in urls.items()} if self.url is None else {}
+        given = {endpoint.url: endpoint.api_key for endpoint in self.endpoints.values() if endpoint.api_key}
+        known = {model: Endpoint(url) for model, url in urls.items()} if self.url is None else {}
         described = {**(profiles or {}), **self.profiles}
-        return replace(self, endpoints={**known, **self.endpoints}, profiles=described)
+        return replace(self, endpoints={**known, **self.endpoints}, profiles=described, keys={**self.keys, **given})
 
     def profile_of(self, model: str) -> ModelProfile:
         """The limits of a model that can be asked; `InvalidInput` for any other."""
@@ -109,11 +133,12 @@ class Embedding:
         """`wanted`, made smaller where the model takes less: a text is never cut off."""
         return self.profile_of(model).chunking(wanted)
 
-    def provider(self, model: str) -> EmbeddingProvider:
+    def provider(self, model: str, *, timeout_seconds: float | None = None) -> EmbeddingProvider:
         asked = self.endpoint_of(model)
         if asked is None:
             return StaticProvider()
-        return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=self.timeout_seconds)
+        timeout = min(self.timeout_seconds, timeout_seconds or self.timeout_seconds)
+        return OpenAiProvider(asked.url, self.profile_of(model), api_key=asked.api_key, timeout=timeout)
 
 
 def embed_batches(embedding: Embedding, tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -136,15 +161,42 @@ async def _embed_all(embedding: Embedding, tasks: int, requests: dict[int, Batch
         for model, provider in providers.items()
     }
 
+    away = {model: await _tried(embedding, model) for model in models if model in embedding.trials}
+
     async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
+        if found := away.get(request.model):
+            return _rows(place, request, Embedded(request.batch_id, away=found))
         async with gate:
-            return _rows(place, request, await dispatchers[request.model].attempt(request))
+            embedded = await dispatchers[request.model].attempt(request)
+        return _rows(place, request, _checked(embedded, providers[request.model].profile))
 
     try:
         return await asyncio.gather(*(embed(place, request) for place, request in requests.items()))
     finally:
         for provider in providers.values():
             await provider.close()
+
+
+async def _tried(embedding: Embedding, model: str) -> Later | None:
+    """What a model answers that did not answer before, asked for a word: None when it is there again."""
+    provider = embedding.provider(model, timeout_seconds=_TRIAL_SECONDS_MAX)
+    try:
+        return await Dispatcher(provider, cache=NoCache(), retry=DispatchPolicy(attempts_max=1)).probe(f"{model}/trial")
+    finally:
+        await provider.close()
+
+
+def _address(url: str) -> str:
+    return url.rstrip("/")
+
+
+def _checked(embedded: Embedded, profile: ModelProfile) -> Embedded:
+    """A provider whose vectors have another length than its profile says is misconfigured: no store would take them."""
+    lengths = {len(vector) for vector in embedded.vectors.values()} - {profile.dimensions}
+    if lengths and embedded.away is None:
+        told = f"vectors of {lengths.pop()} numbers, where the profile of {profile.name} says {profile.dimensions}"
+        embedded.away = Later(f"the endpoint answers with {told}")
+    return embedded
 
 
 def _rows(place: int, request: BatchRequest, embedded: Embedded) -> pa.RecordBatch:
@@ -164,9 +216,11 @@ def _chunk_rows(place: int, request: BatchRequest, embedded: Embedded) -> list[d
     """A batch's cost is shared out evenly: providers bill requests, reports are of documents."""
     reasons = {letter.chunk_id: letter.reason for letter in embedded.dead_letters}
     for name, vector in embedded.vectors.items():
-        if not np.any(vector):
+        if np.abs(vector).max(initial=0) > MAGNITUDE_MAX:
+            reasons[name] = f"the model answered a number beyond {MAGNITUDE_MAX:g}"
+        elif not np.any(vector):
             # Nothing in it that the model knows: it has no direction to compare.
-            reasons[name] = "the model knows nothing in it"
+            reasons[name] = UNKNOWN_TEXT
     share = embedded.cost_usd / len(request.inputs)
     return [
         {

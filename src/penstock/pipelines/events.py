@@ -1,6 +1,7 @@
 """Records of the queue, in groups that are planned together and as events by collection. Pure.
 
-A record that is no event becomes an entry that says so.
+A record that is no event becomes an entry that says so, under its place in the queue. Whatever a record holds, nothing
+is raised for it: everybody's events come through here.
 """
 
 from __future__ import annotations
@@ -9,47 +10,103 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.documents import DocumentReport, DocumentStatus, Notification, ObjectState, decode_notification
 from penstock.errors import InvalidInput
 from penstock.pipelines.registry import DocumentEntry, registry_name, subject_of
 from penstock.vector import CollectionName
 
-__all__ = ["decoded", "plan_groups"]
+__all__ = ["QueuedEvent", "decoded", "plan_groups", "queued_ms", "refusal"]
 
 # Of entries that no event made.
 _ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# A notification is a few hundred bytes, and its entry is written with every round of its document.
+RECORD_BYTES_MAX: Final = 1 << 16
+# Of the reason that is kept of a record.
+_REASON_CHARACTERS_MAX: Final = 1000
+# The year 9000: batches carry their time as a date, and a calendar ends.
+_QUEUED_MS_MAX: Final = 221_845_392_000_000
+
+Row = Mapping[str, Any]
 
 
-def plan_groups(rows: Sequence[Mapping[str, Any]], records_max: int) -> list[list[Mapping[str, Any]]]:
-    """Rows, ordered by sequence, in groups of whole batches of the queue, each with so many records if it can."""
-    groups: list[list[Mapping[str, Any]]] = []
-    for _, batch in groupby(rows, key=lambda row: row["sequence"]):
-        records = list(batch)
-        if not groups or len(groups[-1]) + len(records) > records_max:
-            groups.append([])
-        groups[-1] += records
-    return groups
+class QueuedEvent(NamedTuple):
+    """An event, and the record of the queue that it was read from."""
+
+    event: Notification
+    row: Row
+
+
+def plan_groups(sequences: Sequence[int], records_max: int) -> list[range]:
+    """Records, by the sequences of their batches and in that order, as ranges that are planned together.
+
+    Each is of whole batches of the queue, and has so many records at most if it can.
+    """
+    groups: list[range] = []
+    start = end = 0
+    for _, batch in groupby(sequences):
+        size = sum(1 for _ in batch)
+        if end > start and end - start + size > records_max:
+            groups.append(range(start, end))
+            start = end
+        end += size
+    return [*groups, range(start, end)] if end > start else groups
 
 
 def decoded(
-    rows: Sequence[Mapping[str, Any]], route: Callable[[Notification], list[Notification]]
-) -> tuple[dict[CollectionName, list[Notification]], list[DocumentEntry]]:
-    """The events by collection, in their order, and an entry for every record that is none."""
-    events: dict[CollectionName, list[Notification]] = {}
+    rows: Sequence[Row], route: Callable[[Notification], list[Notification]]
+) -> tuple[dict[CollectionName, list[QueuedEvent]], list[DocumentEntry]]:
+    """The events by collection, in their order, and an entry for every record that is none.
+
+    `route` tells which collections an event is for; it may write, and so what it raises is raised, but for a refusal.
+    """
+    events: dict[CollectionName, list[QueuedEvent]] = {}
     refused: list[DocumentEntry] = []
     for row in rows:
         try:
-            event = decode_notification(row["record"])
-            _check_names(event)
-            routed = route(event)
+            routed = route(_event(row["record"]))
         except InvalidInput as error:
-            refused.append(_refusal(row, error))
+            refused.append(refusal(row, str(error)))
             continue
         for event in routed:
-            events.setdefault(_collection(event), []).append(event)
+            events.setdefault(_collection(event), []).append(QueuedEvent(event, row))
     return events, refused
+
+
+def queued_ms(rows: Sequence[Row]) -> int:
+    """When the last of some records reached the queue, as it says; a time that no calendar has is brought into it."""
+    return min(_QUEUED_MS_MAX, max((row["ingestion_time_ms"] or 0 for row in rows), default=0))
+
+
+def refusal(row: Row, reason: str) -> DocumentEntry:
+    """The entry of a record that is set aside: keyed by its place in the queue, so that a replay writes it again."""
+    place = f"{row['sequence']}/{row['position']}"
+    identity = hashlib.sha256(row["record"]).hexdigest()
+    report = DocumentReport(doc_id=identity, status=DocumentStatus.QUARANTINED, reason=reason[:_REASON_CHARACTERS_MAX])
+    return DocumentEntry(
+        object_key=f"notification:{place}",
+        bucket="",
+        key=f"notification {place}",
+        state=ObjectState(at=_ORIGIN),
+        report=report,
+    )
+
+
+def _event(record: bytes) -> Notification:
+    """The event in a record; `InvalidInput` for whatever is none."""
+    if len(record) > RECORD_BYTES_MAX:
+        raise InvalidInput(
+            f"not a notification: {record[:80]!r}", f"it has {len(record)} bytes, and {RECORD_BYTES_MAX} can be one"
+        )
+    try:
+        event = decode_notification(record)
+        _check_names(event)
+    except InvalidInput:
+        raise
+    except Exception as error:  # a decoder's own fault is the record's too: it would be raised again for ever
+        raise InvalidInput(f"not a notification: {record[:80]!r}", f"{type(error).__name__}: {error}") from error
+    return event
 
 
 def _collection(event: Notification) -> CollectionName:
@@ -64,17 +121,3 @@ def _check_names(event: Notification) -> None:
         raise InvalidInput(
             f"model {event.model!r} cannot be used", "its name ends like that of a registry", "name it otherwise"
         )
-
-
-def _refusal(row: Mapping[str, Any], error: InvalidInput) -> DocumentEntry:
-    """Keyed by its place in the queue, so that a replay writes the same entry again."""
-    place = f"{row['sequence']}/{row['position']}"
-    identity = hashlib.sha256(row["record"]).hexdigest()
-    report = DocumentReport(doc_id=identity, status=DocumentStatus.QUARANTINED, reason=str(error))
-    return DocumentEntry(
-        object_key=f"notification:{place}",
-        bucket="",
-        key=f"notification {place}",
-        state=ObjectState(at=_ORIGIN),
-        report=report,
-    )

@@ -1,31 +1,42 @@
-"""Small objects fetched ahead of their reader: many at a time, each with one request.
+"""Objects asked for ahead of their reader: many at a time, each with one request.
 
 A notification says how large its object is and which version. So one conditional range read of one byte more than that
-brings a small object whole, or shows that it is not what was notified: with as many bytes as were named, it is. All
-others are left to the reader, which looks before it reads and knows what to say of them.
+brings a small object whole, or shows that it is not what was notified: with as many bytes as were named, it is. Large
+ones are looked at. What cannot be had so is left to the reader, which looks before it reads and knows what to say of it.
+
+An object that does not answer soon is waited for in the background, together with all others that do not: however many
+they are, they cost a task about as much time as one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from penstock.documents import UploadNotification
 from penstock.documents.sources import BLOCK_BYTES
 from penstock.errors import PenstockError, Unavailable
-from penstock.objects import ObjectStore
+from penstock.objects import ObjectMeta, ObjectStore
 
-__all__ = ["Fetched", "fetch", "is_small", "windows"]
+__all__ = ["Fetched", "Fetcher", "Wanted", "ask", "is_small", "windows"]
 
 # Requests under way at once from one task: enough to hide what each waits for its answer.
 _OBJECTS_AT_ONCE: Final = 32
 # Of all that is fetched at once; a task holds no more than this beside what it reads.
 _BYTES_AT_ONCE: Final = 8 << 20
 
-# The bytes of an object, or that its bucket did not answer.
-Fetched = bytes | Unavailable
-K = TypeVar("K")
+# Whoever answers at all does so within this time; others are waited for in the background.
+GRACE_SECONDS: Final = 1.0
+# The same once some have not answered: every window may have one of them.
+_GRACE_SECONDS_LATER: Final = 0.2
+_PATIENT_WINDOWS: Final = 3
+# Waited for in the background at once: each may bring a block.
+_LATE_MAX: Final = 64
+
+# The bytes of a small object, what a large one is, or that its bucket did not answer.
+Fetched = bytes | ObjectMeta | Unavailable
+K = TypeVar("K", bound=Hashable)
 
 
 def is_small(upload: UploadNotification) -> bool:
@@ -47,17 +58,75 @@ def windows(sized: Iterable[tuple[K, int]]) -> Iterator[list[K]]:
         yield held
 
 
-async def fetch(wanted: Mapping[K, tuple[ObjectStore, UploadNotification]]) -> dict[K, Fetched]:
-    """What could be fetched of some small objects; those that need a closer look are left out."""
-    found = await asyncio.gather(*(_whole(store, upload) for store, upload in wanted.values()))
-    return {place: fetched for place, fetched in zip(wanted, found, strict=True) if fetched is not None}
+class Wanted(NamedTuple):
+    """An object to ask for; `whole` when its bytes are of use, and not only what it is."""
+
+    store: ObjectStore
+    upload: UploadNotification
+    whole: bool = True
 
 
-async def _whole(store: ObjectStore, upload: UploadNotification) -> Fetched | None:
+class Fetcher(Generic[K]):
+    """Asks ahead, on the loop of a task that reads. None is an answer too: that a closer look is needed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._loop = loop
+        self._grace_seconds = grace_seconds
+        self._waiting: dict[K, asyncio.Task[Fetched | None]] = {}
+        self._settled: dict[K, Fetched | None] = {}
+        self._late_windows = 0
+
+    def is_late(self, place: K) -> bool:
+        """Whether it did not answer soon: `rest` has what comes of it."""
+        return place in self._waiting or place in self._settled
+
+    def soon(self, wanted: Mapping[K, Wanted]) -> dict[K, Fetched | None]:
+        """What could be had soon; the others are late from now on."""
+        tasks = {place: self._loop.create_task(ask(one)) for place, one in wanted.items() if not self.is_late(place)}
+        if not tasks:
+            return {}
+        patient = self._late_windows < _PATIENT_WINDOWS
+        grace = self._grace_seconds if patient else min(self._grace_seconds, _GRACE_SECONDS_LATER)
+        # Those that are late already go on meanwhile.
+        self._loop.run_until_complete(asyncio.wait(tasks.values(), timeout=grace))
+        found = {place: task.result() for place, task in tasks.items() if task.done()}
+        self._waiting |= {place: task for place, task in tasks.items() if not task.done()}
+        self._late_windows += len(found) < len(tasks)
+        if len(self._waiting) > _LATE_MAX:
+            self._settle()
+        return found
+
+    def rest(self) -> dict[K, Fetched | None]:
+        """What came of all that were late."""
+        self._settle()
+        settled, self._settled = self._settled, {}
+        return settled
+
+    def close(self) -> None:
+        """Give up what is still waited for."""
+        for task in self._waiting.values():
+            task.cancel()
+        if self._waiting:
+            self._loop.run_until_complete(asyncio.wait(self._waiting.values()))
+
+    def _settle(self) -> None:
+        if self._waiting:
+            self._loop.run_until_complete(asyncio.wait(self._waiting.values()))
+        self._settled |= {place: task.result() for place, task in self._waiting.items()}
+        self._waiting = {}
+
+
+async def ask(wanted: Wanted) -> Fetched | None:
+    """A small object whole, or what a large one is; None when that needs a closer look."""
+    store, upload, whole = wanted
     try:
-        data = await store.get_range(upload.key, 0, upload.size_bytes + 1, version=upload.etag)
+        return await (_whole(store, upload) if whole and is_small(upload) else store.head(upload.key))
     except Unavailable as error:
         return error
-    except PenstockError:
+    except (PenstockError, ValueError, TypeError):
         return None
+
+
+async def _whole(store: ObjectStore, upload: UploadNotification) -> bytes | None:
+    data = await store.get_range(upload.key, 0, upload.size_bytes + 1, version=upload.etag)
     return data if len(data) == upload.size_bytes else None

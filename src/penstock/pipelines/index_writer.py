@@ -32,7 +32,7 @@ from penstock.pipelines.registry import (
     subject_of,
 )
 from penstock.pipelines.reuse import known_vectors
-from penstock.pipelines.rounds import Result
+from penstock.pipelines.rounds import Result, by_collection
 from penstock.pipelines.store_door import StoreDoor
 from penstock.vector import Changes, Collection, CollectionName
 
@@ -103,6 +103,10 @@ class IndexWriter:
         """`text` and `vector` of what a collection has already of some texts."""
         return self._door.run(known_vectors(self._vectors(name), texts))
 
+    def check(self, name: CollectionName) -> None:
+        """`InvalidInput` when the vectors of a collection's model cannot lie under its name."""
+        self._vectors(name)
+
     # Writing ---------------------------------------------------------------------------------------------
 
     def write_settings(self, settings: IndexSettings) -> IndexSettings:
@@ -135,8 +139,8 @@ class IndexWriter:
     def write_entries(self, entries: Sequence[tuple[CollectionName, DocumentEntry]]) -> None:
         """What is known of documents, and nothing else."""
         changes = Changes()
-        for name in dict.fromkeys(name for name, _ in entries):
-            changes.upsert(self._registry(name), entry_rows(entry for found, entry in entries if found == name))
+        for name, named in by_collection(entries).items():
+            changes.upsert(self._registry(name), entry_rows(named))
         self._write(changes)
 
     def write_schedule(self, name: CollectionName, schedule: Schedule) -> None:
@@ -158,12 +162,14 @@ class IndexWriter:
         how far their documents have come.
         """
         vectors = {name: self._vectors(name) for name in counts}
-        changes = self._write_vectors(vectors, results, rows)
+        results_by = by_collection(results)
+        changes = self._write_vectors(vectors, results_by, rows)
         for name, result in results:
             self._end(changes, vectors[name], result)
         for name, count in counts.items():
             registry = self._registry(name)
-            changes.upsert(registry, entry_rows(result.entry for found, result in results if found == name))
+            if name in results_by:
+                changes.upsert(registry, entry_rows(result.entry for result in results_by[name]))
             changes.upsert(registry, batcher_row(count))
         self._write(changes)
         self._counts.update(counts)
@@ -171,13 +177,13 @@ class IndexWriter:
     def _write_vectors(
         self,
         vectors: Mapping[CollectionName, Collection],
-        results: Sequence[tuple[CollectionName, Result]],
+        results: Mapping[CollectionName, Sequence[Result]],
         rows: Mapping[CollectionName, pa.Table],
     ) -> Changes:
         """The last vectors of a round, gathered for its last write; those before them are written."""
         changes, held = Changes(), 0
         for name, table in rows.items():
-            owners = [result for found, result in results if found == name for _ in result.embedded]
+            owners = [result for result in results.get(name, ()) for _ in result.embedded]
             for start, part in _parts(table):
                 if held and held + part.nbytes > WRITE_BYTES_MAX:
                     self._door.run(self._door.store.write(changes))

@@ -18,13 +18,13 @@ import pyarrow as pa
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, Observer, names
-from penstock.pipelines.answers import chunk_name
+from penstock.pipelines.answers import Answers, Unanswered, chunk_name
 from penstock.pipelines.apart import put_aside
 from penstock.pipelines.asking import Asking
 from penstock.pipelines.backlog import Backlog, Share, wakes_ms
-from penstock.pipelines.events import decoded
+from penstock.pipelines.events import decoded, queued_ms, refusal
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings, remembered
 from penstock.pipelines.memory import ROUND_BYTES_MIN, give_back_memory
@@ -32,7 +32,16 @@ from penstock.pipelines.patience import Patience
 from penstock.pipelines.planning import Plan, RoundLimits, plan_events, plan_resumed
 from penstock.pipelines.registry import DocumentEntry, Schedule
 from penstock.pipelines.reuse import NOTHING_KNOWN, named_vectors
-from penstock.pipelines.rounds import Batched, DocumentReading, batch_round, conclude, postponed
+from penstock.pipelines.rounds import (
+    Batched,
+    DocumentReading,
+    Result,
+    batch_round,
+    by_collection,
+    conclude,
+    postponed,
+    scouts,
+)
 from penstock.pipelines.stages import Stages
 from penstock.pipelines.summary import IndexingSummary, Telling
 from penstock.pipelines.vector_rows import vector_rows
@@ -67,6 +76,7 @@ class Indexer:
         self._patience = patience
         self._asking = Asking(stages, writer.embedding.rate, patience, self._telling, clock=clock)
         self._opened = False
+        self._checked: set[CollectionName] = set()
         self._clock = clock
         # Whether no round can be in doubt: until then nothing may change what it is made of.
         self._settled = False
@@ -129,12 +139,14 @@ class Indexer:
         """Decide, and write that; with the last part the position. What was decided before a crash is decided alike."""
         events, refused = decoded(rows, self._routed)
         # From the queue, and so the same in every replay.
-        now_ms = max(row["ingestion_time_ms"] or 0 for row in rows)
+        now_ms = queued_ms(rows)
         plans: dict[CollectionName, Plan] = {}
         turn = self.backlog.next_turn
-        for name, named in events.items():
+        for name, queued in events.items():
+            named = [each.event for each in queued]
             known = self._writer.entries(name, named)
             plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
+            refused += [refusal(queued[place].row, reason) for place, reason in plans[name].refused.items()]
             turn = plans[name].turn
         position = rows[-1]["sequence"] if last else None
         schedule = Schedule(position) if plans and position is not None else self._schedule
@@ -160,47 +172,103 @@ class Indexer:
         shares = self.backlog.round(self._chunking.cell_bytes)
         if shares:
             with self._observer.span(names.INDEXING_ROUND, documents=len(shares)):
-                self._round(shares)
+                read = self._read(shares)
+                if read:
+                    self._round(*zip(*read, strict=True))
         elif self.backlog.overheld:
             self._patience.held(len(self.backlog))
         self._settled = True
 
-    def _round(self, shares: Sequence[Share]) -> None:
-        with self._telling.stage("read"):
-            readings = self._stages.read(shares, [self._chunking_of(share.name) for share in shares])
-        if self._postponed(shares, readings):
-            return
+    def _read(self, shares: Sequence[Share]) -> list[tuple[Share, DocumentReading]]:
+        """What a round reads of those whose buckets answer.
+
+        Documents whose buckets do not are written down as waiting, and the round is shared out anew without them. Going
+        on with what was read of the others alone would make batches that no repetition makes: one that begins after a
+        crash would fill the places that became free. What was read is kept, and only those in these places are read.
+        """
+        kept: dict[Any, DocumentReading] = {}
+        while shares:
+            unread = [share for share in shares if share.work not in kept]
+            with self._telling.stage("read"):
+                found = self._stages.read(unread, [self._chunking_of(share.name) for share in unread]) if unread else []
+            kept |= {share.work: reading for share, reading in zip(unread, found, strict=True)}
+            readings = [kept[share.work] for share in shares]
+            if not self._postponed(shares, readings):
+                return list(zip(shares, readings, strict=True))
+            kept = {work: reading for work, reading in kept.items() if not reading.away}
+            shares = self.backlog.round(self._chunking.cell_bytes)
+        return []
+
+    def _round(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> None:
         batched: dict[CollectionName, Batched] = {}
         reused: dict[CollectionName, pa.Table] = {}
         with self._telling.stage("batch"):
-            for name in dict.fromkeys(share.name for share in shares):
-                read = [(s.entry, reading) for s, reading in zip(shares, readings, strict=True) if s.name == name]
+            read_by = by_collection((s.name, (s.entry, reading)) for s, reading in zip(shares, readings, strict=True))
+            for name, read in read_by.items():
                 reused[name] = self._reused(name, read)
                 batched[name] = self._batched(name, read, reused[name])
         with self._telling.stage("embed"):
-            answers = {name: found.joined(reused[name]) for name, found in self._asking.answers(batched).items()}
+            embedded, unanswered = self._embedded(batched)
+        answers = {name: found.joined(reused[name]) for name, found in embedded.items()}
+        held = {(one.name, document) for one in unanswered for document in one.documents}
         turns = count(self.backlog.next_turn)
         fingerprints = {name: self._fingerprint(name) for name in batched}
+        # Of a document that was not answered for nothing is written: it is read again, and sent under other ids.
         results = [
             (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], fingerprints[s.name], turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
+            if (s.name, s.pending.doc_id) not in held
         ]
+        waiting = scouts(shares, unanswered, self._clock.now_ms())
         with self._telling.stage("write"):
-            rows = {name: vector_rows((r for found, r in results if found == name), answers[name]) for name in batched}
-            self._writer.write_round(results, rows, {name: one.count for name, one in batched.items()})
+            results_by = by_collection(results)
+            rows = {name: vector_rows(results_by.get(name, ()), answers[name]) for name in batched}
+            # The count with it, also of those that were not answered for: an id that was sent is never used again.
+            self._writer.write_round([*results, *waiting], rows, {name: one.count for name, one in batched.items()})
         self._schedule = self._schedule.worked()
         self._telling.worked(readings, [result for _, result in results])
-        self._put((name, result.entry) for name, result in results)
+        self._put((name, result.entry) for name, result in [*results, *waiting])
+        self._tell_absent(waiting)
         self._show()
         if sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN:
             give_back_memory()
 
-    def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
-        """Whether buckets did not answer, or documents took too long: written down, and the next round is without them.
+    def _embedded(
+        self, batched: Mapping[CollectionName, Batched]
+    ) -> tuple[dict[CollectionName, Answers], list[Unanswered]]:
+        """The answers of a round. Where there is one model it is waited for; where there are several, none is."""
+        if self._has_one_model(batched):
+            return self._asking.answers(batched), []
+        return self._asking.tried(batched, self.backlog.trials)
 
-        Going on with what the others read would make batches that no repetition makes: one that finds the bucket there
-        again would send other contents under their ids.
-        """
+    def _has_one_model(self, names: Iterable[CollectionName]) -> bool:
+        """Whether nobody else is held back by waiting: two models fail apart, also at one address."""
+        builds = {build.model for settings in self._writer.settings.values() for build in settings.builds}
+        return len(builds | {name.model for name in names}) <= 1
+
+    def _tell_absent(self, waiting: Sequence[tuple[CollectionName, Result]]) -> None:
+        """Models that did not answer; and once all do, that they do."""
+        for name, result in waiting:
+            wait = result.entry.pending and result.entry.pending.wait
+            if wait:
+                self._patience.absent(name.model, wait.reason, (wait.until_ms - self._clock.now_ms()) / 1000)
+        if not any(entry.pending and entry.pending.wait and entry.pending.wait.model for _, entry in self.backlog):
+            self._patience.answered()
+
+    def check_models(self) -> None:
+        """`Unavailable` when documents wait for a model that does not answer."""
+        waits = {name.model: e.pending.wait for name, e in self.backlog.asleep if e.pending and e.pending.wait}
+        for model, wait in waits.items():
+            if wait.model:
+                documents = sum(name.model == model for name, _ in self.backlog)
+                raise Unavailable(
+                    f"model {model} did not embed {documents} documents",
+                    wait.reason,
+                    "nothing is lost: run it again once the provider answers",
+                )
+
+    def _postponed(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> bool:
+        """Whether buckets did not answer, or documents took too long. Then that is written down."""
         turn = self.backlog.next_turn
         waiting = postponed(shares, readings, self._clock.now_ms(), turn)
         aside = put_aside(shares, readings, turn + len(waiting))
@@ -269,12 +337,19 @@ class Indexer:
         """The event for every collection it concerns. The first of an index makes it."""
         settings = self._writer.settings.get((event.tenant_id, event.index_id))
         if settings is None:
-            self._embedding.profile_of(event.model)
+            self._check(CollectionName(event.tenant_id, event.index_id, event.model))
             settings = self._writer.write_settings(self._made_by(event))
         models = settings.models_for(event.model)
         for model in models:
-            self._embedding.profile_of(model)
+            self._check(CollectionName(event.tenant_id, event.index_id, model))
         return [msgspec.structs.replace(event, model=model) for model in models]
+
+    def _check(self, name: CollectionName) -> None:
+        """Refuse a collection that cannot be written to, while it is still known which record asks for it."""
+        if name not in self._checked:
+            self._fingerprint(name)
+            self._writer.check(name)
+            self._checked.add(name)
 
     def _made_by(self, event: Notification) -> IndexSettings:
         asked = self._embedding.endpoint_of(event.model)

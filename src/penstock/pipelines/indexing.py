@@ -10,7 +10,10 @@ event waits for one round at most. docs/rooms/pipelines.md draws it, and tells w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,10 +23,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
-from penstock.errors import Closed, PenstockError
+from penstock.errors import Closed, PenstockError, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
+from penstock.pipelines.acknowledging import acknowledge
 from penstock.pipelines.buffer_source import BufferDataSource
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.events import plan_groups
@@ -39,20 +43,24 @@ from penstock.pipelines.turnstile import SpareTimeWorker, Turnstile
 __all__ = ["IndexingConfig", "IndexingJob", "IndexingSummary"]
 
 _TRIGGER: Final = "100 milliseconds"
+CHECKPOINT_PREFIX: Final = ".penstock-"
 
 
 @dataclass(frozen=True)
 class IndexingConfig:
-    """One job: a store with the queue and the vectors, a checkpoint, and how documents are read and embedded."""
+    """One job: a store with the queue and the vectors, and how documents are read and embedded."""
 
     url: str
-    checkpoint: str
+    # None is a new one for every job, which its end removes: how far the queue was taken is in the store.
+    checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
     embedding: Embedding = field(default_factory=Embedding)
     reading: Reading = field(default_factory=Reading)
     rounds: RoundLimits = field(default_factory=RoundLimits)
     batches_per_trigger: int = 100
+    # Of batch objects as they are stored; a micro-batch takes one at least.
+    bytes_per_trigger: int = 16 << 20
     vector_path: str = VECTOR_PATH
 
 
@@ -75,6 +83,8 @@ class IndexingJob:
         self._worker: SpareTimeWorker | None = None
         self._failure: PenstockError | None = None
         self._interrupted = False
+        self._own_checkpoint: TemporaryDirectory[str] | None = None
+        self._queries = 0
         self._turnstile = Turnstile()
         spark.dataSource.register(BufferDataSource)
         self._writer = IndexWriter(
@@ -120,6 +130,8 @@ class IndexingJob:
             while not self._indexer.idle:
                 self._turnstile.pause(0)
                 self._indexer.work()
+            self._acknowledge()
+            self._indexer.check_models()
         return self.summary
 
     def start(self) -> StreamingQuery:
@@ -156,6 +168,8 @@ class IndexingJob:
             self._query.stop()
         if self._worker is not None:
             self._worker.join()
+        if self._own_checkpoint is not None:
+            self._own_checkpoint.cleanup()
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -171,15 +185,34 @@ class IndexingJob:
         self._query = None
         self._interrupted = False
         self._patience.endless = endless
+        self._acknowledge()
 
     def _writing(self) -> Any:
         config = self._config
         stream = self._spark.readStream.format("penstock-buffer").option("url", config.url)
         stream = stream.option("maxBatchesPerTrigger", str(config.batches_per_trigger))
+        stream = stream.option("maxBytesPerTrigger", str(config.bytes_per_trigger))
+        # The store knows what was decided on: a checkpoint that the queue was read without since harms nothing.
+        stream = stream.option("missing", "skip")
         for name, value in config.options.items():
             stream = stream.option(f"store.{name}", str(value))
         writing = stream.load().writeStream.foreachBatch(self._micro_batch)
-        return writing.option("checkpointLocation", config.checkpoint)
+        return writing.option("checkpointLocation", config.checkpoint or self._new_checkpoint())
+
+    def _new_checkpoint(self) -> str:
+        """A folder for one query of this job."""
+        if self._own_checkpoint is None:
+            # Hidden: whoever indexes the folder that it lies in does not list it.
+            self._own_checkpoint = TemporaryDirectory(prefix=CHECKPOINT_PREFIX, ignore_cleanup_errors=True)
+        self._queries += 1
+        return str(Path(self._own_checkpoint.name) / f"checkpoint-{self._queries}")
+
+    def _acknowledge(self) -> None:
+        """Take off the queue what the store has. Where a checkpoint is kept, Spark may still ask for it."""
+        if self._config.checkpoint is None:
+            # Late is no harm: the next run acknowledges it.
+            with suppress(Unavailable):
+                acknowledge(StoreSpec(self._config.url, dict(self._config.options)), self._writer.position())
 
     # One micro-batch -------------------------------------------------------------------------------------
 
@@ -187,12 +220,14 @@ class IndexingJob:
         try:
             self._check_failure()
             table = frame.select("sequence", "position", "record", "ingestion_time_ms").toArrow()
-            rows = table.sort_by([("sequence", "ascending"), ("position", "ascending")]).to_pylist()
+            records = table.sort_by([("sequence", "ascending"), ("position", "ascending")])
             with self._turnstile.batch():
                 self._indexer.open()
                 self._work_due()
-                for group in plan_groups(rows, PLAN_RECORDS_MAX):
-                    self._indexer.take(group)
+                sequences: list[Any] = records["sequence"].to_pylist()
+                for group in plan_groups(sequences, PLAN_RECORDS_MAX):
+                    # As Python objects a group at a time: they take several times the room of the records.
+                    self._indexer.take(records.slice(group.start, len(group)).to_pylist())
                     self._work_due()
         except Exception as error:
             # Whoever stops a query cancels what it does: that is no failure.

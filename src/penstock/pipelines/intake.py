@@ -51,10 +51,14 @@ class Intake:
             end = descriptor.sequence + 1
         return end
 
-    def between(self, start: int, end: int) -> list[Descriptor]:
-        """The batches of a micro-batch; `NotFound` when the queue no longer has them all."""
+    def between(self, start: int, end: int, *, whole: bool = True) -> list[Descriptor]:
+        """The batches of a micro-batch; `NotFound` when the queue no longer has them all and `whole` asks for that."""
         low, high = bisect_left(self._sequences, start), bisect_left(self._sequences, end)
-        if start < end and (high == low or self._sequences[high - 1] != end - 1 or self._sequences[low] != start):
+        if (
+            whole
+            and start < end
+            and (high == low or self._sequences[high - 1] != end - 1 or self._sequences[low] != start)
+        ):
             raise NotFound(
                 f"batches {start} to {end - 1} are not all in the queue",
                 "the checkpoint is older than what was acknowledged, or belongs to another queue",

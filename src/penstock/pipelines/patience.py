@@ -54,19 +54,21 @@ class Patience:
                 "nothing is lost: run it again once the provider answers",
             )
         seconds = self._seconds(answer, attempt)
-        self._observer.gauge(names.INDEXING_PROVIDER_AWAY, 1)
-        self._observer.event(
-            names.INDEXING_OUTAGE, model=request.model, reason=answer.reason, seconds=round(seconds, 3)
-        )
+        self.absent(request.model, answer.reason, seconds)
         self.pause(seconds)
+
+    def absent(self, model: str, reason: str, seconds: float) -> None:
+        """Tell that a model does not answer, and is asked again after so many seconds."""
+        self._observer.gauge(names.INDEXING_PROVIDER_AWAY, 1)
+        self._observer.event(names.INDEXING_OUTAGE, model=model, reason=reason, seconds=round(seconds, 3))
 
     def held(self, documents: int) -> None:
         """Return when the buckets of so many documents may be tried again; nothing more is taken meanwhile."""
         if not self.endless:
             raise Unavailable(
-                f"{documents} documents wait for buckets that do not answer",
+                f"{documents} documents wait for buckets or models that do not answer",
                 "no more are held at once",
-                "nothing is lost: run it again once the buckets answer; `penstock documents list` names them",
+                "nothing is lost: run it again once they answer; `penstock documents list` names them",
             )
         self.pause(_LOOK_SECONDS)
 

@@ -65,6 +65,18 @@ class Plan:
     deleted: int = 0
     unchanged: int = 0
     ignored: int = 0
+    # Places among the events of those that could not be decided on, and why.
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def extend(self, step: Plan) -> None:
+        """Take in what one event came to."""
+        self.turn = step.turn
+        self.entries |= step.entries
+        self.removed += step.removed
+        self.dropped += step.dropped
+        self.deleted += step.deleted
+        self.unchanged += step.unchanged
+        self.ignored += step.ignored
 
 
 def plan_events(
@@ -76,21 +88,32 @@ def plan_events(
 ) -> Plan:
     """The plan for events of one collection, in their order; `known` are the entries of the objects they name.
 
-    Documents that begin to wait do so from `turn` on; a newer version takes the place of the one it supersedes.
+    Documents that begin to wait do so from `turn` on; a newer version takes the place of the one it supersedes. An event
+    that cannot be decided on is refused, and changes nothing: everybody's events are planned together.
     """
     plan = Plan(turn, queued_ms)
-    for event in events:
-        key = object_key(event)
-        entry = plan.entries.get(key) or known.get(key)
-        decision = apply(entry.state if entry else None, event)
-        if decision.accepted:
-            plan.entries[key] = _accepted(plan, entry, event, decision, fingerprint)
-            continue
-        plan.ignored += 1
-        if entry is not None:
-            # Perhaps a replay of what was accepted and not finished.
-            plan.entries[key] = _resumable(plan, entry, fingerprint)
+    for place, event in enumerate(events):
+        try:
+            plan.extend(_step(plan, known, event, fingerprint))
+        except Exception as error:  # noqa: BLE001 - nothing is asked here: whatever is raised, this event brought it about
+            plan.refused[place] = f"it cannot be planned: {type(error).__name__}: {error}"
     return plan
+
+
+def _step(plan: Plan, known: Mapping[str, DocumentEntry], event: Notification, fingerprint: str) -> Plan:
+    """What one event means after those before it."""
+    step = Plan(plan.turn, plan.queued_ms)
+    key = object_key(event)
+    entry = plan.entries.get(key) or known.get(key)
+    decision = apply(entry.state if entry else None, event)
+    if decision.accepted:
+        step.entries[key] = _accepted(step, entry, event, decision, fingerprint)
+        return step
+    step.ignored = 1
+    if entry is not None:
+        # Perhaps a replay of what was accepted and not finished.
+        step.entries[key] = _resumable(step, entry, fingerprint)
+    return step
 
 
 def plan_resumed(entries: Iterable[DocumentEntry], fingerprint: str) -> Plan:

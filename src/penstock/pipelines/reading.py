@@ -6,15 +6,17 @@ store when it is too large for one round. A row names some cells of a text, so t
 Each yields their chunks and then one row that tells how it ended: `more`, `end`, `superseded` (the object changed under
 the reader), `quarantined` (it cannot be read or parsed, with the reason), `restart` (its text is gone, and parsers of
 today would make another), `apart` (it needs more time than others wait for) or `away` (its bucket does not answer, with
-the reason). A task asks a bucket that is away once: its other documents there are told as `unasked`.
+the reason). A bucket that answers a task for no document is not asked further by it: the others there are told as
+`unasked`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -55,7 +57,7 @@ from penstock.errors import (
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
 from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.fetching import Fetched, fetch, is_small, windows
+from penstock.pipelines.fetching import Fetched, Fetcher, Wanted, is_small, windows
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
 from penstock.pipelines.workers import settle_worker
 
@@ -103,9 +105,16 @@ _BATCH_ROWS_MAX: Final = 1024
 _BATCH_CHARACTERS_MAX: Final = 4 << 20
 # Faults of a document, which no repeat heals.
 _FAULTS: Final = (NotFound, InvalidInput, Unsupported, AtCapacity, Corrupt, PermissionDenied)
+# What content or a name can bring about in code that did not foresee it. Memory, disks and sockets are not among them:
+# those are troubles of the machine, and another try may do.
+_UNFORESEEN: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 # Everybody's round waits for a bucket that does not answer: a short outage is outlasted, a longer one is the driver's.
 _BUCKET_PATIENCE: Final = RetryPolicy(deadline_seconds=10.0)
+# Documents of a bucket that may break off while they are read, one after the other, before a task leaves it alone.
+_BROKEN_OFF_MAX: Final = 2
+
+_Asked: TypeAlias = tuple[dict[str, Any], UploadNotification]
 
 
 class Outcome:
@@ -170,56 +179,75 @@ class _Reader:
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = sandbox
-        # Small objects that were fetched ahead, by the document they are of.
-        self._fetched: dict[int, Fetched] = {}
+        self._fetcher: Fetcher[int] = Fetcher(self._loop)
+        # What was asked for ahead, by the document it is of.
+        self._fetched: dict[int, Fetched | None] = {}
         self._chunkers: dict[str | bytes, Chunker] = {}
-        # Buckets that did not answer this task.
+        # Buckets that answered this task, those that did not, and how often one broke off while it was read.
+        self._answered: set[str] = set()
         self._away: set[str] = set()
+        self._broken_off: Counter[str] = Counter()
 
     def __enter__(self) -> _Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._fetcher.close()
         for store in self._stores.values():
             self._loop.run_until_complete(store.close())
         self._loop.close()
 
     def read_all(self, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """What is read of all of them, in their order."""
+        """What is read of all of them; those whose objects do not answer soon come last."""
+        late: list[_Asked] = []
         asked = [(row, decode(row["upload"], UploadNotification)) for row in rows]
-        for some in windows(((row, upload), upload.size_bytes) for row, upload in asked):
-            self._fetch(some)
+        for some in windows((one, one[1].size_bytes if is_small(one[1]) else 0) for one in asked):
+            self._ask_ahead(some)
             for row, upload in some:
+                if self._fetcher.is_late(row["document"]):
+                    late.append((row, upload))
+                else:
+                    yield from self.read(row, upload)
+        if late:
+            self._fetched = self._fetcher.rest()
+            self._judge(late)
+            for row, upload in late:
                 yield from self.read(row, upload)
 
-    def _fetch(self, asked: Sequence[tuple[dict[str, Any], UploadNotification]]) -> None:
-        """Those that are small, all at once."""
-        small: dict[str, dict[int, UploadNotification]] = {}
-        for row, upload in asked:
-            if row["parsed"] is None and is_small(upload) and upload.bucket not in self._away:
-                small.setdefault(upload.bucket, {})[row["document"]] = upload
+    def _ask_ahead(self, asked: Sequence[_Asked]) -> None:
+        """All objects of a window at once."""
         self._fetched = {}
-        wanted: dict[int, tuple[ObjectStore, UploadNotification]] = {}
-        for bucket, uploads in small.items():
+        wanted: dict[int, Wanted] = {}
+        for row, upload in asked:
+            if upload.bucket in self._away:
+                continue
             try:
-                store = self._bucket(bucket)
+                wanted[row["document"]] = Wanted(self._bucket(upload.bucket), upload, whole=row["parsed"] is None)
             except Unavailable as error:
-                self._fetched |= dict.fromkeys(uploads, error)
-            except PenstockError:
+                self._fetched[row["document"]] = error
+            except (PenstockError, *_UNFORESEEN):
                 # Whoever reads from it finds out, and tells it of its document.
                 continue
-            else:
-                wanted |= {place: (store, upload) for place, upload in uploads.items()}
-        self._fetched |= self._loop.run_until_complete(fetch(wanted))
+        self._fetched |= self._fetcher.soon(wanted)
+        self._judge(asked)
+
+    def _judge(self, asked: Sequence[_Asked]) -> None:
+        """A bucket that answered for anybody is there; one that gave no answer to anybody is away."""
+        known = [(row["document"], upload.bucket) for row, upload in asked if row["document"] in self._fetched]
+        told = [(bucket, self._fetched[document]) for document, bucket in known]
+        self._answered |= {bucket for bucket, what in told if not isinstance(what, Unavailable)}
+        self._away |= {bucket for bucket, what in told if isinstance(what, Unavailable)} - self._answered
 
     def read(self, row: dict[str, Any], upload: UploadNotification) -> Iterator[dict[str, Any]]:
-        if upload.bucket in self._away:
+        if upload.bucket in self._away and row["document"] not in self._fetched:
             yield _ending(row["document"], Outcome.UNASKED, [])
             return
         try:
             yield from self._read(row, upload)
         except Unavailable as error:
-            self._away.add(upload.bucket)
+            self._broken_off[upload.bucket] += row["document"] not in self._fetched
+            if upload.bucket not in self._answered or self._broken_off[upload.bucket] >= _BROKEN_OFF_MAX:
+                self._away.add(upload.bucket)
             yield _ending(row["document"], Outcome.AWAY, [str(error)])
 
     def _read(self, row: dict[str, Any], upload: UploadNotification) -> Iterator[dict[str, Any]]:
@@ -236,6 +264,10 @@ class _Reader:
             yield _ending(document, Outcome.SUPERSEDED, [str(error)])
         except _FAULTS as error:
             yield _ending(document, Outcome.QUARANTINED, [str(error)])
+        except PenstockError:
+            raise
+        except _UNFORESEEN as error:
+            yield _ending(document, Outcome.QUARANTINED, [f"it cannot be read: {type(error).__name__}: {error}"])
 
     def _chunks(self, row: dict[str, Any], chunker: Chunker, text: _Text) -> Iterator[dict[str, Any]]:
         """The chunks of the cells that are asked for, and how far they reach."""
@@ -269,11 +301,11 @@ class _Reader:
     def _object(self, upload: UploadNotification, fetched: Fetched | None) -> _Object:
         if isinstance(fetched, Unavailable):
             raise fetched
-        if fetched is not None:
+        if isinstance(fetched, bytes):
             assert upload.etag is not None
             return _Object(MemorySource(fetched), upload.etag)
         store = self._bucket(upload.bucket)
-        meta = self._loop.run_until_complete(store.head(upload.key))
+        meta = fetched or self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
         return _Object(_StoreSource(self._loop, store, meta), meta.version)

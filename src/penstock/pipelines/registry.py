@@ -53,14 +53,16 @@ _BATCHER: Final = "batcher"
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a document is not read for a while: its bucket did not answer."""
+    """Why a document is not worked on for a while: its bucket did not answer, or its model did not."""
 
     reason: str
     tries: int
     # When it is tried again; zero once that is decided, which is written down like everything that decides on a round.
     until_ms: int = 0
-    # Whether its bucket answered for nobody: then the bucket's other documents wait with it.
+    # Whether its bucket or its model answered for nobody: then all other documents there wait with it.
     whole: bool = False
+    # Whether it was the model.
+    model: bool = False
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +87,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_usd: float = 0.0
     # Chunks whose vectors the collection had already.
     reused: int = 0
+    # Chunks that the model refused, and that have no vector.
+    lost: int = 0
     warnings: tuple[str, ...] = ()
     # Set when its bucket did not answer, until something of it was read.
     wait: Wait | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,13 +29,26 @@ from penstock.documents import (
     UploadNotification,
 )
 from penstock.documents.batcher_state import BatcherState, DocumentState, pack, unpack
-from penstock.pipelines.answers import Answers, chunk_name
+from penstock.pipelines.answers import Answers, Unanswered, chunk_name
 from penstock.pipelines.backlog import Share
+from penstock.pipelines.embedding import UNKNOWN_TEXT
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.vector import CollectionName
 
-__all__ = ["Batched", "DocumentReading", "Result", "batch_round", "conclude", "postponed", "readings_of"]
+__all__ = [
+    "Batched",
+    "DocumentReading",
+    "Result",
+    "batch_round",
+    "by_collection",
+    "conclude",
+    "postponed",
+    "readings_of",
+    "scouts",
+]
+
+T = TypeVar("T")
 
 _FAILED: Final = (Outcome.QUARANTINED, Outcome.SUPERSEDED)
 # A version that is no longer there is no fault of the document.
@@ -55,6 +68,10 @@ _AWAY: Final = (Outcome.AWAY, Outcome.UNASKED, Outcome.APART)
 # noticed soon, and a bucket that is gone for days costs everybody else one short pause in ten minutes.
 WAIT_MS_FIRST: Final = 15_000
 WAIT_MS_MAX: Final = 600_000
+# The same for a model: it is asked for a word, which costs the others ten seconds at most.
+MODEL_WAIT_MS_MAX: Final = 120_000
+# A provider that asks for more is asked after this all the same: clocks and configurations are wrong at times.
+_ASKED_SECONDS_MAX: Final = 3600.0
 _DOUBLINGS_MAX: Final = 16
 
 # A report is for people, and its entry is written with every round: a large text may have a fault in every chunk.
@@ -125,6 +142,14 @@ class Result:
     drops: bool = False
 
 
+def by_collection(pairs: Iterable[tuple[CollectionName, T]]) -> dict[CollectionName, list[T]]:
+    """What belongs to each collection, in its order: a round may be of as many collections as it has documents."""
+    found: dict[CollectionName, list[T]] = {}
+    for name, one in pairs:
+        found.setdefault(name, []).append(one)
+    return found
+
+
 def readings_of(rows: Iterable[dict[str, Any]], shares: Sequence[Share]) -> list[DocumentReading]:
     """One a share, from the rows that executors yielded in any order."""
     readings = [DocumentReading() for _ in shares]
@@ -146,8 +171,8 @@ def postponed(
 ) -> list[tuple[CollectionName, DocumentEntry]]:
     """The entries of documents whose buckets did not answer: they wait from `turn` on, and are tried again later.
 
-    Empty when every bucket answered. Documents that were not asked for are as they were, and so come first next time:
-    one object that cannot be had does not hold back the others of its bucket for ever.
+    Empty when every bucket answered. Documents that were not asked for are as they were, and so are asked for next:
+    objects that cannot be had do not hold back the others of their bucket.
     """
     read = list(zip(shares, readings, strict=True))
     answered = {share.entry.bucket for share, reading in read if not reading.away or reading.outcome == Outcome.APART}
@@ -161,9 +186,35 @@ def postponed(
 def _waiting(share: Share, reading: DocumentReading, now_ms: int, turn: int, *, whole: bool) -> DocumentEntry:
     pending = share.pending
     tries = pending.wait.tries + 1 if pending.wait else 1
-    pause_ms = min(WAIT_MS_MAX, WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX))
-    wait = Wait("; ".join(dict.fromkeys(reading.detail)), tries, now_ms + pause_ms, whole)
+    wait = Wait("; ".join(dict.fromkeys(reading.detail)), tries, now_ms + _pause_ms(tries, WAIT_MS_MAX), whole)
     return msgspec.structs.replace(share.entry, pending=msgspec.structs.replace(pending, turn=turn, wait=wait))
+
+
+def scouts(
+    shares: Sequence[Share], unanswered: Iterable[Unanswered], now_ms: int
+) -> list[tuple[CollectionName, Result]]:
+    """One document of each model that did not answer: it sleeps, and all others of the model wait with it.
+
+    When its time comes it is tried alone. The others are as they were, and so are their turns.
+    """
+    found: dict[str, tuple[CollectionName, Result]] = {}
+    left = {one.name: one for one in unanswered}
+    for share in shares:
+        one, pending = left.get(share.name), share.pending
+        if one is None or pending.doc_id not in one.documents or share.name.model in found:
+            continue
+        tries = pending.wait.tries + 1 if pending.wait and pending.wait.model else 1
+        asked_ms = round(min(one.answer.after_seconds or 0.0, _ASKED_SECONDS_MAX) * 1000)
+        until_ms = now_ms + max(asked_ms, _pause_ms(tries, MODEL_WAIT_MS_MAX))
+        wait = Wait(one.answer.reason, tries, until_ms, whole=True, model=True)
+        entry = msgspec.structs.replace(share.entry, pending=msgspec.structs.replace(pending, wait=wait))
+        found[share.name.model] = (share.name, Result(entry, pending))
+    return list(found.values())
+
+
+def _pause_ms(tries: int, most_ms: int) -> int:
+    pause_ms: int = WAIT_MS_FIRST * 2 ** min(tries - 1, _DOUBLINGS_MAX)
+    return min(most_ms, pause_ms)
 
 
 def _number(reading: DocumentReading, seq: int) -> None:
@@ -234,8 +285,10 @@ def conclude(
     sent = {name: row for name, row in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
     reused = pending.reused + sum(name in answers.reused for name in sent)
-    refused = [f"chunk {row['seq']}: {reason}" for name, row in sent.items() if (reason := answers.reason(name))]
-    embedded = {name: row for name, row in sent.items() if answers.reason(name) is None}
+    reasons = {name: reason for name in sent if (reason := answers.reason(name))}
+    refused = [f"chunk {sent[name]['seq']}: {reason}" for name, reason in reasons.items()]
+    lost = pending.lost + sum(reason != UNKNOWN_TEXT for reason in reasons.values())
+    embedded = {name: row for name, row in sent.items() if name not in reasons}
     report = batched.reports.get(pending.doc_id)
     if report is None:
         state = batched.open[pending.doc_id]
@@ -250,12 +303,15 @@ def conclude(
             tokens=state.tokens,
             cost_usd=cost,
             reused=reused,
+            lost=lost,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
             wait=None,
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, embedded)
     warnings = bounded((*report.warnings, *refused))
     report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
+    if 0 < report.chunks <= lost:
+        return _given_up(entry, pending, _without_vectors(report))
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
     return Result(done, pending, embedded, flips=True)
 
@@ -281,9 +337,22 @@ def bounded(warnings: Iterable[str]) -> tuple[str, ...]:
 
 def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) -> Result:
     """The version is given up; the one that is searchable stays so."""
-    report = DocumentReport(
-        doc_id=pending.doc_id, status=DocumentStatus(reading.outcome), reason="; ".join(reading.detail) or None
+    return _given_up(
+        entry,
+        pending,
+        DocumentReport(
+            doc_id=pending.doc_id, status=DocumentStatus(reading.outcome), reason="; ".join(reading.detail) or None
+        ),
     )
+
+
+def _without_vectors(report: DocumentReport) -> DocumentReport:
+    """Of a document none of whose chunks the model took: nobody would find it, and what was found before would be gone."""
+    reason = f"the model refused all of its {report.chunks} chunks"
+    return msgspec.structs.replace(report, status=DocumentStatus.QUARANTINED, reason=reason)
+
+
+def _given_up(entry: DocumentEntry, pending: Pending, report: DocumentReport) -> Result:
     return Result(msgspec.structs.replace(entry, pending=None, report=report), pending, drops=True)
 
 

@@ -1,4 +1,4 @@
-"""Work of known sizes, spread over workers so that none has much more than another. Pure."""
+"""Work of known sizes: in parts that are no larger than they may be, and spread over workers evenly. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ import heapq
 from collections.abc import Sequence
 from typing import TypeVar
 
-__all__ = ["spread"]
+__all__ = ["parts_of", "spread"]
 
 T = TypeVar("T")
+
+
+def parts_of(items: Sequence[T], sizes: Sequence[int], most: int) -> list[list[T]]:
+    """Items in their order, as many together as are no larger than `most`; at least one."""
+    parts: list[list[T]] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if not parts or total + size > most:
+            parts.append([])
+            total = 0
+        parts[-1].append(item)
+        total += size
+    return parts
 
 
 def spread(items: Sequence[T], sizes: Sequence[int], workers: int) -> list[list[T]]:

@@ -27,11 +27,18 @@ from penstock.pipelines.backlog import Share, remaining_bytes
 from penstock.pipelines.embedding import Embedding, embed_batches
 from penstock.pipelines.reading import Reading, read_documents
 from penstock.pipelines.rounds import DocumentReading, readings_of
-from penstock.pipelines.spread import spread
+from penstock.pipelines.spread import parts_of, spread
 
 __all__ = ["Reply", "Stages", "failure_of", "portions"]
 
 _ERRORS: Final = "penstock.errors."
+# What one job of Spark is expected to answer at most: its driver takes a gigabyte by default, and fails with more.
+RESULT_BYTES_MAX: Final = 256 << 20
+# Of a document that is not parsed yet, when its object is smaller; and how many times the object it may be else.
+_TEXT_BYTES_MIN: Final = 64 << 10
+_PACKED_TIMES: Final = 8
+# How Spark says that the answers were more all the same.
+_TOO_MUCH: Final = "spark.driver.maxResultSize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +74,72 @@ class Stages:
             for place, (share, chunking) in enumerate(zip(shares, chunkings, strict=True))
             for row in portions(place, share, cell_bytes, chunking, tasks)
         ]
-        sizes = [min(row["cells"] * cell_bytes, remaining_bytes(shares[row["document"]].pending)) for row in rows]
         work = partial(read_documents, self._reading)
-        read = self._run(work, rows, sizes, reading_stage.INPUT_SCHEMA, reading_stage.OUTPUT_COLUMNS)
-        return readings_of(read.to_pylist(), shares)
+        read = [
+            self._run(work, *part, reading_stage.INPUT_SCHEMA, reading_stage.OUTPUT_COLUMNS)
+            for part in _sized_parts(rows, [_text_bytes(row, shares, cell_bytes) for row in rows])
+        ]
+        return readings_of((row for table in read for row in table.to_pylist()), shares)
 
-    def embed(self, requests: Mapping[int, BatchRequest]) -> Reply:
-        """The answers to the requests of a round, which are told apart by their numbers."""
-        rows = [{"place": place, "request": encode(request)} for place, request in requests.items()]
-        sizes = [request.tokens_total for request in requests.values()]
+    def embed(
+        self, requests: Mapping[int, BatchRequest], *, brisk: bool = False, trials: frozenset[str] = frozenset()
+    ) -> Reply:
+        """The answers to the requests of a round, which are told apart by their numbers.
+
+        `brisk` when others wait for the answers of this one; `trials` are models that did not answer before.
+        """
+        embedding = self._embedding.brisk(trials) if brisk else self._embedding
+        numbered = list(requests.items())
+        sizes = [len(one.inputs) * _vector_bytes(embedding, one.model) for one in requests.values()]
+        parts = parts_of(numbered, sizes, RESULT_BYTES_MAX)
+        return Reply.of(pa.concat_tables([self._embed(embedding, part) for part in parts]))
+
+    def _embed(self, embedding: Embedding, requests: Sequence[tuple[int, BatchRequest]]) -> pa.Table:
+        rows = [{"place": place, "request": encode(request)} for place, request in requests]
         tasks = min(len(rows), self._spark.sparkContext.defaultParallelism)
-        work = partial(embed_batches, self._embedding, tasks)
-        answered = self._run(work, rows, sizes, embedding_stage.REQUEST_SCHEMA, embedding_stage.OUTPUT_COLUMNS)
-        return Reply.of(answered)
+        return self._run(
+            partial(embed_batches, embedding, tasks),
+            rows,
+            [request.tokens_total for _, request in requests],
+            embedding_stage.REQUEST_SCHEMA,
+            embedding_stage.OUTPUT_COLUMNS,
+        )
 
     def _run(
         self, work: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int], schema: pa.Schema, columns: str
     ) -> pa.Table:
-        """`work` over rows of `schema`, one task a core at most."""
+        """`work` over rows of `schema`, one task a core at most; in halves where the answers are too much for one job."""
         parts = spread(rows, sizes, self._spark.sparkContext.defaultParallelism)
         batches = [pa.RecordBatch.from_pylist(list(part), schema) for part in parts]
         frame = self._spark.createDataFrame(pa.Table.from_batches(batches, schema))
         try:
             return frame.mapInArrow(work, columns).toArrow()
         except PySparkException as error:
-            raise failure_of(error) from error
+            if _TOO_MUCH not in str(error) or len(rows) == 1:
+                raise failure_of(error) from error
+        half = len(rows) // 2
+        halves = ((rows[:half], sizes[:half]), (rows[half:], sizes[half:]))
+        return pa.concat_tables([self._run(work, *each, schema, columns) for each in halves])
+
+
+def _sized_parts(
+    rows: Sequence[dict[str, Any]], sizes: Sequence[int]
+) -> Iterator[tuple[list[dict[str, Any]], list[int]]]:
+    for part in parts_of(list(zip(rows, sizes, strict=True)), sizes, RESULT_BYTES_MAX):
+        yield [row for row, _ in part], [size for _, size in part]
+
+
+def _text_bytes(row: Mapping[str, Any], shares: Sequence[Share], cell_bytes: int) -> int:
+    """How much text a run of cells may have, as far as is known: what nobody has looked into may be packed."""
+    pending = shares[row["document"]].pending
+    left = remaining_bytes(pending)
+    expected = left if pending.text_bytes is not None else max(_TEXT_BYTES_MIN, left * _PACKED_TIMES)
+    cells: int = row["cells"]
+    return min(cells * cell_bytes, expected)
+
+
+def _vector_bytes(embedding: Embedding, model: str) -> int:
+    return 4 * embedding.profile_of(model).dimensions
 
 
 def failure_of(error: PySparkException) -> PenstockError:

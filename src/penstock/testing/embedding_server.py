@@ -70,6 +70,10 @@ class ProviderFaults(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 120.0
     # A text with this word in it is refused, and with it the request that holds it.
     poison: str | None = None
+    # Every request is refused, as by a server that does not have the model.
+    refusing: bool = False
+    # Whoever does not send this key is answered 401.
+    key: str | None = None
 
     def fate(self, key: str, before: int, texts: Iterable[str]) -> AskFate:
         """Of the request with this key that comes after `before` others of the same key."""
@@ -84,7 +88,8 @@ class ProviderFaults(msgspec.Struct, frozen=True, kw_only=True):
                 if draw < share:
                     return fate
                 draw -= share
-        return AskFate.REFUSED if self.poison and any(self.poison in text for text in texts) else AskFate.ANSWERED
+        poisoned = self.poison is not None and any(self.poison in text for text in texts)
+        return AskFate.REFUSED if self.refusing or poisoned else AskFate.ANSWERED
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -267,6 +272,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if not self.path.endswith("/embeddings"):
             self._send(404, _fault("no such path"))
+            return
+        key = self.server.provider.faults.key
+        if key is not None and self.headers.get("authorization") != f"Bearer {key}":
+            self._send(401, _fault("wrong key"))
             return
         given = json.loads(body)["input"]
         texts = [given] if isinstance(given, str) else given

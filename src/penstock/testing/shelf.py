@@ -75,7 +75,7 @@ class Shelf:
         with SyncProducer(self.url, ProducerConfig(flush_interval_seconds=0.0)) as producer:
             producer.produce(list(events)).durable()
 
-    def run(self, *events: bytes, checkpoint: str = "checkpoint", **config: Any) -> IndexingSummary:
+    def run(self, *events: bytes, checkpoint: str | None = "checkpoint", **config: Any) -> IndexingSummary:
         if events:
             self.send(*events)
         with self.job(checkpoint=checkpoint, **config) as job:
@@ -84,13 +84,13 @@ class Shelf:
     def job(
         self,
         *,
-        checkpoint: str = "checkpoint",
+        checkpoint: str | None = "checkpoint",
         progress: Callable[[IndexingSummary], None] = lambda _: None,
         observer: Observer = SILENT,
         **config: Any,
     ) -> IndexingJob:
         settings = {"chunking": SMALL_CHUNKS, **config}
-        place = str(self.folder / checkpoint)
+        place = None if checkpoint is None else str(self.folder / checkpoint)
         return IndexingJob(
             self.spark, IndexingConfig(self.url, place, **settings), progress=progress, observer=observer
         )

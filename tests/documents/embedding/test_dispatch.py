@@ -4,9 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.documents.contracts import BatchInput, BatchRequest
+from penstock.documents import Batcher, Chunker, ChunkingConfig
+from penstock.documents.contracts import BatchInput, BatchRequest, ChunkEnvelope, ChunkMetadata
 from penstock.documents.embedding import Dispatcher, DispatchPolicy, MemoryCache, NoCache, profile_of
+from penstock.documents.embedding.dispatch import PROBE
 from penstock.documents.embedding.provider import Later, Refused, Vectors
+from penstock.documents.tokens import EstimatedTokens
 from penstock.errors import Corrupt, InvalidInput, PermissionDenied, Unavailable
 from penstock.testing import SeededEntropy, SimulatedClock, SimulatedLoop
 
@@ -104,6 +107,40 @@ def test_a_batch_of_nothing_but_poison_is_nothing_but_dead_letters():
     assert [letter.chunk_id for letter in result.dead_letters] == ["c0", "c1"]
 
 
+class RefusingProvider(ScriptedProvider):
+    """Answers 400 to everything: it does not have the model, or wants a setting that it is not given."""
+
+    async def embed(self, texts, *, idempotency_key):
+        self.sent.append(tuple(texts))
+        return Refused("400: no such model")
+
+
+def test_a_provider_that_refuses_everything_is_misconfigured_and_no_text_is_lost_to_it():
+    provider = RefusingProvider()
+    result = attempt(provider, batch(*[f"text {number}" for number in range(128)]))
+    assert provider.sent == [tuple(f"text {number}" for number in range(4)), (PROBE,)]
+    assert (result.vectors, result.dead_letters) == ({}, [])
+    assert result.away is not None
+    assert "refuses every text" in result.away.reason
+    assert "400: no such model" in result.away.reason
+    with pytest.raises(InvalidInput, match="refuses every text"):
+        embed(provider, batch("a"))
+
+
+def test_a_provider_that_begins_to_refuse_everything_is_noticed_before_many_texts_are_blamed():
+    provider = ScriptedProvider(None, *[Refused("400: quota")] * 100)
+    result = attempt(provider, batch(*[f"text {number}" for number in range(64)]))
+    assert len(provider.sent) <= 11
+    assert result.away is not None
+    assert result.dead_letters == []
+
+
+def test_a_wrong_key_and_an_answer_that_is_none_are_told_by_an_attempt_and_raised_by_embed():
+    for error in (PermissionDenied("no"), Corrupt("a row is missing")):
+        result = attempt(ScriptedProvider(error), batch("a"))
+        assert (result.failure, result.away) == (error, Later(str(error)))
+
+
 def test_one_key_always_means_one_content_through_halving_repeats_and_replays():
     provider, cache = ScriptedProvider(Later("500"), None, Later("503")), MemoryCache()
     request = batch("a", "b", "poison", "d")
@@ -150,6 +187,44 @@ def test_a_text_over_the_models_limit_is_never_sent_and_never_cut():
     assert provider.sent == [("short",)]
     assert [letter.chunk_id for letter in result.dead_letters] == ["c1", "c2"]
     assert "over the model's 50" in result.dead_letters[0].reason
+
+
+SHOUTED = "THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG AND RUNS AWAY FROM ALL OF THEM. "
+TABLE = "+--------+--------+--------+--------+\n| ------ | ====== | ****** | ...... |\n"
+HEADINGS = "INTRODUCTION AND OVERVIEW\n=========================\n\nINSTALLATION\n------------\n\n"
+
+
+@pytest.mark.parametrize("text", [SHOUTED * 60, TABLE * 60, HEADINGS * 60], ids=["capitals", "tables", "headings"])
+@pytest.mark.parametrize("model", ["embed-english-v3.0", "BAAI/bge-small-en-v1.5"])
+def test_every_chunk_that_was_cut_for_a_small_model_is_sent_to_it(model, text):
+    """An estimate of its tokens may be far above the count that it was cut by."""
+    profile = profile_of(model)
+    chunker = Chunker(profile.chunking(ChunkingConfig(target_tokens=1100)))
+    chunks = list(chunker.chunk(text.encode()))
+    assert any(EstimatedTokens().count(chunk.text) > profile.tokens_per_input for chunk in chunks)
+    metadata = ChunkMetadata(tenant_id="t", index_id="i", model="m")
+    batcher = Batcher("t", "i", "m", profile.batcher_limits())
+    outputs = batcher.group(
+        [
+            ChunkEnvelope(
+                doc_id="ab" * 32,
+                chunk_id=f"c{chunk.seq}",
+                seq=chunk.seq,
+                text=chunk.text,
+                byte_range=(chunk.start, chunk.end),
+                token_count=chunk.tokens,
+                metadata=metadata,
+            )
+            for chunk in chunks
+        ],
+        now_ms=0,
+    )
+    outputs += batcher.tick(now_ms=1000)
+    provider = ScriptedProvider()
+    provider.profile = profile
+    results, _ = embed(provider, *[output.request for output in outputs])
+    assert [letter for result in results for letter in result.dead_letters] == []
+    assert sum(len(result.vectors) for result in results) == len(chunks)
 
 
 def test_requests_stay_within_the_models_items_and_tokens():

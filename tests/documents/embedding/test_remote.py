@@ -3,9 +3,10 @@ import json
 from email.utils import formatdate
 
 import httpx
+import msgspec
 import pytest
 
-from penstock.documents.embedding import OpenAiProvider, profile_of
+from penstock.documents.embedding import PROFILES, OpenAiProvider, profile_of
 from penstock.documents.embedding.provider import Later, Refused, Vectors
 from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.testing import ManualClock
@@ -13,7 +14,7 @@ from penstock.testing import ManualClock
 PROFILE = profile_of("text-embedding-3-small")
 
 
-def ask(answer, texts=("a", "b"), key="k:0#d", **more):
+def ask(answer, texts=("a", "b"), key="k:0#d", profile=PROFILE, **more):
     seen = []
 
     def respond(request):
@@ -24,7 +25,7 @@ def ask(answer, texts=("a", "b"), key="k:0#d", **more):
 
     async def main():
         provider = OpenAiProvider(
-            "http://127.0.0.1:9/v1/", PROFILE, transport=httpx.MockTransport(respond), clock=ManualClock(), **more
+            "http://127.0.0.1:9/v1/", profile, transport=httpx.MockTransport(respond), clock=ManualClock(), **more
         )
         try:
             return await provider.embed(texts, idempotency_key=key)
@@ -112,3 +113,37 @@ def test_an_answer_that_does_not_fit_the_question_is_corrupt(answer):
 def test_an_address_without_a_scheme_is_refused():
     with pytest.raises(InvalidInput):
         OpenAiProvider("localhost:8080", PROFILE)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("amazon.titan-embed-text-v2:0", "amazon.titan-embed-text-v2:0"),
+        ("bedrock:amazon.titan-embed-text-v2:0", "amazon.titan-embed-text-v2:0"),
+        ("nomic-embed-text:v1.5", "nomic-embed-text:v1.5"),
+        ("mistral:latest", "mistral:latest"),
+        ("openai:text-embedding-3-small", "text-embedding-3-small"),
+        ("text-embedding-3-small", "text-embedding-3-small"),
+        ("odd:", "odd:"),
+    ],
+)
+def test_a_model_is_asked_for_by_its_whole_name_and_only_a_provider_before_a_known_one_is_left_out(name, sent):
+    profile = msgspec.structs.replace(PROFILE, name=name)
+    _, request = ask(rows(0, 1), profile=profile)
+    assert json.loads(request.content)["model"] == sent
+    if sent in PROFILES:
+        assert profile_of(name) is PROFILES[sent]
+
+
+@pytest.mark.parametrize("body", [b'{"data": "\xff"}', b'{"x":' + b"[" * 3000 + b"]" * 3000 + b', "data": []}', b"{"])
+def test_an_answer_of_any_bytes_is_corrupt_and_nothing_else(body):
+    with pytest.raises(Corrupt):
+        ask(httpx.Response(200, content=body))
+
+
+def test_an_answer_that_cannot_be_unpacked_is_later():
+    def garbled():
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+
+    answer, _ = ask(garbled())
+    assert isinstance(answer, Later)

@@ -4,6 +4,9 @@
 in halves until the one text that is not accepted stands alone; it becomes a dead letter, and all others get their
 vectors. A text over the model's limit is a dead letter without being sent: nothing is ever cut off. Each request's
 idempotency key holds the digest of the texts in it, so that one key always means one content.
+
+Before texts are blamed for a refusal, the provider is asked for a word that every model takes. One that refuses that too
+is misconfigured: it counts as away, and no text is lost to it.
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.contracts import BatchRequest
+from penstock.documents.contracts import BatchInput, BatchRequest
 from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
 from penstock.documents.embedding.pace import Pace
 from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Later, Refused, Vectors, checked
 from penstock.documents.identity import content_key
 from penstock.documents.tokens import EstimatedTokens, TokenCounter
-from penstock.errors import InvalidInput, Unavailable
+from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, PermissionDenied, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["DeadLetter", "DispatchPolicy", "Dispatcher", "Embedded"]
@@ -68,6 +71,10 @@ class Embedded:
     cost_usd: float = 0.0
     # The last answer of a provider that stayed away: then the batch is to be sent again, whole.
     away: Later | None = None
+    # Why it is away, when no pause will heal that.
+    failure: PenstockError | None = None
+    # Refusals that are still believed to be the texts' fault.
+    trusted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,12 @@ class _Text:
 
 # Half of a half …: a request has at most a few thousand texts, and a split ends at one.
 _PLACE_SEPARATOR: Final = "#"
+# What every model takes: whoever refuses it refuses everything.
+PROBE: Final = "water"
+# Refusals in a row that are laid to the texts before the provider is asked again what it thinks of the probe.
+_REFUSALS_TRUSTED: Final = 8
+# What no other text of the batch would heal: a wrong key, an unknown model, an answer that is none.
+_MISCONFIGURED: Final = (PermissionDenied, NotFound, InvalidInput, Corrupt)
 
 
 class Dispatcher:
@@ -107,6 +120,8 @@ class Dispatcher:
     async def embed(self, request: BatchRequest) -> Embedded:
         """Vectors for every chunk that has one; `Unavailable` when the provider stays away, with nothing lost."""
         result = await self.attempt(request)
+        if result.failure is not None:
+            raise result.failure
         if result.away is not None:
             raise Unavailable(
                 f"model {self._profile.name} did not embed batch {result.batch_id}",
@@ -118,35 +133,41 @@ class Dispatcher:
     async def attempt(self, request: BatchRequest) -> Embedded:
         """The same without an error: a provider that stayed away is told in the result, with the pause it asked for."""
         result = Embedded(request.batch_id)
+        try:
+            await self._attempt(request, result)
+        except _MISCONFIGURED as error:
+            result.away, result.failure = Later(str(error)), error
+        return result
+
+    async def _attempt(self, request: BatchRequest, result: Embedded) -> None:
         keys = [content_key(item.text, request.model) for item in request.inputs]
         known = await self._cache.get(list(dict.fromkeys(keys)))
         result.cached = sum(key in known for key in keys)
         refused: dict[str, str] = {}
-        wanted = {key: item.text for key, item in zip(keys, request.inputs, strict=True) if key not in known}
+        wanted = {key: item for key, item in zip(keys, request.inputs, strict=True) if key not in known}
         place = request.batch_id.rpartition(":")[0]
         for number, part in enumerate(self._parts(wanted, refused)):
             # A batch that its model takes only in parts has a place for each: one place always means one content.
             known |= await self._embed(part, f"{place}/{number}" if number else place, result, refused)
             if result.away is not None:
-                return result
+                return
         for key, item in zip(keys, request.inputs, strict=True):
             if key in known:
                 result.vectors[item.chunk_id] = known[key]
             else:
                 result.dead_letters.append(DeadLetter(item.doc_id, item.chunk_id, item.seq, refused[key]))
-        return result
 
-    def _parts(self, wanted: dict[str, str], refused: dict[str, str]) -> list[list[_Text]]:
+    def _parts(self, wanted: dict[str, BatchInput], refused: dict[str, str]) -> list[list[_Text]]:
         """Requests within the model's limits, in order; texts that fit in none are refused here."""
         profile = self._profile
         parts: list[list[_Text]] = [[]]
         tokens = size = 0
-        for key, text in wanted.items():
-            entry = _Text(key, text, self._counter.count(text))
+        for key, item in wanted.items():
+            entry = self._text(key, item)
             if fault := self._fault(entry):
                 refused[key] = fault
                 continue
-            length = len(text.encode("utf-8", "surrogatepass"))
+            length = len(entry.text.encode("utf-8", "surrogatepass"))
             full = (
                 len(parts[-1]) >= profile.items_per_request
                 or tokens + entry.tokens > profile.tokens_per_request
@@ -158,6 +179,11 @@ class Dispatcher:
             parts[-1].append(entry)
             tokens, size = tokens + entry.tokens, size + length
         return [part for part in parts if part]
+
+    def _text(self, key: str, item: BatchInput) -> _Text:
+        """With the count that its chunk was made by: another way of counting would refuse what was cut to fit."""
+        counted = item.token_count if item.token_count is not None else self._counter.count(item.text)
+        return _Text(key, item.text, counted)
 
     def _fault(self, entry: _Text) -> str:
         if not entry.text.strip():
@@ -177,9 +203,12 @@ class Dispatcher:
             return {}
         if isinstance(answer, Vectors):
             found = {entry.key: row for entry, row in zip(texts, answer.rows, strict=True)}
+            result.trusted = _REFUSALS_TRUSTED
             # Kept before the batch is done: what was paid for survives a fault in another half.
             await self._cache.put(found)
             return found
+        if not await self._is_trusted(place, result):
+            return {}
         if len(texts) == 1:
             refused[texts[0].key] = answer.reason
             return {}
@@ -188,6 +217,35 @@ class Dispatcher:
         if result.away is not None:
             return {}
         return left | await self._embed(texts[middle:], place, result, refused)
+
+    async def _is_trusted(self, place: str, result: Embedded) -> bool:
+        """Whether a refusal is the texts' fault; a provider that refuses everything is away, and no text is lost."""
+        if not result.trusted:
+            result.away = await self._probed(place, result)
+            if result.away is not None:
+                return False
+            result.trusted = _REFUSALS_TRUSTED
+        result.trusted -= 1
+        return True
+
+    async def probe(self, place: str) -> Later | None:
+        """None when the provider takes a word that every model takes; else why it does not."""
+        result = Embedded(place)
+        try:
+            return await self._probed(place, result)
+        except _MISCONFIGURED as error:
+            return Later(str(error))
+
+    async def _probed(self, place: str, result: Embedded) -> Later | None:
+        probe = _Text(content_key(PROBE, self._profile.name), PROBE, self._counter.count(PROBE))
+        answer = await self._ask([probe], f"{place}/probe", result)
+        if isinstance(answer, Refused):
+            raise InvalidInput(
+                f"the endpoint of model {self._profile.name} refuses every text",
+                f"it also refuses {PROBE!r}, with {answer.reason}",
+                "check the model's name and what the endpoint asks for",
+            )
+        return answer if isinstance(answer, Later) else None
 
     async def _ask(self, texts: list[_Text], place: str, result: Embedded) -> Answer:
         """One request, repeated while the answer is "later"; the last such answer when that goes on for too long."""

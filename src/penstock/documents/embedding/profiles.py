@@ -17,7 +17,7 @@ from penstock.documents.batcher_state import BatcherLimits
 from penstock.documents.chunker import ChunkingConfig
 from penstock.errors import InvalidInput
 
-__all__ = ["EMBEDDED_MODEL", "PROFILES", "ModelProfile", "profile_of"]
+__all__ = ["EMBEDDED_MODEL", "PROFILES", "ModelProfile", "bare_name", "profile_of"]
 
 EMBEDDED_MODEL: Final = "penstock-static-256"
 # No published limit: a bound of our own, so that no request grows without one.
@@ -115,9 +115,18 @@ PROFILES: Final = {
 }
 
 
+def bare_name(model: str) -> str:
+    """A model's name as its endpoint knows it: `provider:model` without the provider, where the model is one of ours.
+
+    A colon alone says nothing: versions and tags have one too (`amazon.titan-embed-text-v2:0`, `nomic-embed-text:v1.5`).
+    """
+    rest = model.partition(":")[2]
+    return rest if model not in PROFILES and rest in PROFILES else model
+
+
 def profile_of(model: str) -> ModelProfile:
     """The profile of a model, by its name or by `provider:model`."""
-    found = PROFILES.get(model) or PROFILES.get(model.partition(":")[2])
+    found = PROFILES.get(bare_name(model))
     if found is None:
         raise InvalidInput(
             f"no profile of model {model!r}",

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.embedding.profiles import ModelProfile
+from penstock.documents.embedding.profiles import ModelProfile, bare_name
 from penstock.documents.embedding.provider import Answer, Later, Refused, Vectors, checked
 from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
 
@@ -67,7 +67,7 @@ class OpenAiProvider:
             base_url=url.rstrip("/"), headers={**sent, **(headers or {})}, timeout=timeout, transport=transport
         )
         self._profile = profile
-        self._model = model or profile.name.partition(":")[2] or profile.name
+        self._model = model or bare_name(profile.name)
         self._clock = clock
 
     @property
@@ -82,7 +82,7 @@ class OpenAiProvider:
                 content=msgspec.json.encode(body),
                 headers={"content-type": "application/json", "idempotency-key": _header(idempotency_key)},
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
         if response.status_code == httpx.codes.OK:
             return self._vectors(response.content, len(texts))
@@ -94,7 +94,7 @@ class OpenAiProvider:
     def _vectors(self, content: bytes, count: int) -> Vectors:
         try:
             body = msgspec.json.decode(content, type=_Body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise Corrupt(f"model {self._profile.name} answered what is no embedding", str(error)) from error
         # The order of the rows is not promised: each says which text it belongs to.
         body.data.sort(key=lambda row: row.index)
