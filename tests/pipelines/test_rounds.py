@@ -141,10 +141,11 @@ def test_the_rows_of_a_round_lie_document_after_document_as_each_was_read() -> N
             "start": seq * 10,
             "end": seq * 10 + 10,
             "digest": text_digest(f"words {seq}"),
+            "lead": 3,
         }
         for key, seq in (("a.txt", 0), ("a.txt", 1), ("b.txt", 0))
     ]
-    assert [row["text"] for row in rows] == ["words 0", "words 1", "words 0"]
+    assert [row["text"] for row in rows] == ["a\n\nwords 0", "a\n\nwords 1", "b\n\nwords 0"]
     assert vector_rows([], NO_ANSWERS).num_rows == 0
 
 

@@ -22,6 +22,7 @@ from penstock.documents import content_key
 from penstock.documents.embedding.provider import Vectors
 from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.leads import LEAD, without_lead
 from penstock.pipelines.registry import VECTOR_PATH
 from penstock.vector import CollectionName, Filter, Fusion, VectorReader, VectorStore
 
@@ -73,6 +74,8 @@ def search(
         console.print(
             f"[bold]{number}. {escape(plain(hit['key']))}[/]  [dim]{place}  score {hit['score']:.3f}[/]", soft_wrap=True
         )
+        if hit["section"]:
+            console.print(f"   [italic]{escape(plain(_shortened(hit['section'])))}[/]")
         console.print(f"   {escape(plain(_shortened(hit['text'])))}\n")
 
 
@@ -137,10 +140,14 @@ async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Que
         fusion=Fusion.weighted(embedding.profile_of(name.model).vector_weight),
         columns=["text", "attributes"],
     )
-    return [
-        {"score": row["score"], **{part: row["attributes"][part] for part in _ATTRIBUTES}, "text": row["text"]}
-        for row in found.to_pylist()
-    ]
+    return [_hit(row) for row in found.to_pylist()]
+
+
+def _hit(row: dict[str, Any]) -> dict[str, Any]:
+    """A passage, where it stands and under which title and headings."""
+    place = row["attributes"]
+    section, text = without_lead(row["text"], place.get(LEAD))
+    return {"score": row["score"], **{part: place[part] for part in _ATTRIBUTES}, "section": section, "text": text}
 
 
 def _no_index(name: CollectionName) -> NotFound:

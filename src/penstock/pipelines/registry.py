@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.documents import DocumentReport, ObjectState, Progress, UploadNotification
+from penstock.documents.outline import NO_OUTLINE, Outline
 from penstock.errors import Corrupt, InvalidInput
 from penstock.vector import Collection, CollectionName, CollectionReader, Metric, attribute
 
@@ -90,6 +91,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Chunks that the model refused, and that have no vector.
     lost: int = 0
     warnings: tuple[str, ...] = ()
+    # Title and headings above the place that was reached.
+    outline: Outline = NO_OUTLINE
     # Set when its bucket did not answer, until something of it was read.
     wait: Wait | None = None
     # Set when parsing it took longer than others wait for.

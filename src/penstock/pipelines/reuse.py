@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
+from penstock.pipelines.leads import LEAD, without_lead
 from penstock.vector import CollectionReader, attribute
 
 __all__ = ["DIGEST", "NOTHING_KNOWN", "known_vectors", "named_vectors", "text_digest"]
@@ -38,7 +39,7 @@ async def known_vectors(collection: CollectionReader, texts: Iterable[str]) -> p
     rows_left = len(wanted) + _SPARE_ROWS
     where = attribute(DIGEST).is_in(sorted(map(text_digest, wanted)))
     try:
-        async with aclosing(collection.scan(where, ["text", "vector"])) as pages:
+        async with aclosing(collection.scan(where, ["text", "vector", "attributes"])) as pages:
             async for page in pages:
                 found.append(_first_of(page, wanted))
                 rows_left -= page.num_rows
@@ -65,10 +66,13 @@ NOTHING_KNOWN: Final = pa.table({"chunk_id": pa.array([], pa.string()), "vector"
 
 def _first_of(page: pa.Table, wanted: set[str]) -> pa.Table:
     """The rows of a page whose text is wanted; then it is wanted no more."""
-    places = []
-    for place, text in enumerate(page["text"].to_pylist()):
+    places, texts = [], []
+    rows = page.select(["text", "attributes"]).to_pylist()
+    for place, row in enumerate(rows):
+        _, text = without_lead(row["text"], row["attributes"].get(LEAD))
         if text in wanted:
             wanted.discard(text)
             places.append(place)
+            texts.append(text)
     chosen = page.take(pa.array(places, pa.int64()))
-    return pa.table({"text": chosen["text"], "vector": chosen["vector"].cast(pa.list_(pa.float32()))})
+    return pa.table({"text": pa.array(texts, pa.string()), "vector": chosen["vector"].cast(pa.list_(pa.float32()))})

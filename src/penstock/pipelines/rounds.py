@@ -32,6 +32,7 @@ from penstock.documents.batcher_state import BatcherState, DocumentState, pack, 
 from penstock.pipelines.answers import Answers, Unanswered, chunk_name
 from penstock.pipelines.backlog import Share
 from penstock.pipelines.embedding import UNKNOWN_TEXT
+from penstock.pipelines.leads import give_leads
 from penstock.pipelines.reading import Outcome
 from penstock.pipelines.registry import BatcherCount, DocumentEntry, Pending, Wait
 from penstock.vector import CollectionName
@@ -281,6 +282,7 @@ def conclude(
         return _failed(entry, pending, reading)
     if reading.void:
         return _begun_again(entry, pending, turn)
+    outline = give_leads(pending, reading.chunks, has_headings=bool(reading.parses or pending.parsed))
     named = {chunk_name(pending.doc_id, row): row for row in reading.chunks}
     sent = {name: row for name, row in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
@@ -305,6 +307,7 @@ def conclude(
             reused=reused,
             lost=lost,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
+            outline=outline,
             wait=None,
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, embedded)

@@ -130,10 +130,10 @@ def test_a_page_is_read_in_the_encoding_it_declares(sandbox, page, word):
     assert word in sandbox.parse(page, name="page.html", tenant="t").text.decode()
 
 
-def test_markdown_gives_its_words_code_and_tables_without_markup(sandbox):
+def test_markdown_gives_its_words_headings_code_and_tables_without_other_markup(sandbox):
     parsed = sandbox.parse(MARKDOWN.encode(), name="readme.md", tenant="t")
     assert (parsed.format, parsed.title) == (Format.MARKDOWN, "Cats")
-    assert parsed.text.decode() == "Cats\n\nThe cat sleeps here.\n\n- one\n- two\n\ncode()\n\na | b\n1 | 2"
+    assert parsed.text.decode() == "# Cats\n\nThe cat sleeps here.\n\n- one\n- two\n\ncode()\n\na | b\n1 | 2"
 
 
 def test_a_pdf_gives_the_text_of_its_pages(sandbox):
@@ -150,7 +150,7 @@ def test_a_pdf_of_pictures_says_that_it_has_no_text(sandbox):
 def test_a_word_document_gives_its_paragraphs_and_tables_in_order(sandbox):
     parsed = sandbox.parse(word("First, naïve.", "Second."), tenant="t")
     assert parsed.format is Format.DOCX
-    assert parsed.text.decode() == "A title\n\nFirst, naïve.\n\nSecond.\n\nleft | right"
+    assert parsed.text.decode() == "# A title\n\nFirst, naïve.\n\nSecond.\n\nleft | right"
 
 
 def test_plain_text_passes_as_it_is_without_a_process():
@@ -209,7 +209,7 @@ def test_a_document_that_needs_too_much_processor_time_is_refused_and_the_next_o
     with Sandbox(ParserLimits(cpu_seconds=1)) as sandbox:
         with pytest.raises(AtCapacity, match="processor time"):
             sandbox.parse(slow, name="slow.md", tenant="t")
-        assert sandbox.parse(b"# quick", name="quick.md", tenant="t").text == b"quick"
+        assert sandbox.parse(b"# quick", name="quick.md", tenant="t").text == b"# quick"
 
 
 def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_parsed():
@@ -223,7 +223,7 @@ def test_a_parser_that_dies_is_an_outcome_of_its_document(sandbox):
     os.kill(sandbox._processes["t"].pid, signal.SIGSEGV)
     with pytest.raises(InvalidInput, match="broke its parser"):
         sandbox.parse(b"# next", name="b.md", tenant="t")
-    assert sandbox.parse(b"# after", name="c.md", tenant="t").text == b"after"
+    assert sandbox.parse(b"# after", name="c.md", tenant="t").text == b"# after"
 
 
 def test_a_document_over_the_size_limit_is_refused_by_name():
@@ -283,7 +283,7 @@ def test_a_parser_that_ended_while_nobody_used_it_is_no_fault_of_the_next_docume
     parser.kill()
     os.waitid(os.P_PID, parser.pid, os.WEXITED | os.WNOWAIT)
     with lasting_sandbox(limits) as second:
-        assert second.parse(b"# Words", name="a.md", tenant="t").text == b"Words"
+        assert second.parse(b"# Words", name="a.md", tenant="t").text == b"# Words"
 
 
 def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():

@@ -22,6 +22,7 @@ from penstock.documents.parsers.boilerplate import (
 )
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.headings import heading_mark, verbatim, with_title
 from penstock.documents.parsers.nesting import check_nesting
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _BLOCKS: Final = names(
     "tbody tfoot thead title tr ul"
 )
 _SPACED: Final = names("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre section table ul")
+_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _VERBATIM: Final = frozenset(("pre", "textarea", "listing", "xmp"))
 _CELLS: Final = frozenset(("td", "th"))
 # Characters outside of links that a menu, a header or a footer has at most; with more it is a text.
@@ -61,6 +63,7 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     name = title.text(strip=True) if title else None
     text, warnings = _content(tree.body) if tree.body else ("", ())
     warnings = (*read.warnings, *warnings)
+    text = with_title(text, name)
     return ParsedDocument(text.encode("utf-8", "replace"), Format.HTML, name or None, warnings, read.encoding)
 
 
@@ -107,8 +110,9 @@ class _Reader:
     in_links: int = 0
     in_verbatim: int = 0
     in_contents: int = 0
-    # Line feeds to write before the next word.
+    # Line feeds to write before the next word, and the mark of a heading behind them.
     feeds: int = 0
+    mark: str = ""
 
     @property
     def kept(self) -> int:
@@ -127,9 +131,12 @@ class _Reader:
             self.unlinked += size
         if self.in_verbatim:
             self._feed()
-            self.pieces.append(text)
+            self.pieces.append(verbatim(text))
         elif words:
             self._feed()
+            if self.mark:
+                self.pieces.append(self.mark)
+                self.mark = ""
             space = " " if text[0].isspace() and not self._at_start() else ""
             self.pieces.append(f"{space}{' '.join(words)}{' ' if text[-1].isspace() else ''}")
         elif text and not self._at_start():
@@ -140,6 +147,8 @@ class _Reader:
         if tag in INVISIBLE:
             return False
         self._separate(tag)
+        if tag in _HEADINGS:
+            self.mark = heading_mark(int(tag[1]))
         attributes = node.attributes
         content = is_content(tag, attributes)
         menu = not self.whole and (is_menu if self.in_contents else is_around)(tag, attributes)
@@ -160,6 +169,8 @@ class _Reader:
             self._forget(part)
             self.left_out += unlinked
             self.left_out_links += linked
+        if part.tag in _HEADINGS:
+            self.mark = ""
         if part.tag in _BLOCKS:
             self._separate(part.tag)
 

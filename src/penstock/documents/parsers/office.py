@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+import re
+from typing import Any, Final
 
 from penstock.documents.parsers.archives import check_archive
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.headings import heading, with_title
 from penstock.documents.parsers.hyphens import mended
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["parse_docx", "parse_pdf"]
+
+# Word's own styles, whose names in files are English whatever language a person sees.
+_HEADING_STYLE: Final = re.compile(r"(?:Title|[Hh]eading (\d))")
 
 
 def parse_pdf(data: bytes) -> ParsedDocument:
@@ -56,9 +61,19 @@ def parse_docx(data: bytes, limits: ParserLimits) -> ParsedDocument:
     blocks = [
         "\n".join(" | ".join(cell.text for cell in row.cells) for row in block.rows)
         if isinstance(block, Table)
-        else block.text
+        else _paragraph(block)
         for block in document.iter_inner_content()
     ]
-    text = "\n\n".join(block for block in blocks if block.strip())
+    text = with_title("\n\n".join(block for block in blocks if block.strip()), document.core_properties.title)
     title = document.core_properties.title or None
     return ParsedDocument(text.encode("utf-8", "replace"), Format.DOCX, title)
+
+
+def _paragraph(paragraph: Any) -> str:
+    """Its text; as a heading where its style says so."""
+    style = (paragraph.style.name or "") if paragraph.style is not None else ""
+    found = _HEADING_STYLE.fullmatch(style)
+    if found is None:
+        text: str = paragraph.text
+        return text
+    return heading(paragraph.text, int(found.group(1) or 1))

@@ -1,7 +1,7 @@
 """Plain text and Markdown.
 
 Text in UTF-8 passes as it is, a few bad bytes included: the chunker replaces and counts those. Every other encoding is
-turned into UTF-8. Markdown loses its markup and keeps its words, code and tables.
+turned into UTF-8. Markdown loses its markup and keeps its words, headings, code and tables.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
+from penstock.documents.parsers.headings import heading, verbatim
 
 __all__ = ["parse_markdown", "parse_text"]
 
-_BLOCKS: Final = frozenset({"paragraph", "heading", "block_text", "table_cell"})
+_BLOCKS: Final = frozenset({"paragraph", "block_text", "table_cell"})
 
 
 def parse_text(data: bytes, content_type: str = "") -> ParsedDocument:
@@ -37,7 +38,9 @@ def _block(node: dict[str, Any]) -> str:
     """The text of one block and of those inside it."""
     kind = node["type"]
     if kind == "block_code":
-        return str(node["raw"]).strip("\n")
+        return verbatim(str(node["raw"]).strip("\n"))
+    if kind == "heading":
+        return heading(_words(node), node["attrs"]["level"])
     if kind in _BLOCKS:
         return _words(node)
     if kind in ("table_head", "table_row"):
