@@ -64,10 +64,11 @@ NOTHING_KNOWN: Final = pa.table({"chunk_id": pa.array([], pa.string()), "vector"
 
 
 def _first_of(page: pa.Table, wanted: set[str]) -> pa.Table:
-    """The rows of a page whose text is wanted; then it is wanted no more."""
+    """The rows of a page that have a vector and a text that is wanted; then it is wanted no more."""
     places = []
+    placed = page["vector"].is_valid().to_pylist()
     for place, text in enumerate(page["text"].to_pylist()):
-        if text in wanted:
+        if placed[place] and text in wanted:
             wanted.discard(text)
             places.append(place)
     chosen = page.take(pa.array(places, pa.int64()))

@@ -33,6 +33,8 @@ class IndexingSummary:
     cost_usd: float = 0.0
     # Of the chunks, those whose vectors were there already.
     reused: int = 0
+    # Of the chunks, those without a vector: only their words find them.
+    words_only: int = 0
     deleted: int = 0
     unchanged: int = 0
     ignored: int = 0
@@ -55,6 +57,7 @@ class IndexingSummary:
             self.tokens += report.tokens
             self.cost_usd += report.cost_usd
             self.reused += report.reused
+            self.words_only += report.words_only
             self._warn(key, report)
         else:
             self.set_aside.append((key, report.status.value, report.reason or ""))
