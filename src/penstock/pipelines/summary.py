@@ -106,9 +106,10 @@ class Telling:
         if after is None or result.drops:
             return
         before, count = result.pending, self._observer.count
-        reused = after.reused - before.reused
+        reused, words_only = after.reused - before.reused, after.words_only - before.words_only
         count(names.INDEXING_CHUNKS, reused, origin="reused")
-        count(names.INDEXING_CHUNKS, after.chunks - before.chunks - reused, origin="embedded")
+        count(names.INDEXING_CHUNKS, words_only, origin="none")
+        count(names.INDEXING_CHUNKS, after.chunks - before.chunks - reused - words_only, origin="embedded")
         count(names.INDEXING_TOKENS, after.tokens - before.tokens)
         count(names.INDEXING_COST_USD, max(0.0, after.cost_usd - before.cost_usd))
 
