@@ -1,8 +1,8 @@
 """A flush of one collection: operations in, a new state and the writes that make it so out.
 
 New rows are appended everywhere: to their vectors, names, texts and columns, to the dictionary and the words,
-and to the list whose centre is nearest. A row without a vector is in no list: only its words find it. Nothing that is stored is rewritten but small fragments that fold.
-Lists are kept in shape afterwards, by `upkeep`.
+and to the list whose centre is nearest; one without a vector is in no list, and only its words find it. Nothing that is
+stored is rewritten but small fragments that fold. Lists are kept in shape afterwards, by `upkeep`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """A damaged collection made whole from what is left of it: one batch, after which `verify` finds nothing.
 
-Rows are their names, and vectors or texts; everything else is made again from those, from texts and from the log of documents:
+Rows are their names, and vectors or texts; everything else is made again from those and from the log of documents:
 lists and centres, the dictionary, words and their counts, hidden rows, directories, the head's counts. A vector that is
-lost is taken from its code, to about three digits; without one the row's words still find it. What cannot be made again
-is lost, and told: rows without a name or with neither vector nor text, vectors, texts, values of attributes, names of attributes if the head is gone, and which documents rows belong to.
+lost is taken from its code, to about three digits; if that is lost too, the words of a row that has a text still find
+it. What cannot be made again is lost, and told: rows without a name or with neither vector nor text, vectors, texts,
+values of attributes, names of attributes if the head is gone, and which documents rows belong to.
 
 Which rows were deleted is stored once. Without that, a row whose name leads to no newer one may live or may have been
 deleted: as many as the head counts must live, and if there are more, somebody has to decide whether to keep them.

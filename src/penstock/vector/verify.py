@@ -1,9 +1,9 @@
 """Do the indexes and the data agree? Everything is read, and whatever does not fit is reported in words.
 
-Checked: every listed block is there and whole, with as many rows as the directory says; every living row has
-exactly one name, and one vector and one place in a list that has a centre, with a code of that vector, or neither and a
-text; the dictionary leads from each visible name to its row and to no other; words and lengths are those of the texts, attributes of their
-types, and documents show their current version; the head's counts are right; nothing lies unlisted.
+Checked: every listed block is there and whole, with as many rows as the directory says; every living row has exactly one
+name, and one vector and one place in a list that has a centre, with a code of that vector, or neither and a text; the
+dictionary leads from each visible name to its row and to no other; words and lengths are those of the texts, attributes
+of their types, and documents show their current version; the head's counts are right; nothing lies unlisted.
 """
 
 from __future__ import annotations
