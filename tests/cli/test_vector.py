@@ -122,6 +122,18 @@ def test_get_as_json_gives_the_whole_row(store: str) -> None:
     assert (row["id"], len(row["vector"]), row["attributes"]) == ("r40", 8, {"page": 40})
 
 
+def test_a_row_without_a_vector_is_shown_and_counted(store: str) -> None:
+    async def write() -> None:
+        async with await VectorStore.open(f"file://{store}", "vectors") as opened:
+            other = await opened.collection("acme", "manual", "words", dimensions=1)
+            await other.upsert(pa.table({"id": ["a"], "vector": pa.nulls(1), "text": ["alone"]}), durable=True)
+
+    asyncio.run(write())
+    assert "none: only its words find it" in run("get", store, "acme/manual/words", "a").output
+    assert json.loads(run("get", store, "acme/manual/words", "a", "--json").output)["vector"] is None
+    assert "1 rows have no vector" in run("stats", store).output
+
+
 @pytest.mark.parametrize(
     "command", [["stats"], ["verify"], ["compact", "--yes"], ["drop", "a/b/c", "--yes"], ["get", "a/b/c", "id"]]
 )

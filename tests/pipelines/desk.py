@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tests.objects.bucket_server import BucketServer
 
 from penstock.buffer import ProducerConfig, SyncProducer
@@ -24,7 +23,7 @@ from penstock.pipelines.index_writer import REFUSED
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
-from penstock.vector import ALL_LISTS, CollectionName, VectorReader, VectorStore
+from penstock.vector import CollectionName, VectorReader, VectorStore
 
 SMALL = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
 DIMENSIONS = 32
@@ -32,7 +31,6 @@ DIMENSIONS = 32
 PROFILE = ModelProfile(
     name="tested-model", tokens_per_request=700, items_per_request=6, tokens_per_input=400, dimensions=DIMENSIONS
 )
-ROWS_MAX = 10_000
 
 
 @dataclass
@@ -40,6 +38,7 @@ class Row:
     key: str
     seq: int
     text: str
+    # Empty where the model gave none.
     vector: tuple[float, ...]
 
 
@@ -149,17 +148,11 @@ class Desk:
         """All that is searchable, by document and place."""
 
         async def read(reader: VectorReader) -> list[Row]:
-            dimensions = self.embedding.profile_of(self.model).dimensions
             collection = await reader.collection(tenant, "handbook", self.model)
-            found = await collection.search(
-                np.ones((1, dimensions), np.float32),
-                ROWS_MAX,
-                probes=ALL_LISTS,
-                columns=["text", "attributes", "vector"],
-            )
             return [
-                Row(row["attributes"]["key"], row["attributes"]["seq"], row["text"], tuple(row["vector"]))
-                for row in found.to_pylist()
+                Row(row["attributes"]["key"], row["attributes"]["seq"], row["text"], tuple(row["vector"] or ()))
+                async for page in collection.scan(columns=["text", "attributes", "vector"])
+                for row in page.to_pylist()
             ]
 
         return sorted(self._ask(read), key=lambda row: (row.key, row.seq))

@@ -258,7 +258,9 @@ def test_every_event_that_names_no_version_brings_the_object_as_it_is_now(desk: 
 # Partial errors ----------------------------------------------------------------------------------------------
 
 
-def test_chunks_that_the_model_refuses_cost_a_warning_each_and_not_the_document(desk: Desk) -> None:
+def test_chunks_that_the_model_refuses_keep_their_words_and_cost_a_warning_each_and_not_the_document(
+    desk: Desk,
+) -> None:
     paragraphs = prose("fishes", 60).split("\n\n")
     paragraphs[30] = "Here somebody has poured arsenic into the river, and 30 fishes have died of it."
     desk.model = PROFILE.name
@@ -268,11 +270,13 @@ def test_chunks_that_the_model_refuses_cost_a_warning_each_and_not_the_document(
     expected = [chunk.text for chunk in Chunker(SMALL).chunk("\n\n".join(paragraphs).encode())]
     poisonous = [text for text in expected if "arsenic" in text]
     assert poisonous
-    assert desk.texts("fishes.txt") == [text for text in expected if "arsenic" not in text]
+    assert desk.texts("fishes.txt") == expected
     report = desk.report("fishes.txt")
     assert report.status is DocumentStatus.INDEXED
-    assert len(report.warnings) == len(poisonous)
-    assert all("400" in warning and "arsenic" in warning for warning in report.warnings)
+    assert report.words_only == len(poisonous)
+    assert len(report.warnings) == 1 + len(poisonous)
+    assert f"{len(poisonous)} of {len(expected)} chunks have no vector" in report.warnings[0]
+    assert all("400" in warning and "arsenic" in warning for warning in report.warnings[1:])
     assert desk.report("good.txt").warnings == ()
 
 

@@ -132,7 +132,7 @@ def test_the_rows_of_a_round_lie_document_after_document_as_each_was_read() -> N
     found = answers(batched)
     results = [conclude(document, one, batched, found, "rule", turn=9) for document, one in read]
     rows = vector_rows(results, found).to_pylist()
-    assert [row["id"] for row in rows] == [name for result in results for name in result.embedded]
+    assert [row["id"] for row in rows] == [name for result in results for name in result.chunks]
     assert [row["attributes"] for row in rows] == [
         {
             "bucket": "b",
@@ -170,7 +170,7 @@ def test_a_document_that_ended_becomes_current_with_its_report() -> None:
     assert (result.flips, result.entry.pending, result.entry.current) == (True, None, document.pending.doc_id)
     assert result.entry.report is not None
     assert (result.entry.report.chunks, result.entry.report.cost_usd) == (3, 1.0)
-    assert list(result.embedded) == [
+    assert list(result.chunks) == [
         chunk_id(document.pending.doc_id, 10, 20),
         chunk_id(document.pending.doc_id, 20, 30),
     ]
@@ -224,11 +224,13 @@ def test_a_document_whose_event_names_no_version_goes_on_with_the_one_that_was_r
         assert (result.entry.pending.upload.etag, result.entry.pending.doc_id) == (kept, pending.doc_id)
 
 
-def test_a_chunk_that_the_model_does_not_take_is_a_warning() -> None:
+def test_a_chunk_that_the_model_does_not_take_is_written_with_its_words_and_a_warning() -> None:
     result = concluded(entry("a.txt"), reading(Outcome.END, 0, 1), 0)
     assert result.entry.report is not None
-    assert result.entry.report.warnings == ("chunk 0: too strange",)
-    assert len(result.embedded) == 1
+    told = "1 of 2 chunks have no vector: only their words find them"
+    assert result.entry.report.warnings == (told, "chunk 0: too strange")
+    assert result.entry.report.words_only == 1
+    assert [row["seq"] for row in result.chunks.values()] == [0, 1]
 
 
 def test_warnings_are_bounded_and_those_left_out_are_counted_from_round_to_round() -> None:
@@ -291,10 +293,10 @@ def test_a_document_that_is_read_again_no_longer_waits() -> None:
     assert done.entry.pending.wait is None
 
 
-def test_a_version_that_has_lost_all_its_vectors_does_not_take_over() -> None:
+def test_a_version_all_of_whose_chunks_the_model_refused_does_not_take_over() -> None:
     document = entry("a.txt")
     result = concluded(document, reading(Outcome.END, 0, 1), 0, 1)
-    assert (result.flips, result.drops, dict(result.embedded)) == (False, True, {})
+    assert (result.flips, result.drops, dict(result.chunks)) == (False, True, {})
     assert (result.entry.current, result.entry.pending) == ("before", None)
     report = result.entry.report
     assert report is not None
@@ -306,14 +308,23 @@ def test_a_version_that_has_lost_all_its_vectors_does_not_take_over() -> None:
 def test_what_was_lost_is_counted_through_all_rounds_of_a_document() -> None:
     first = concluded(entry("a.txt"), reading(Outcome.MORE, 0, 1), 0, 1)
     assert first.entry.pending is not None
-    assert first.entry.pending.lost == 2
+    assert (first.entry.pending.lost, first.entry.pending.words_only) == (2, 2)
     assert not concluded(first.entry, reading(Outcome.END, 2), 2).flips
-    assert concluded(first.entry, reading(Outcome.END, 2)).flips
+    done = concluded(first.entry, reading(Outcome.END, 2))
+    assert done.flips
+    assert done.entry.report is not None
+    assert (done.entry.report.chunks, done.entry.report.words_only) == (3, 2)
+    assert done.entry.report.warnings[0].startswith("2 of 3 chunks have no vector")
 
 
-def test_a_text_that_the_model_took_and_knows_nothing_of_is_no_loss_of_a_vector() -> None:
+def test_a_text_that_the_model_took_and_knows_nothing_of_is_indexed_by_its_words() -> None:
     document, read = entry("a.txt"), reading(Outcome.END, 0)
     batched = batch_round(NAME, [(document, read)], BatcherCount(), LIMITS)
     unknown = pa.table({"chunk_id": [batched.requests[0].inputs[0].chunk_id], "cost_usd": [0.0], "vector": [None]})
     found = Answers(unknown.append_column("reason", pa.array([UNKNOWN_TEXT])))
-    assert conclude(document, read, batched, found, "rule", turn=9).flips
+    result = conclude(document, read, batched, found, "rule", turn=9)
+    assert result.flips
+    assert result.entry.report is not None
+    assert (result.entry.report.status, result.entry.report.words_only) == (DocumentStatus.INDEXED, 1)
+    (row,) = vector_rows([result], found).to_pylist()
+    assert (row["vector"], row["text"]) == (None, "words 0")

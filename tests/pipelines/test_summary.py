@@ -32,12 +32,20 @@ def planned(clock: ManualClock) -> DocumentEntry:
     return entry
 
 
-def result(entry: DocumentEntry, status: DocumentStatus, *, chunks: int = 0, reused: int = 0) -> Result:
+def result(
+    entry: DocumentEntry, status: DocumentStatus, *, chunks: int = 0, reused: int = 0, words_only: int = 0
+) -> Result:
     """The last round of a document that had three chunks before it."""
     assert entry.pending is not None
     before = msgspec.structs.replace(entry.pending, chunks=3, tokens=30, cost_usd=0.3)
     report = DocumentReport(
-        doc_id=before.doc_id, status=status, chunks=chunks, tokens=chunks * 10, cost_usd=0.5, reused=reused
+        doc_id=before.doc_id,
+        status=status,
+        chunks=chunks,
+        tokens=chunks * 10,
+        cost_usd=0.5,
+        reused=reused,
+        words_only=words_only,
     )
     drops = status is DocumentStatus.QUARANTINED
     return Result(msgspec.structs.replace(entry, pending=None, report=report), before, flips=not drops, drops=drops)
@@ -49,14 +57,16 @@ def test_what_a_round_adds_is_counted_once_and_what_is_set_aside_adds_no_chunks(
     entry = planned(clock)
     clock.advance(2.5)
     results = [
-        result(entry, DocumentStatus.INDEXED, chunks=9, reused=2),
+        result(entry, DocumentStatus.INDEXED, chunks=9, reused=2, words_only=1),
         result(entry, DocumentStatus.QUARANTINED),
     ]
     telling.worked([DocumentReading(parses=1), DocumentReading()], results)
     assert (telling.summary.documents, telling.summary.chunks, telling.summary.reused) == (1, 9, 2)
+    assert telling.summary.words_only == 1
     assert [key for key, _, _ in telling.summary.set_aside] == ["note.txt"]
     assert observer.counted(names.INDEXING_CHUNKS, origin="reused") == 2
-    assert observer.counted(names.INDEXING_CHUNKS, origin="embedded") == 4
+    assert observer.counted(names.INDEXING_CHUNKS, origin="none") == 1
+    assert observer.counted(names.INDEXING_CHUNKS, origin="embedded") == 3
     assert observer.counted(names.INDEXING_TOKENS) == 60
     assert observer.counted(names.INDEXING_PARSES) == 1
     assert observer.observed(names.INDEXING_LATENCY_SECONDS) == [2.5, 2.5]

@@ -10,8 +10,17 @@ import pytest
 
 from penstock.vector.calibration import Calibration, calibrate
 from penstock.vector.clusters import Centroids, partition
+from penstock.vector.directory import FRAGMENT, Directory
 from penstock.vector.metric import Metric
 from penstock.vector.state import CollectionState
+from penstock.vector.vectors import VECTORS
+
+
+def of_rows(empty: CollectionState, *, rows: int, vectors: int, **counts: int) -> CollectionState:
+    """A state that has so many visible rows, and so many vectors in its blocks."""
+    listed = Directory(np.array([(0, 1, vectors, 0)], FRAGMENT), np.zeros(1, np.uint64))
+    head = msgspec.structs.replace(empty.head, rows=rows, **counts)
+    return replace(empty, head=head, directories={VECTORS: listed})
 
 
 def sampled(metric: Metric) -> tuple[Centroids, np.ndarray]:
@@ -51,7 +60,7 @@ def test_it_is_stale_when_a_share_of_the_rows_was_written_anew(empty_state: Coll
     calibration = Calibration(np.ones(1, np.float32), 1000, 1, written=5000)
 
     def state(written: int) -> CollectionState:
-        return replace(empty_state, head=msgspec.structs.replace(empty_state.head, rows=1000, next_id=written))
+        return of_rows(empty_state, rows=1000, vectors=1000, next_id=written)
 
     assert [calibration.fits(state(written)) for written in (5000, 5050, 5051)] == [True, True, False]
 
@@ -61,6 +70,15 @@ def test_it_is_stale_when_rows_or_lists_have_changed_by_much(empty_state: Collec
     centroids = Centroids(np.arange(100), np.zeros((100, 4), np.float32))
 
     def state(rows: int) -> CollectionState:
-        return replace(empty_state, head=msgspec.structs.replace(empty_state.head, rows=rows), centroids=centroids)
+        return replace(of_rows(empty_state, rows=rows, vectors=rows), centroids=centroids)
 
     assert [calibration.fits(state(rows)) for rows in (700, 900, 1200, 1300)] == [False, True, True, False]
+
+
+def test_rows_without_a_vector_are_not_counted(empty_state: CollectionState) -> None:
+    """They are nobody's neighbours, however many there are."""
+    calibration = Calibration(np.ones(1, np.float32), 1000, 1)
+    assert calibration.fits(of_rows(empty_state, rows=9000, vectors=1000))
+    assert not calibration.fits(of_rows(empty_state, rows=9000, vectors=9000))
+    # Vectors of dead rows lie in blocks too, and are none of the rows that can be found.
+    assert calibration.fits(of_rows(empty_state, rows=1000, vectors=9000))

@@ -36,7 +36,10 @@ _TEXTS = st.none() | st.lists(st.sampled_from(_WORDS), max_size=4).map(" ".join)
 _IDS = st.sampled_from([f"id-{n}" for n in range(14)])
 _DOCUMENTS = st.sampled_from(["doc-a", "doc-b"])
 _VERSIONS = st.sampled_from(["v1", "v2", "v3"])
-_ROWS = st.dictionaries(_IDS, st.tuples(_VECTORS, _TEXTS, st.none() | st.integers(0, 5)), min_size=1, max_size=10)
+# A row has a vector, a text or both.
+_CONTENTS = st.tuples(st.none() | _VECTORS, _TEXTS).filter(lambda content: content != (None, None))
+_ROW = st.tuples(_CONTENTS, st.none() | st.integers(0, 5)).map(lambda row: (*row[0], row[1]))
+_ROWS = st.dictionaries(_IDS, _ROW, min_size=1, max_size=10)
 
 
 # What follows from names, vectors, texts and the log of documents.
@@ -45,10 +48,14 @@ _TOLD_BY_OTHERS = {Family.DICTIONARY, Family.POSTINGS, Family.TERMS, Family.CENT
 
 @dataclass(frozen=True)
 class Row:
-    vector: tuple[float, ...]
+    vector: tuple[float, ...] | None
     text: str | None
     stars: int | None
     version: tuple[str, str] | None = None
+
+
+def rows_of(rows: dict[str, Any], version: tuple[str, str] | None) -> dict[str, Row]:
+    return {name: Row(tuple(v) if v else None, t, s, version) for name, (v, t, s) in rows.items()}
 
 
 @dataclass
@@ -154,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(rows=_ROWS, version=st.none() | st.tuples(_DOCUMENTS, _VERSIONS))
     def upsert(self, rows: dict[str, Any], version: tuple[str, str] | None) -> None:
         table = table_of(rows)
-        self.plain.upsert({name: Row(tuple(v), t, s, version) for name, (v, t, s) in rows.items()}, version)
+        self.plain.upsert(rows_of(rows, version), version)
         document, number = version or (None, None)
         self.write(lambda changes: changes.upsert(self.collection, table, document=document, version=number))
 
@@ -163,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         names = list(rows)
         parts = [{name: rows[name] for name in part} for part in (names[:share], names[share:])]
         for version, part in zip(versions, parts, strict=True):
-            self.plain.upsert({name: Row(tuple(v), t, s, version) for name, (v, t, s) in part.items()}, version)
+            self.plain.upsert(rows_of(part, version), version)
         told = [(*version, len(part)) for version, part in zip(versions, parts, strict=True)]
         self.write(lambda changes: changes.upsert_versions(self.collection, table_of(rows), told))
 
@@ -301,7 +308,11 @@ class StoreMachine(RuleBasedStateMachine):
     async def _holds_the_rows(self) -> None:
         found = await self.collection.get([f"id-{n}" for n in range(14)])
         held = {
-            row["id"]: (tuple(row["vector"]), row["text"], (row["attributes"] or {}).get("stars"))
+            row["id"]: (
+                tuple(row["vector"]) if row["vector"] else None,
+                row["text"],
+                (row["attributes"] or {}).get("stars"),
+            )
             for row in found.to_pylist()
         }
         assert held == {name: (row.vector, row.text, row.stars) for name, row in self.plain.visible.items()}
@@ -310,7 +321,7 @@ class StoreMachine(RuleBasedStateMachine):
         query = np.array([0.3, -1.2, 0.7], np.float32)
         found = await self.collection.search(query, 5, probes=ALL_LISTS, filter=where)
         assert partial_blocks(found) == []
-        scores = {name: similarity(self.metric, query, row.vector) for name, row in rows.items()}
+        scores = {name: similarity(self.metric, query, row.vector) for name, row in rows.items() if row.vector}
         best = sorted(scores.values(), reverse=True)[:5]
         assert np.allclose(found["score"].to_numpy(), best, rtol=1e-5, atol=1e-5)
         assert len(set(found["id"].to_pylist())) == len(best)

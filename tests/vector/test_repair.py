@@ -84,7 +84,7 @@ async def check_whole(volume: MemoryVolume, rows: Make, context: str) -> set[str
 
 # What a damaged value of each kind costs at most; everything that is not named here is brought back.
 _COSTS = {
-    "names": "rows whose ids or vectors are gone",
+    "names": "rows whose ids, or vectors and texts, are gone",
     "texts": "some texts",
     "vectors": "the exact vectors",
     "column 1": "some values of attribute 'n'",

@@ -46,7 +46,7 @@ def test_chunked_and_sliced_tables_are_read_as_what_they_show(rows: Make) -> Non
     [
         ([1.0], "it has 1 dimensions, and the collection 2"),
         ([1.0, 2.0, 3.0], "it has 3 dimensions"),
-        (None, "it is missing"),
+        (None, "it is missing, and there is no text"),
         ([1.0, None], "a component is missing"),
         ([1.0, float("nan")], "NaN or infinity"),
         ([float("-inf"), 1.0], "NaN or infinity"),

@@ -81,6 +81,8 @@ def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
         told += f", {summary.pending:,} still to do"
     if summary.held:
         told += f", {summary.held:,} of them because their buckets do not answer: the next run tries them again"
+    if summary.words_only:
+        told += f", {summary.words_only:,} chunks that only their words find"
     if summary.with_warnings:
         told += f", {summary.with_warnings:,} with warnings"
     aside = [plain(f"  warning: {key}: {warning}") for key, warning in summary.warned]
@@ -98,6 +100,7 @@ def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
         "documents": summary.documents,
         "chunks": summary.chunks,
         "reused": summary.reused,
+        "words_only": summary.words_only,
         "tokens": summary.tokens,
         "cost_usd": summary.cost_usd,
         "deleted": summary.deleted,

@@ -265,6 +265,7 @@ def _stats_table(stats: CollectionStats) -> Table:
     for what, value in (
         ("vectors", f"{stats.dimensions:,} dimensions, compared by {stats.metric}"),
         ("rows", f"{stats.rows:,}, of which {stats.texts:,} with text"),
+        *([("by words only", f"{unplaced:,} rows have no vector")] if (unplaced := stats.rows_without_vector) else []),
         ("not yet current", f"{stats.hidden_rows:,} rows of versions that nobody sees yet"),
         (
             "dead",
@@ -302,8 +303,9 @@ def _show_repair(report: RepairReport, *, dry_run: bool) -> None:
 
 
 def _show_row(row: dict[str, Any]) -> None:
-    shown = ", ".join(f"{number:.4g}" for number in row["vector"][:_COMPONENTS])
-    more = f", … {len(row['vector']):,} in all" if len(row["vector"]) > _COMPONENTS else ""
+    vector = row["vector"] or ()
+    shown = ", ".join(f"{number:.4g}" for number in vector[:_COMPONENTS]) or "none: only its words find it"
+    more = f", … {len(vector):,} in all" if len(vector) > _COMPONENTS else ""
     click.echo(row["id"])
     click.echo(f"  vector      {shown}{more}")
     for name, value in (row["attributes"] or {}).items():

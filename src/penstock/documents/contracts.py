@@ -148,6 +148,8 @@ class DocumentReport(Contract, frozen=True, kw_only=True):
     cost_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     # Of the chunks, those whose text had a vector already: they cost nothing.
     reused: Natural = 0
+    # Of the chunks, those without a vector: only their words find them.
+    words_only: Natural = 0
     warnings: tuple[str, ...] = ()
     missing_seqs: tuple[Natural, ...] = ()
 

@@ -237,7 +237,7 @@ INDEXING_EVENTS = _counter("penstock_indexing_events_total", "Events taken from 
 INDEXING_DOCUMENTS = _counter("penstock_indexing_documents_total", "Documents that are done, by status.", "status")
 INDEXING_CHUNKS = _counter(
     "penstock_indexing_chunks_total",
-    "Chunks written, by whether they were embedded or their vector was there.",
+    "Chunks written, by their vector: embedded, reused, or none, so that only their words find them.",
     "origin",
 )
 INDEXING_TOKENS = _counter("penstock_indexing_tokens_total", "Tokens of chunks written.")

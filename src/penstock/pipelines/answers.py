@@ -50,7 +50,7 @@ class Answers:
         return self._reasons[self._places[name]]
 
     def vectors(self, names: Sequence[str]) -> pa.ChunkedArray[Any]:
-        """The vectors of chunks that have one, in this order."""
+        """The vectors of chunks, in this order; null where there is a reason instead."""
         return self._vectors.take(pa.array([self._places[name] for name in names], pa.int64()))
 
 

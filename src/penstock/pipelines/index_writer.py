@@ -183,7 +183,7 @@ class IndexWriter:
         """The last vectors of a round, gathered for its last write; those before them are written."""
         changes, held = Changes(), 0
         for name, table in rows.items():
-            owners = [result for result in results.get(name, ()) for _ in result.embedded]
+            owners = [result for result in results.get(name, ()) for _ in result.chunks]
             for start, part in _parts(table):
                 if held and held + part.nbytes > WRITE_BYTES_MAX:
                     self._door.run(self._door.store.write(changes))

@@ -88,8 +88,10 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_usd: float = 0.0
     # Chunks whose vectors the collection had already.
     reused: int = 0
-    # Chunks that the model refused, and that have no vector.
+    # Chunks that the model refused.
     lost: int = 0
+    # Chunks without a vector: those, and others in which the model knows nothing.
+    words_only: int = 0
     warnings: tuple[str, ...] = ()
     # Title and headings above the place that was reached.
     outline: Outline = NO_OUTLINE

@@ -65,12 +65,13 @@ NOTHING_KNOWN: Final = pa.table({"chunk_id": pa.array([], pa.string()), "vector"
 
 
 def _first_of(page: pa.Table, wanted: set[str]) -> pa.Table:
-    """The rows of a page whose text is wanted; then it is wanted no more."""
+    """The rows of a page that have a vector and a text that is wanted; then it is wanted no more."""
     places, texts = [], []
+    placed = page["vector"].is_valid().to_pylist()
     rows = page.select(["text", "attributes"]).to_pylist()
     for place, row in enumerate(rows):
         _, text = without_lead(row["text"], row["attributes"].get(LEAD))
-        if text in wanted:
+        if placed[place] and text in wanted:
             wanted.discard(text)
             places.append(place)
             texts.append(text)

@@ -137,8 +137,8 @@ class Result:
 
     entry: DocumentEntry
     pending: Pending
-    # Chunks that have a vector, by their ids and in the order of the text.
-    embedded: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    # Chunks to write, with or without a vector, by their ids and in the order of the text.
+    chunks: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     flips: bool = False
     drops: bool = False
 
@@ -290,7 +290,7 @@ def conclude(
     reasons = {name: reason for name in sent if (reason := answers.reason(name))}
     refused = [f"chunk {sent[name]['seq']}: {reason}" for name, reason in reasons.items()]
     lost = pending.lost + sum(reason != UNKNOWN_TEXT for reason in reasons.values())
-    embedded = {name: row for name, row in sent.items() if name not in reasons}
+    words_only = pending.words_only + len(reasons)
     report = batched.reports.get(pending.doc_id)
     if report is None:
         state = batched.open[pending.doc_id]
@@ -306,17 +306,18 @@ def conclude(
             cost_usd=cost,
             reused=reused,
             lost=lost,
+            words_only=words_only,
             warnings=bounded((*state.warnings, *reading.detail, *refused)),
             outline=outline,
             wait=None,
         )
-        return Result(msgspec.structs.replace(entry, pending=further), pending, embedded)
-    warnings = bounded((*report.warnings, *refused))
-    report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=warnings)
+        return Result(msgspec.structs.replace(entry, pending=further), pending, sent)
+    report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=(*report.warnings, *refused))
     if 0 < report.chunks <= lost:
         return _given_up(entry, pending, _without_vectors(report))
+    report = _found_by_words(report, words_only)
     done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
-    return Result(done, pending, embedded, flips=True)
+    return Result(done, pending, sent, flips=True)
 
 
 def _pinned(upload: UploadNotification, version: str | None) -> UploadNotification:
@@ -352,7 +353,15 @@ def _failed(entry: DocumentEntry, pending: Pending, reading: DocumentReading) ->
 def _without_vectors(report: DocumentReport) -> DocumentReport:
     """Of a document none of whose chunks the model took: nobody would find it, and what was found before would be gone."""
     reason = f"the model refused all of its {report.chunks} chunks"
-    return msgspec.structs.replace(report, status=DocumentStatus.QUARANTINED, reason=reason)
+    warnings = bounded(report.warnings)
+    return msgspec.structs.replace(report, status=DocumentStatus.QUARANTINED, reason=reason, warnings=warnings)
+
+
+def _found_by_words(report: DocumentReport, words_only: int) -> DocumentReport:
+    """Of a document that takes over, with the chunks that have no vector counted before all other warnings."""
+    told = f"{words_only:,} of {report.chunks:,} chunks have no vector: only their words find them"
+    warnings = bounded((told, *report.warnings) if words_only else report.warnings)
+    return msgspec.structs.replace(report, words_only=words_only, warnings=warnings)
 
 
 def _given_up(entry: DocumentEntry, pending: Pending, report: DocumentReport) -> Result:

@@ -33,6 +33,8 @@ class IndexingSummary:
     cost_usd: float = 0.0
     # Of the chunks, those whose vectors were there already.
     reused: int = 0
+    # Of the chunks, those without a vector: only their words find them.
+    words_only: int = 0
     deleted: int = 0
     unchanged: int = 0
     ignored: int = 0
@@ -55,6 +57,7 @@ class IndexingSummary:
             self.tokens += report.tokens
             self.cost_usd += report.cost_usd
             self.reused += report.reused
+            self.words_only += report.words_only
             self._warn(key, report)
         else:
             self.set_aside.append((key, report.status.value, report.reason or ""))
@@ -103,9 +106,10 @@ class Telling:
         if after is None or result.drops:
             return
         before, count = result.pending, self._observer.count
-        reused = after.reused - before.reused
+        reused, words_only = after.reused - before.reused, after.words_only - before.words_only
         count(names.INDEXING_CHUNKS, reused, origin="reused")
-        count(names.INDEXING_CHUNKS, after.chunks - before.chunks - reused, origin="embedded")
+        count(names.INDEXING_CHUNKS, words_only, origin="none")
+        count(names.INDEXING_CHUNKS, after.chunks - before.chunks - reused - words_only, origin="embedded")
         count(names.INDEXING_TOKENS, after.tokens - before.tokens)
         count(names.INDEXING_COST_USD, max(0.0, after.cost_usd - before.cost_usd))
 

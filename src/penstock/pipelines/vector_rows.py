@@ -1,6 +1,7 @@
 """The rows of a round as the store takes them: one table for all documents of a collection. Pure.
 
-Most documents have a chunk or two, and a table costs as much as thousands of its rows.
+Most documents have a chunk or two, and a table costs as much as thousands of its rows. A chunk that the model knows
+nothing of, or refuses, has no vector in it: its words find it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _PLACE: Final = ("seq", "start", "end")
 
 
 def vector_rows(results: Iterable[Result], answers: Answers) -> pa.Table:
-    """The rows of all that was embedded, document after document and each in the order of its text."""
-    listed = [(result.entry, name, row) for result in results for name, row in result.embedded.items()]
+    """The rows of all chunks, document after document and each in the order of its text."""
+    listed = [(result.entry, name, row) for result in results for name, row in result.chunks.items()]
     rows = [row for _, _, row in listed]
     names = [name for _, name, _ in listed]
     texts = [stored_text(row) for row in rows]

@@ -58,7 +58,7 @@ class Calibration:
 
         if state.head.next_id - self.written > _TURNOVER_MAX * self.rows:
             return False
-        return alike(self.rows, max(1, state.head.rows)) and alike(self.lists, max(1, len(state.centroids)))
+        return alike(self.rows, max(1, state.placed_rows)) and alike(self.lists, max(1, len(state.centroids)))
 
 
 async def sample_rows(blocks: BlockReader, state: CollectionState, damage: Damage) -> Floats:

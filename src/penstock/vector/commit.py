@@ -1,8 +1,8 @@
 """A flush of one collection: operations in, a new state and the writes that make it so out.
 
 New rows are appended everywhere: to their vectors, names, texts and columns, to the dictionary and the words,
-and to the list whose centre is nearest. Nothing that is stored is rewritten but small fragments that fold.
-Lists are kept in shape afterwards, by `upkeep`.
+and to the list whose centre is nearest; one without a vector is in no list, and only its words find it. Nothing that is
+stored is rewritten but small fragments that fold. Lists are kept in shape afterwards, by `upkeep`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,12 @@ class _Arriving:
             start = end
         return ColumnBlock(np.concatenate(ids), pa.concat_arrays(values)) if ids else None
 
-    def vectors(self) -> Floats:
+    def vectors(self) -> VectorBlock:
+        """Those of the rows that have one."""
+        placed = np.concatenate([upsert.rows.placed_mask for upsert in self.upserts])
         matrix: Floats = np.concatenate([upsert.rows.vectors for upsert in self.upserts])
-        return matrix if self.born.all() else matrix[self.born]
+        alive = self.born[placed]
+        return VectorBlock(self.ids[placed & self.born], matrix if alive.all() else matrix[alive])
 
 
 async def commit(
@@ -119,16 +122,18 @@ def _add_columns(draft: Draft, arriving: _Arriving, head: Head) -> Head:
 
 
 def _add_vectors(draft: Draft, arriving: _Arriving, head: Head, config: VectorConfig) -> tuple[Head, Centroids]:
-    state = draft.base
-    ids, vectors = arriving.ids[arriving.born], arriving.vectors()
-    stack(draft, Shelf(Family.VECTORS), VectorBlock(ids, vectors))
+    state, rows = draft.base, arriving.vectors()
     centroids, next_list, shaped = state.centroids, head.next_list, head.shaped
+    if not len(rows):
+        return head, centroids
+    ids, vectors = rows.ids, rows.vectors
+    stack(draft, Shelf(Family.VECTORS), rows)
     labels: Indices | None = None
     if not len(centroids):
         count = pieces(len(ids), config.list_rows, config.lists_max)
         centres, labels = partition(state.metric, state.metric.prepare(vectors), count)
-        next_list, shaped = len(centres), len(ids)
-        centroids = Centroids(np.arange(next_list), centres)
+        centroids = Centroids(np.arange(next_list, next_list + len(centres)), centres)
+        next_list, shaped = next_list + len(centres), len(ids)
         put_centroids(draft, centroids, centroids.lists)
     labels, codes, norm_max = _assigned(state.metric, vectors, centroids, labels)
     append_postings(draft, centroids.lists[labels], PostingBlock(ids, codes))

@@ -214,7 +214,7 @@ def _is_few(state: CollectionState, rows: int, queries: int) -> bool:
 async def _few_rows(
     blocks: BlockReader, state: CollectionState, selection: Selection, damage: Damage
 ) -> VectorRows | None:
-    """The selected rows beside each other, kept for the next search; None if the vector of one cannot be read."""
+    """The selected rows that have a vector, kept for the next search; None if it may be that one cannot be read."""
     name = None if selection.name is None else (VectorRows, selection.name)
     entry = None if name is None else blocks.cache.get(name, VectorRows)
     if entry is not None and entry.block is not None:
@@ -222,7 +222,9 @@ async def _few_rows(
     ids = selection.ids.ids()
     vectors, missing = await find_vectors(blocks, state, ids, damage)
     if len(missing):
-        return None
+        if damage:
+            return None
+        ids, vectors = np.delete(ids, missing), np.delete(vectors, missing, axis=0)
     found = VectorRows(state.metric, [VectorBlock(ids, vectors)])
     if name is not None:
         blocks.cache.put(name, found)

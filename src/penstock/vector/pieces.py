@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.vector.operations import Change, Upsert, Version
-from penstock.vector.rows import Rows
 
 __all__ = ["pieces_of"]
 
@@ -41,20 +40,10 @@ def _cuts(upsert: Upsert, bytes_max: int) -> Iterator[Upsert]:
 def _cut(upsert: Upsert, first: int, last: int) -> Upsert:
     part = slice(first, last)
     return Upsert(
-        _rows(upsert.rows, first, last),
+        upsert.rows.part(first, last),
         upsert.identities.take(part),
         tuple(_versions(upsert.versions, first, last)),
         None if upsert.versioned is None else upsert.versioned.take(part),
-    )
-
-
-def _rows(rows: Rows, first: int, last: int) -> Rows:
-    length = last - first
-    return Rows(
-        rows.names.slice(first, length),
-        rows.vectors[first:last],
-        None if rows.texts is None else rows.texts.slice(first, length),
-        {name: values.slice(first, length) for name, values in rows.attributes.items()},
     )
 
 

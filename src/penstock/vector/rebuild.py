@@ -1,9 +1,10 @@
 """A damaged collection made whole from what is left of it: one batch, after which `verify` finds nothing.
 
-Rows are their names and vectors; everything else is made again from those, from texts and from the log of documents:
+Rows are their names, and vectors or texts; everything else is made again from those and from the log of documents:
 lists and centres, the dictionary, words and their counts, hidden rows, directories, the head's counts. A vector that is
-lost is taken from its code, to about three digits. What cannot be made again is lost, and told: rows without a name,
-texts, values of attributes, names of attributes if the head is gone, and which documents rows belong to.
+lost is taken from its code, to about three digits; if that is lost too, the words of a row that has a text still find
+it. What cannot be made again is lost, and told: rows without a name or with neither vector nor text, vectors, texts,
+values of attributes, names of attributes if the head is gone, and which documents rows belong to.
 
 Which rows were deleted is stored once. Without that, a row whose name leads to no newer one may live or may have been
 deleted: as many as the head counts must live, and if there are more, somebody has to decide whether to keep them.
@@ -97,6 +98,8 @@ class _Rebuild:
         # Rows that lie in blocks, and the length of the longest vector.
         self._stored: Bools = np.zeros(self._limit, np.bool_)
         self._longest = state.head.norm_max
+        # Rows that have a vector, or a code to make one of.
+        self._placed: Bools = np.zeros(self._limit, np.bool_)
         # Names of rows that may live, in the order of their ids, and the version each row was written for.
         self._ids: Ids = np.empty(0, np.int64)
         self._names: Column = pa.array([], pa.string())
@@ -108,10 +111,12 @@ class _Rebuild:
         """Decide which rows live, and which of them are hidden."""
         damaged = self._survey.damaged
         self._dead, self._hidden = [await self._members(family) for family in (Family.DELETED, Family.HIDDEN)]
-        named, placed = await self._named(), await self._placed()
+        named, told = await self._named(), await self._holding(_TEXTS)
+        self._placed = await self._holding(_VECTORS, _POSTINGS)
         documented, shown = await self._documented()
-        self._stored = named | placed
-        living = named & placed & ~self._dead.mask()
+        self._stored = named | self._placed
+        whole = named & (self._placed | told)
+        living = whole & ~self._dead.mask()
         if Family.HIDDEN in damaged or Family.DOCUMENTS in damaged:
             hidden = documented & ~shown if Family.HIDDEN in damaged else self._hidden.mask() & documented
             if orphans := int((living & self._hidden.mask() & ~documented).sum()):
@@ -122,10 +127,11 @@ class _Rebuild:
             self._rebuilt.losses.append("which rows belong to some documents: index those documents again")
         living &= self._newest(living, documented, shown)
         self._settle_doubt(head, living, keep_doubtful=keep_doubtful)
-        unnamed = int((~self._dead.mask() & ~(named & placed)).sum())
-        if unnamed and damaged & {Family.NAMES, Family.VECTORS, Family.POSTINGS}:
-            count = f"up to {unnamed:,}" if Family.DELETED in damaged else f"{unnamed:,}"
-            self._rebuilt.losses.append(f"{count} rows whose ids or vectors are gone")
+        gone = int((~self._dead.mask() & ~whole).sum())
+        if gone and damaged & {Family.NAMES, Family.VECTORS, Family.POSTINGS, Family.TEXTS}:
+            count = f"up to {gone:,}" if Family.DELETED in damaged else f"{gone:,}"
+            self._rebuilt.losses.append(f"{count} rows whose ids, or vectors and texts, are gone")
+        self._tell_unplaced(living)
         self._dead = IdSet.of_mask(~living)
         self._hidden = IdSet.of_mask(self._hidden.mask() & living)
         kept = living[self._ids]
@@ -147,10 +153,21 @@ class _Rebuild:
         self._ids, self._names = np.concatenate(ids), pa.concat_arrays(names)
         return self._mask(self._ids)
 
-    async def _placed(self) -> Bools:
-        """Rows that have a vector, or a code to make one of."""
+    def _tell_unplaced(self, living: Bools) -> None:
+        """Say how many rows may have lost their vector. Not without both: either tells which rows had none."""
+        if not {Family.VECTORS, Family.POSTINGS} <= self._survey.damaged:
+            return
+        lost = self._survey.lost_lows(Family.VECTORS)
+        lows = np.array(sorted({-1, *self._state.directory(_VECTORS).lows.tolist(), *lost}), np.int64)
+        unplaced = np.flatnonzero(living & ~self._placed)
+        buckets = lows[np.searchsorted(lows, unplaced, side="right") - 1]
+        if count := int(np.isin(buckets, lost).sum()):
+            self._rebuilt.losses.append(f"the vectors of up to {count:,} rows: only their words find those")
+
+    async def _holding(self, *shelves: Shelf) -> Bools:
+        """Rows that lie in one of some shelves."""
         found = np.zeros(self._limit, np.bool_)
-        for shelf in (_VECTORS, _POSTINGS):
+        for shelf in shelves:
             async for content in self._contents(shelf):
                 found[content.ids] = True
         return found
@@ -202,7 +219,7 @@ class _Rebuild:
             assert isinstance(content, VectorBlock)
             there[content.ids] = True
             self._measure(content.vectors)
-        missing = self._ids[~there[self._ids]]
+        missing = self._ids[(self._placed & ~there)[self._ids]]
         if not len(missing):
             return
         found = VectorBlock(missing, np.zeros((len(missing), self._state.dimensions), np.float32))
@@ -245,7 +262,7 @@ class _Rebuild:
                 mean = decode(content.codes).mean(axis=0, keepdims=True, dtype=np.float32)
                 stored[number] = self._state.metric.prepare(mean)[0]
         self._centroids = _centroids(stored, self._state.dimensions)
-        await self._file_unlisted(self._ids[~listed[self._ids]])
+        await self._file_unlisted(self._ids[(self._placed & ~listed)[self._ids]])
         for low in self._state.directory(_CENTROIDS).lows.tolist():
             self._draft.replace(_CENTROIDS, low, None)
         put_centroids(self._draft, self._centroids, self._centroids.lists)

@@ -151,7 +151,9 @@ class _Repair:
             return RepairReport(str(self._name), (damage,), undecided=why), []
         survey = await survey_collection(self._blocks.reader, unclaimed[0])
         if self._statements.metric is None or survey.dimensions is None:
-            why = "state its metric: --metric cosine, dot or l2" if survey.dimensions else "it has no vectors: drop it"
+            why = "state its metric: --metric cosine, dot or l2"
+            if survey.dimensions is None:
+                why = "it has no vectors, whose dimensions would tell its own: restore the record, or drop it"
             return RepairReport(str(self._name), (damage,), undecided=why), []
         # Words are indexed anew, so that it does not matter how they were.
         made = unclaimed[0], survey.dimensions, self._statements.metric, clock.now_ms()

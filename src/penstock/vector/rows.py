@@ -1,7 +1,8 @@
 """Rows as callers give them, checked: an Arrow table of `id`, `vector`, and perhaps `text` and `attributes`.
 
-Either every row is fit to be stored, or `InvalidInput` names the first that is not and nothing is taken:
-wrong dimensions, NaN and infinity, numbers whose squares overflow, a zero vector under cosine, an id twice.
+A row may have no vector if it has a text: its words find it. Either every row is fit to be stored, or `InvalidInput`
+names the first that is not and nothing is taken: neither vector nor text, wrong dimensions, NaN and infinity, numbers
+whose squares overflow, a zero vector under cosine, an id twice.
 """
 
 from __future__ import annotations
@@ -31,12 +32,35 @@ class Rows:
     """Rows that are fit to be stored."""
 
     names: Column
+    # Those of the rows that have one, in their order.
     vectors: Floats
     texts: Column | None
     attributes: Mapping[str, Column]
+    # Which rows have a vector; None if all do.
+    placed: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def placed_mask(self) -> Bools:
+        """Which rows have a vector."""
+        return np.ones(len(self), np.bool_) if self.placed is None else self.placed
+
+    def part(self, first: int, last: int) -> Rows:
+        """The rows between two places."""
+        length = last - first
+        vectors, placed = self.vectors[first:last], None
+        if self.placed is not None:
+            start, placed = int(self.placed[:first].sum()), self.placed[first:last]
+            vectors = self.vectors[start : start + int(placed.sum())]
+        return Rows(
+            self.names.slice(first, length),
+            vectors,
+            None if self.texts is None else self.texts.slice(first, length),
+            {name: values.slice(first, length) for name, values in self.attributes.items()},
+            placed,
+        )
 
     def attribute_types(self) -> dict[str, AttributeType]:
         found = {name: attribute_type(values.type) for name, values in self.attributes.items()}
@@ -65,9 +89,9 @@ def read_rows(
         )
     names = check_ids(_column(table, "id"))
     _check_unique(names)
-    vectors = check_vectors(_column(table, "vector"), names, dimensions, metric)
     texts = _texts(table)
-    return Rows(names, vectors, texts, _attributes(table, known))
+    vectors, placed = _vectors(_array(_column(table, "vector")), names, texts, dimensions, metric)
+    return Rows(names, vectors, texts, _attributes(table, known), placed)
 
 
 def check_ids(column: Column) -> Column:
@@ -149,6 +173,23 @@ def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str
     return squares
 
 
+def _vectors(
+    column: Column, names: Column, texts: Column | None, dimensions: int, metric: Metric
+) -> tuple[Floats, Bools | None]:
+    """The vectors of rows that have one, and which rows those are; None if all."""
+    if not column.null_count:
+        return check_vectors(column, names, dimensions, metric), None
+    placed: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    told = np.zeros(len(names), np.bool_) if texts is None else texts.is_valid().to_numpy(zero_copy_only=False)
+    if not (placed | told).all():
+        why = "it is missing, and there is no text to find the row by"
+        raise InvalidInput(f"the vector of {_name(names, ~(placed | told))}", why, "give the row a vector or a text")
+    if pa.types.is_null(column.type):
+        return np.empty((0, dimensions), np.float32), placed
+    there = pa.array(placed)
+    return check_vectors(column.filter(there), names.filter(there), dimensions, metric), placed
+
+
 def _matrix(values: Column, names: Column, dimensions: int) -> Floats:
     kind = values.type
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
@@ -210,7 +251,10 @@ def _strings(values: Column, what: str, why: str) -> Column:
 
 def _column(table: pa.Table | pa.RecordBatch, name: str) -> Column:
     if name not in table.column_names:
-        raise InvalidInput(f"the table has no column {name!r}", "every row needs an id and a vector")
+        raise InvalidInput(
+            f"the table has no column {name!r}",
+            "rows have an id and a vector, which is null in a row that only has a text",
+        )
     return table.column(name)
 
 

@@ -222,7 +222,7 @@ class Searcher:
 
         async def measure() -> Calibration:
             sample = await sample_rows(blocks, state, damage)
-            measured = state.metric, state.centroids, state.head.rows, sample, state.head.next_id
+            measured = state.metric, state.centroids, state.placed_rows, sample, state.head.next_id
             found = await offload(len(sample), self._config.threads, calibrate, *measured)
             self._calibrations[state.number] = found
             return found

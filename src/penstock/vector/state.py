@@ -198,6 +198,16 @@ class CollectionState:
         rows[there] = directory.rows[places[there]]
         return rows
 
+    @cached_property
+    def stored_vectors(self) -> int:
+        """Vectors that lie in blocks, those of dead rows included."""
+        return int(self.directory(Shelf(Family.VECTORS)).rows.sum())
+
+    @property
+    def placed_rows(self) -> int:
+        """Rows that a search by vector can find, at most: it is known exactly when no dead rows lie in blocks."""
+        return min(self.head.rows, self.stored_vectors)
+
     def lost_of(self, families: Container[Family]) -> list[str]:
         """The lost blocks of some families."""
         return [block for shelf, blocks in self.lost.items() if shelf.family in families for block in blocks]

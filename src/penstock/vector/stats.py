@@ -33,6 +33,8 @@ class CollectionStats:
     sweeping: bool
     attributes: dict[str, str] = field(default_factory=dict)
     bytes_by_kind: dict[str, int] = field(default_factory=dict)
+    # Rows, hidden ones included, that only their words find: at least so many, and no others once dead rows are swept.
+    rows_without_vector: int = 0
     # Blocks that cannot be read, as far as is known without reading all of them; or why nothing can.
     damage: tuple[str, ...] = ()
 
@@ -60,6 +62,7 @@ def stats_of(state: CollectionState) -> CollectionStats:
         sweeping=state.head.sweep is not None,
         attributes={record.name: record.type.value for record in state.head.attributes},
         bytes_by_kind=sizes,
+        rows_without_vector=max(0, state.head.rows + state.head.hidden - state.stored_vectors),
         damage=tuple(state.lost_of(tuple(Family))),
     )
 

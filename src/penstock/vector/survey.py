@@ -34,7 +34,15 @@ from penstock.vector.state import LENGTHS, AttributeRecord, Head
 __all__ = ["Survey", "survey_collection"]
 
 # Families whose ids are those of rows.
-_OF_ROWS: Final = (Family.VECTORS, Family.NAMES, Family.DELETED, Family.HIDDEN, Family.POSTINGS)
+_OF_ROWS: Final = (
+    Family.VECTORS,
+    Family.NAMES,
+    Family.TEXTS,
+    Family.COLUMN,
+    Family.DELETED,
+    Family.HIDDEN,
+    Family.POSTINGS,
+)
 
 
 @dataclass(slots=True)

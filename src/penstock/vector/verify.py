@@ -1,9 +1,9 @@
 """Do the indexes and the data agree? Everything is read, and whatever does not fit is reported in words.
 
-Checked: every listed block is there and whole, with as many rows as the directory says; every living row has
-exactly one vector, one name and one place in a list that has a centre, with a code of that vector; the dictionary
-leads from each visible name to its row and to no other; words and lengths are those of the texts, attributes of their
-types, and documents show their current version; the head's counts are right; nothing lies unlisted.
+Checked: every listed block is there and whole, with as many rows as the directory says; every living row has exactly one
+name, and one vector and one place in a list that has a centre, with a code of that vector, or neither and a text; the
+dictionary leads from each visible name to its row and to no other; words and lengths are those of the texts, attributes
+of their types, and documents show their current version; the head's counts are right; nothing lies unlisted.
 """
 
 from __future__ import annotations
@@ -102,13 +102,18 @@ class _Check:
             self._report.note(f"{block} cannot be read")
 
     async def rows_are_complete(self) -> None:
-        """Each living row lies once in the vectors, once in the names and once in a list."""
-        wanted = pyroaring.BitMap64(self._living.ids())
-        for family in (Family.VECTORS, Family.NAMES, Family.POSTINGS):
-            found = await self._rows_once(Shelf(family))
-            missing = list((wanted - found)[:_EXAMPLES_MAX])
+        """Each living row lies once in the names, and once both in the vectors and in a list, or in neither."""
+        living = pyroaring.BitMap64(self._living.ids())
+        families = (Family.NAMES, Family.VECTORS, Family.POSTINGS, Family.TEXTS)
+        named, placed, listed, told = [await self._rows_once(Shelf(family)) for family in families]
+        for what, missing in (
+            ("missing from the names", living - named),
+            ("missing from the vectors", listed - placed),
+            ("missing from the postings", placed - listed),
+            ("with neither a vector nor a text", living - placed - listed - told),
+        ):
             if missing:
-                self._report.note(f"rows missing from the {family.name.lower()}: {missing}")
+                self._report.note(f"rows {what}: {list(missing[:_EXAMPLES_MAX])}")
 
     async def codes_are_of_their_vectors(self) -> None:
         """Lists have centres, by which they are found, and hold codes of the vectors of their rows."""
