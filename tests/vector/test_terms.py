@@ -16,7 +16,7 @@ from penstock.vector.block import seal
 from penstock.vector.idset import IdSet
 from penstock.vector.languages import Language
 from penstock.vector.stems import stem
-from penstock.vector.terms import TermBlock, TextAnalysis, count_query_words, count_words, hash_words, split_words
+from penstock.vector.terms import TermBlock, TextAnalysis, count_words, hash_words, query_words, split_words
 
 WORDS, STEMS = TextAnalysis.WORDS, TextAnalysis.STEMS
 STEMMED = (Language.ENGLISH, Language.GERMAN, Language.FRENCH, Language.RUSSIAN, Language.TURKISH)
@@ -59,8 +59,9 @@ def test_an_endless_word_is_the_same_word_in_text_and_query() -> None:
 def common(query: str, text: str) -> int:
     """How many words of a query a text has, as stems."""
     found = count_words(pa.array([text]), STEMS)
-    asked = count_query_words(pa.array([query]), STEMS, found.languages)
-    return len(set(asked.hashes.tolist()) & set(found.hashes.tolist()))
+    found_hashes = set(found.hashes.tolist())
+    (asked,) = query_words(pa.array([query]), STEMS, found.languages)
+    return sum(not found_hashes.isdisjoint(word.hashes) for word in asked)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,18 @@ def test_texts_of_several_languages_in_one_column_are_each_stemmed_in_their_own(
 
 
 def test_a_collection_without_texts_is_asked_nothing() -> None:
-    assert len(count_query_words(pa.array(["a word"]), STEMS, frozenset()).hashes) == 0
+    assert query_words(pa.array(["a word"]), STEMS, frozenset()) == [[]]
+
+
+def test_words_of_one_stem_are_one_word_said_several_times() -> None:
+    first, second = query_words(pa.array(["compress compressing files", "file"]), STEMS, frozenset({1}))
+    assert [word.repeats for word in first] == [2, 1]
+    assert second[0].hashes == first[1].hashes
+
+
+@pytest.mark.parametrize("text", ["| a | b | no |\n| a | c | do |", "socket.connect()\n\nsocket.op()", ""])
+def test_tables_and_code_with_the_odd_short_word_are_not_taken_for_another_language(text: str) -> None:
+    assert count_words(pa.array([f"{text} x1"]), STEMS).languages == {Language.ENGLISH}
 
 
 def test_the_stored_form_of_stems_has_not_changed() -> None:

@@ -77,3 +77,17 @@ def test_a_larger_k_makes_a_hybrid_answer_longer_and_changes_nothing_else(rows: 
         assert answers[1] == answers[2][:5]
 
     with_store(work)
+
+
+def test_a_common_word_is_not_rare_because_a_few_texts_are_of_another_language(rows: Rows) -> None:
+    """A word of all English texts stands in one German one too: there it must not outweigh what was asked for."""
+
+    async def work(_: VectorStore, collection: Collection) -> None:
+        names = [f"en{number}" for number in range(30)]
+        english = ["It is in the box, and that is for the server." for _ in names]
+        english[7] = "It is in the box, and that is for the harbour."
+        german = "Der Hafen ist nicht in der Stadt, und das ist ein Server."
+        await collection.upsert(rows([*names, "de"], [[1, 2]] * 31, [*english, german]), durable=True)
+        assert (await by_text(collection, "is it in the harbour"))[0] == "en7"
+
+    with_store(work)

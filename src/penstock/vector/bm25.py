@@ -6,6 +6,7 @@ returned and not what is counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.vector.idset import IdSet
 from penstock.vector.keys import Family, Shelf
 from penstock.vector.lookup import find_column
 from penstock.vector.state import LENGTHS, CollectionState
-from penstock.vector.terms import TermBlock, count_query_words
+from penstock.vector.terms import QueryWord, TermBlock, query_words
 
 __all__ = ["rank_texts"]
 
@@ -38,16 +39,11 @@ async def rank_texts(
     damage: Damage,
 ) -> list[Ranking]:
     """The best rows for each query text."""
-    vocabulary = count_query_words(texts, state.analysis, state.languages)
-    words = np.unique(vocabulary.hashes)
-    found = await _postings(blocks, state, words, damage)
+    queries = query_words(texts, state.analysis, state.languages)
+    hashes = {form for words in queries for word in words for form in word.hashes}
+    found = await _postings(blocks, state, np.array(sorted(hashes), np.uint64), damage)
     lengths = _Lengths(blocks, state, damage)
-    rankings = []
-    for place in range(len(texts)):
-        mine = vocabulary.texts == place
-        asked = dict(zip(vocabulary.hashes[mine].tolist(), vocabulary.counts[mine].tolist(), strict=True))
-        rankings.append(await _rank(state, asked, found, lengths, count, selected))
-    return rankings
+    return [await _rank(state, words, found, lengths, count, selected) for words in queries]
 
 
 async def _postings(
@@ -70,13 +66,13 @@ async def _postings(
 
 async def _rank(
     state: CollectionState,
-    asked: dict[int, int],
+    asked: Sequence[QueryWord],
     found: dict[int, tuple[Ids, Counts]],
     lengths: _Lengths,
     count: int,
     selected: IdSet | None,
 ) -> Ranking:
-    parts = [(ids, counts, len(ids), asked[word]) for word, (ids, counts) in found.items() if word in asked]
+    parts = [part for word in asked for part in _parts(word, found)]
     if not any(len(ids) for ids, *_ in parts):
         return Ranking.none()
     rows, inverse = np.unique(np.concatenate([ids for ids, *_ in parts]), return_inverse=True)
@@ -94,6 +90,17 @@ async def _rank(
         rows, total = rows[kept], total[kept]
     best = best_places(total, count)
     return Ranking(rows[best], total[best].astype(np.float32))
+
+
+def _parts(word: QueryWord, found: dict[int, tuple[Ids, Counts]]) -> list[tuple[Ids, Counts, int, int]]:
+    """The rows of a word in each of its forms, how many hold it in any, and how often it was said.
+
+    A text is of one language, so that no row is counted twice. A common word must not pass for a rare one because
+    the few texts of some other language have it too.
+    """
+    forms = [found[form] for form in word.hashes if form in found]
+    holding = sum(len(ids) for ids, _ in forms)
+    return [(ids, counts, holding, word.repeats) for ids, counts in forms]
 
 
 class _Lengths:

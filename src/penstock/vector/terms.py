@@ -8,6 +8,7 @@ language of each text. Words are found by their 64-bit hash. Splitting, counting
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +26,16 @@ from penstock.vector.idset import IdSet
 from penstock.vector.languages import Language, guess_languages
 from penstock.vector.stems import stem
 
-__all__ = ["TermBlock", "TextAnalysis", "Vocabulary", "count_query_words", "count_words", "hash_words", "split_words"]
+__all__ = [
+    "QueryWord",
+    "TermBlock",
+    "TextAnalysis",
+    "Vocabulary",
+    "count_words",
+    "hash_words",
+    "query_words",
+    "split_words",
+]
 
 _SHAPE: Final = struct.Struct("<QQQ")
 _BETWEEN_WORDS: Final = r"[^\p{L}\p{N}\p{M}]+"
@@ -126,15 +136,28 @@ def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:
     return running.counted(hashes, running.parents, present)
 
 
-def count_query_words(texts: Column, analysis: TextAnalysis, languages: frozenset[int]) -> Vocabulary:
-    """Count the words of queries: too short to guess a language from, they are asked in all that a collection has."""
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a query: its hashes, one for each language it is asked in, and how often it was said."""
+
+    hashes: tuple[int, ...]
+    repeats: int
+
+
+def query_words(texts: Column, analysis: TextAnalysis, languages: frozenset[int]) -> list[list[QueryWord]]:
+    """The words of each query: too short to guess a language from, they are asked in all that a collection has."""
     running = _Running.of(texts)
     if analysis is TextAnalysis.WORDS:
-        return running.counted(_hashed(running.distinct, 0)[running.codes], running.parents)
-    found = [running.hashes(language)[running.codes] for language in sorted(languages)]
-    if not found:
-        return running.counted(np.empty(0, np.uint64), np.empty(0, np.int64))
-    return running.counted(np.concatenate(found), np.tile(running.parents, len(found)), languages)
+        forms = [_hashed(running.distinct, 0)]
+    else:
+        forms = [running.hashes(language) for language in sorted(languages)]
+    # Words of one stem are one word; so are those of another query, which is why texts are told apart.
+    variants = list(zip(*(form.tolist() for form in forms), strict=True)) if forms else []
+    asked: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(len(texts))]
+    if variants:
+        for code, parent in zip(running.codes.tolist(), running.parents.tolist(), strict=True):
+            asked[parent][variants[code]] += 1
+    return [[QueryWord(hashes, repeats) for hashes, repeats in words.items()] for words in asked]
 
 
 @dataclass(frozen=True, slots=True)
