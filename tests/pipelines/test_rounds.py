@@ -327,4 +327,4 @@ def test_a_text_that_the_model_took_and_knows_nothing_of_is_indexed_by_its_words
     assert result.entry.report is not None
     assert (result.entry.report.status, result.entry.report.words_only) == (DocumentStatus.INDEXED, 1)
     (row,) = vector_rows([result], found).to_pylist()
-    assert (row["vector"], row["text"]) == (None, "words 0")
+    assert (row["vector"], row["text"]) == (None, "a\n\nwords 0")
