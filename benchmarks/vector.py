@@ -11,7 +11,7 @@ Upkeep that writing leaves for the next pause is done before searches, and its t
 Ratios are given by the clock, which decides, and by processor time, which other work on the machine distorts less.
 
 `python benchmarks/vector.py` takes about twenty minutes on a quiet machine; `--quick` three, without the million rows.
-Every measurement of the cost table stops after MEASURED_SECONDS, however far it came.
+In the cost table no further round of searches begins after MEASURED_SECONDS; loading and upkeep have no limit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ CONFIG = VectorConfig(threads=SEARCH_THREADS, cache_bytes=1 << 30)
 LOADING = replace(CONFIG, threads=os.cpu_count() or 1)
 # A cache that holds a million rows, their codes and their names; and one that holds about a third of that.
 LARGE = replace(CONFIG, cache_bytes=4 << 30)
-# No measurement of the cost table goes on for longer.
+# No further round of searches of the cost table begins after this.
 MEASURED_SECONDS = 30
 RARE = attribute("rare") == True  # noqa: E712 a filter, not a comparison
 PROBES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, ALL_LISTS)
