@@ -61,7 +61,8 @@ def common(query: str, text: str) -> int:
     found = count_words(pa.array([text]), STEMS)
     found_hashes = set(found.hashes.tolist())
     (asked,) = query_words(pa.array([query]), STEMS, found.languages)
-    return sum(not found_hashes.isdisjoint(word.hashes) for word in asked)
+    stems = [word for word in asked if word.hashes[0] not in set(hash_words(pa.array(query.lower().split())).tolist())]
+    return sum(not found_hashes.isdisjoint(word.hashes) for word in stems)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,22 @@ def test_texts_of_several_languages_in_one_column_are_each_stemmed_in_their_own(
 
 
 def test_a_collection_without_texts_is_asked_nothing() -> None:
-    assert query_words(pa.array(["a word"]), STEMS, frozenset()) == [[]]
+    assert query_words(pa.array([""]), STEMS, frozenset()) == [[]]
 
 
-def test_words_of_one_stem_are_one_word_said_several_times() -> None:
+def test_words_of_one_stem_are_one_stem_said_several_times() -> None:
     first, second = query_words(pa.array(["compress compressing files", "file"]), STEMS, frozenset({1}))
-    assert [word.repeats for word in first] == [2, 1]
-    assert second[0].hashes == first[1].hashes
+    assert sorted(word.repeats for word in first) == [1, 1, 1, 1, 2]
+    assert {word.hashes for word in second} & {word.hashes for word in first} == {second[1].hashes}
+
+
+def test_the_very_word_counts_beside_its_stem() -> None:
+    found = set(count_words(pa.array(["the compressed file"]), STEMS).hashes.tolist())
+    (near,), (exact,) = (
+        [sum(not found.isdisjoint(word.hashes) for word in words)]
+        for words in query_words(pa.array(["compressing", "compressed"]), STEMS, frozenset({1}))
+    )
+    assert (near, exact) == (1, 2)
 
 
 @pytest.mark.parametrize("text", ["| a | b | no |\n| a | c | do |", "socket.connect()\n\nsocket.op()", ""])
@@ -116,7 +126,8 @@ def test_the_stored_form_of_stems_has_not_changed() -> None:
     stems = [stem([word.lower().encode()], language)[0].decode() for word, language in zip(words, STEMMED, strict=True)]
     assert stems == ["connect", "verbind", "continuel", "соединен", "bağlantı"]
     assert count_words(pa.array(["the connections"]), STEMS).hashes.tolist() == sorted(
-        xxhash.xxh3_64_intdigest(word, 1) for word in (b"the", b"connect")
+        xxhash.xxh3_64_intdigest(word, seed)
+        for word, seed in ((b"the", 1), (b"connect", 1), (b"the", 0), (b"connections", 0))
     )
 
 

@@ -2,7 +2,7 @@
 
 A word is a run of letters and digits, in Unicode's compatibility form (NFKC) and lower-cased; each character of a
 script written without spaces is a word of its own. A collection indexes words as they are, or their stems in the
-language of each text. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
+language of each text beside them. Words are found by their 64-bit hash. Splitting, counting and sorting run on whole columns.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _UNSPACED: Final = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p
 # A longer run is not a word; its end is dropped, in texts and in queries alike.
 _WORD_CHARACTERS_MAX: Final = 64
 _COUNT_MAX: Final = 65_535
+# The seed of words as they are; stems have the number of their language.
+_PLAIN: Final = 0
 
 
 def split_words(texts: Column) -> Column:
@@ -59,7 +61,7 @@ def split_words(texts: Column) -> Column:
 
 
 def hash_words(words: Column) -> Words:
-    return _hashed(words.cast(pa.binary()).to_pylist(), 0)
+    return _hashed(words.cast(pa.binary()).to_pylist(), _PLAIN)
 
 
 def _hashed(words: Sequence[bytes], seed: int) -> Words:
@@ -67,7 +69,7 @@ def _hashed(words: Sequence[bytes], seed: int) -> Words:
 
 
 class TextAnalysis(StrEnum):
-    """What of a text is indexed: its words as they are, or their stems in the language that the text is taken for."""
+    """What of a text is indexed: its words as they are, or also their stems in the language it is taken for."""
 
     WORDS = "words"
     STEMS = "stems"
@@ -116,6 +118,10 @@ class _Running:
         counts = np.minimum(np.diff(np.append(starts, len(hashes))), _COUNT_MAX).astype(np.uint16)
         return Vocabulary(hashes[starts], parents[starts], counts, lengths, languages)
 
+    def plain(self) -> Words:
+        """The hashes of the distinct words as they are."""
+        return _hashed(self.distinct, _PLAIN)
+
     def hashes(self, language: int) -> Words:
         """The hashes of the distinct words' stems. Those of two languages never meet: each has a seed of its own."""
         return _hashed(stem(self.distinct, Language(language)), language)
@@ -125,7 +131,7 @@ def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:
     """Count the words of each text; texts may be missing."""
     running = _Running.of(texts)
     if analysis is TextAnalysis.WORDS:
-        return running.counted(_hashed(running.distinct, 0)[running.codes], running.parents)
+        return running.counted(running.plain()[running.codes], running.parents)
     guessed = guess_languages(running.distinct, running.codes, running.parents, len(texts))
     spoken = guessed[running.parents]
     hashes = np.empty(len(running.codes), np.uint64)
@@ -133,12 +139,14 @@ def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:
     for language in present:
         mine = spoken == language
         hashes[mine] = running.hashes(language)[running.codes[mine]]
-    return running.counted(hashes, running.parents, present)
+    # The words themselves lie beside their stems: a passage that has the very word asked for is the better answer.
+    both = np.concatenate([hashes, running.plain()[running.codes]])
+    return running.counted(both, np.tile(running.parents, 2), present)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word of a query: its hashes, one for each language it is asked in, and how often it was said."""
+    """A word of a query, or its stem: its hashes, one for each language it is asked in, and how often it was said."""
 
     hashes: tuple[int, ...]
     repeats: int
@@ -147,16 +155,16 @@ class QueryWord:
 def query_words(texts: Column, analysis: TextAnalysis, languages: frozenset[int]) -> list[list[QueryWord]]:
     """The words of each query: too short to guess a language from, they are asked in all that a collection has."""
     running = _Running.of(texts)
-    if analysis is TextAnalysis.WORDS:
-        forms = [_hashed(running.distinct, 0)]
-    else:
-        forms = [running.hashes(language) for language in sorted(languages)]
-    # Words of one stem are one word; so are those of another query, which is why texts are told apart.
-    variants = list(zip(*(form.tolist() for form in forms), strict=True)) if forms else []
+    words = [(plain,) for plain in running.plain().tolist()]
+    stems: list[tuple[int, ...]] = []
+    if analysis is TextAnalysis.STEMS and languages:
+        stems = list(zip(*(running.hashes(language).tolist() for language in sorted(languages)), strict=True))
     asked: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(len(texts))]
-    if variants:
-        for code, parent in zip(running.codes.tolist(), running.parents.tolist(), strict=True):
-            asked[parent][variants[code]] += 1
+    for code, parent in zip(running.codes.tolist(), running.parents.tolist(), strict=True):
+        asked[parent][words[code]] += 1
+        if stems:
+            # Words of one stem are one.
+            asked[parent][stems[code]] += 1
     return [[QueryWord(hashes, repeats) for hashes, repeats in words.items()] for words in asked]
 
 
