@@ -146,9 +146,12 @@ class _Shelf:
         return self.plan.url
 
     async def look(self) -> Listing:
-        found = await list_places(self.places, self.plan.reading, self.url)
+        # Before the listing: an object that is made and indexed in between would else be known, and missing from it.
         known = await read_entries(self.url, self.target.name) if self.places else []
-        return compare(self.target.name, found, known, self.fingerprint)
+        found = await list_places(self.places, self.plan.reading, self.url)
+        listing = compare(self.target.name, found.objects, known, self.fingerprint)
+        listing.failures = found.failures
+        return listing
 
     def left_out(self) -> list[LeftOut]:
         """What lies in the folders among the places and cannot be indexed."""
@@ -162,6 +165,9 @@ def _index(
 ) -> dict[str, Any]:
     """Look, send, and run; what was seen and done, as fields."""
     listing = asyncio.run(shelf.look())
+    if listing.failures:
+        # Whoever waits for an answer gets it before any work; a follower goes on without the place.
+        raise listing.failures[0]
     send(shelf.url, listing.events)
     left_out = shelf.left_out()
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)

@@ -24,14 +24,14 @@ from penstock.documents import (
 )
 from penstock.documents.sequencers import last_seen_ns
 from penstock.documents.versions import observed
-from penstock.errors import InvalidInput, NotFound
-from penstock.objects import ObjectMeta, ObjectStore
+from penstock.errors import InvalidInput, NotFound, PenstockError
+from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
 from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
 from penstock.vector import CollectionName
 
-__all__ = ["Listing", "compare", "deletion", "list_places", "upload_of"]
+__all__ = ["Found", "Listing", "compare", "deletion", "list_places", "upload_of"]
 
 # Requests to one bucket at once.
 _HEADS_AT_ONCE: Final = 32
@@ -49,6 +49,16 @@ class Listing:
     under_way: int = 0
     # The last look at an object that the index has taken, by bucket and key, for those that there are events of.
     taken_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    # Why some places could not be looked at; nothing is said of what lies there.
+    failures: list[PenstockError] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Found:
+    """The objects of places, and why others could not be listed."""
+
+    objects: dict[Place, list[ObjectMeta]] = field(default_factory=dict)
+    failures: list[PenstockError] = field(default_factory=list)
 
 
 def compare(
@@ -59,7 +69,10 @@ def compare(
     *,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Listing:
-    """The objects of some places against what the index knows of them. Pure but for the time."""
+    """The objects of some places against what the index knows of them. Pure but for the time.
+
+    A hidden object concerns the index only once it is there, because an event or its own name brought it in.
+    """
     listing, entries = Listing(), {(entry.bucket, entry.key): entry for entry in known}
     by_bucket: dict[str, list[DocumentEntry]] = {}
     for entry in entries.values():
@@ -67,7 +80,9 @@ def compare(
     now_ms = clock.now_ms()
     for place, metas in found.items():
         for meta in metas:
-            _compare_one(listing, name, place.bucket, meta, entries.get((place.bucket, meta.key)), fingerprint, now_ms)
+            entry = entries.get((place.bucket, meta.key))
+            if not _is_hidden(meta.key, place) or (entry is not None and not entry.state.tombstone):
+                _compare_one(listing, name, place.bucket, meta, entry, fingerprint, now_ms)
         present = {meta.key for meta in metas}
         # One key that is there, as many are named on a command line, has nothing else that could be gone.
         others = by_bucket.get(place.bucket, []) if place.key not in present else []
@@ -80,27 +95,36 @@ def compare(
     return listing
 
 
-async def list_places(places: Iterable[Place], reading: Reading, own: str) -> dict[Place, list[ObjectMeta]]:
-    """The objects of some places, without hidden ones and without those of the store `own`, which may lie in them.
+async def list_places(places: Iterable[Place], reading: Reading, own: str) -> Found:
+    """The objects of some places, also hidden ones, without those of the store `own`, which may lie in them.
 
-    A bucket is opened once for all of its places: thousands of files may be named one by one.
+    A bucket is opened once for all of its places: thousands of files may be named one by one. One that cannot be
+    listed is told, and keeps nobody from looking at the others.
     """
-    wanted = dict.fromkeys(places)
     by_bucket: dict[str, list[Place]] = {}
-    for place in wanted:
+    for place in dict.fromkeys(places):
         by_bucket.setdefault(place.bucket, []).append(place)
-    found: dict[Place, list[ObjectMeta]] = {}
+    found = Found()
     for bucket, named in by_bucket.items():
-        spec = reading.spec_of(bucket)
-        store = await spec.open()
         try:
-            found |= await _heads(store, [place for place in named if place.key is not None])
-            for place in named:
-                if place.key is None:
-                    found[place] = await _listed(store, place, spec.url, own)
-        finally:
-            await store.close()
-    return {place: found[place] for place in wanted}
+            found.objects |= await _in_bucket(reading.spec_of(bucket), named, own)
+        except InvalidInput:
+            raise
+        except PenstockError as error:
+            found.failures.append(error)
+    return found
+
+
+async def _in_bucket(spec: StoreSpec, places: Sequence[Place], own: str) -> dict[Place, list[ObjectMeta]]:
+    store = await spec.open()
+    try:
+        found = await _heads(store, [place for place in places if place.key is not None])
+        for place in places:
+            if place.key is None:
+                found[place] = await _listed(store, place, spec.url, own)
+        return found
+    finally:
+        await store.close()
 
 
 async def _heads(store: ObjectStore, places: Sequence[Place]) -> dict[Place, list[ObjectMeta]]:
@@ -109,19 +133,18 @@ async def _heads(store: ObjectStore, places: Sequence[Place]) -> dict[Place, lis
     async def head(place: Place) -> tuple[Place, list[ObjectMeta]]:
         assert place.key is not None
         async with gate:
-            return place, [await store.head(place.key)]
+            return place, await _single(store, place.key)
 
     return dict(await asyncio.gather(*map(head, places)))
 
 
 async def _listed(store: ObjectStore, place: Place, bucket_url: str, own: str) -> list[ObjectMeta]:
     pages = [page async for page in store.list(f"{place.prefix}/" if place.prefix else "")]
-    listed = [meta for page in pages for meta in page]
-    if not listed and place.prefix:
-        return await _single(store, place)
-    kept = _without_own([meta for meta in listed if not _is_hidden(meta.key, place.prefix)], bucket_url, own)
+    listed = _without_own([meta for page in pages for meta in page], bucket_url, own)
+    # A URL may name one object, whatever lies below a folder of the same name.
+    named = await _single(store, place.prefix) if place.prefix else []
     # A listing of Google's does not tell versions.
-    return [meta if meta.version else await store.head(meta.key) for meta in kept]
+    return named + [meta if meta.version else await store.head(meta.key) for meta in listed]
 
 
 def upload_of(
@@ -198,16 +221,19 @@ def _event(name: CollectionName, bucket: str, key: str, state: ObjectState | Non
     return {**names, "created_at": at, "sequencer": sequencer}
 
 
-async def _single(store: ObjectStore, place: Place) -> list[ObjectMeta]:
-    """A URL may name one object; a prefix without any is as empty as it looks."""
+async def _single(store: ObjectStore, key: str) -> list[ObjectMeta]:
+    """One object, or none when it is gone."""
     try:
-        return [await store.head(place.prefix)]
+        return [await store.head(key)]
     except NotFound:
         return []
 
 
-def _is_hidden(key: str, prefix: str) -> bool:
-    return any(segment.startswith(".") for segment in key.removeprefix(prefix).split("/"))
+def _is_hidden(key: str, place: Place) -> bool:
+    """Whether a part of its name below the place begins with a dot; what a person names is never hidden."""
+    if key in (place.key, place.prefix):
+        return False
+    return any(segment.startswith(".") for segment in key.removeprefix(place.prefix).split("/"))
 
 
 def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:

@@ -49,7 +49,10 @@ class Place:
         """Whether an object lies here."""
         if bucket != self.bucket:
             return False
-        return key == self.key if self.key is not None else not self.prefix or key.startswith(f"{self.prefix}/")
+        if self.key is not None:
+            return key == self.key
+        # A URL names a folder, or the one object of that name.
+        return not self.prefix or key == self.prefix or key.startswith(f"{self.prefix}/")
 
 
 def collection_options(command: Command) -> Command:
