@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli.listing import Listing, compare, list_places
+from penstock.cli.listing import Listing, compare, deletion, list_places
 from penstock.cli.places import Place, place_of, url_of
 from penstock.cli.running import log_of
 from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of
@@ -246,3 +246,40 @@ def test_a_folder_that_cannot_be_listed_is_told_and_neither_emptied_nor_in_the_w
     found = asyncio.run(list_places(places, Reading(), "file:///elsewhere/store"))
     assert list(found.objects) == [places[1]]
     assert [type(error) for error in found.failures] == [NotFound]
+
+
+def forgotten(known: DocumentEntry) -> DocumentEntry:
+    """What the index knows of an object once a person has had enough of it."""
+    assert known.upload is not None
+    event = deletion(NAME, known, 1_700_000_000_000, forgotten=known.upload.etag)
+    (entry,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+    return entry
+
+
+def test_what_was_forgotten_stays_so_until_it_changes_or_is_named() -> None:
+    known = forgotten(entry("a"))
+    listing = compared([meta("a")], [known])
+    assert (listing.events, listing.forgotten) == ([], 1)
+    for found, place in (
+        (meta("a", "e2"), PLACE),
+        (meta("a"), Place("docs", "a")),
+        (meta("a"), Place("docs", prefix="a")),
+    ):
+        (event,) = compared([found], [known], place=place).events
+        (planned,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+        assert planned.pending is not None
+        assert planned.forgotten is None
+
+
+def test_a_file_that_is_followed_by_its_name_is_not_named_again_by_every_look() -> None:
+    found = {Place("docs", "a"): [meta("a")]}
+    later = compare(NAME, found, [forgotten(entry("a"))], RULE, named=False, clock=ManualClock(1_800_000_000_000))
+    assert (later.events, later.forgotten) == ([], 1)
+
+
+def test_what_was_forgotten_and_then_changed_is_removed_like_any_other_when_it_is_gone() -> None:
+    known = forgotten(entry("a"))
+    assert compared([], [known]).events == []
+    (event,) = compared([meta("a", "e2")], [known]).events
+    (changed,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+    assert [type(event) for event in compared([], [changed]).events] == [DeleteNotification]

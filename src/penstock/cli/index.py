@@ -145,11 +145,11 @@ class _Shelf:
     def url(self) -> str:
         return self.plan.url
 
-    async def look(self) -> Listing:
+    async def look(self, *, first: bool = False) -> Listing:
         # Before the listing: an object that is made and indexed in between would else be known, and missing from it.
         known = await read_entries(self.url, self.target.name) if self.places else []
         found = await list_places(self.places, self.plan.reading, self.url)
-        listing = compare(self.target.name, found.objects, known, self.fingerprint)
+        listing = compare(self.target.name, found.objects, known, self.fingerprint, named=first)
         listing.failures = found.failures
         return listing
 
@@ -164,7 +164,7 @@ def _index(
     shelf: _Shelf, order: _Order, console: Console, stop: Stop, interval: float | None, *, queue_only: bool
 ) -> dict[str, Any]:
     """Look, send, and run; what was seen and done, as fields."""
-    listing = asyncio.run(shelf.look())
+    listing = asyncio.run(shelf.look(first=True))
     if listing.failures:
         # Whoever waits for an answer gets it before any work; a follower goes on without the place.
         raise listing.failures[0]
@@ -177,6 +177,7 @@ def _index(
         "unchanged": listing.unchanged,
         "under_way": listing.under_way,
         "set_aside_before": listing.set_aside,
+        "forgotten_before": listing.forgotten,
         "left_out": [each._asdict() for each in left_out],
     }
     for each in left_out[:_LEFT_OUT_SHOWN_MAX]:
@@ -269,4 +270,6 @@ def _told(listing: Listing, uploads: int) -> str:
         told += f", {listing.under_way:,} under way"
     if listing.set_aside:
         told += f", {listing.set_aside:,} set aside before (see `penstock documents list`)"
+    if listing.forgotten:
+        told += f", {listing.forgotten:,} forgotten before (see `penstock documents retry`)"
     return told

@@ -45,6 +45,8 @@ class Listing:
     unchanged: int = 0
     # Unchanged as well, and not searchable: they could not be read, and nothing about them is different now.
     set_aside: int = 0
+    # Taken out of the index by a person, and as they were then.
+    forgotten: int = 0
     # Being built already, by a run that did not come to its end.
     under_way: int = 0
     # The last look at an object that the index has taken, by bucket and key, for those that there are events of.
@@ -67,11 +69,13 @@ def compare(
     known: Iterable[DocumentEntry],
     fingerprint: str,
     *,
+    named: bool = True,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Listing:
     """The objects of some places against what the index knows of them. Pure but for the time.
 
-    A hidden object concerns the index only once it is there, because an event or its own name brought it in.
+    A hidden object concerns the index only once it is there, because an event or its own name brought it in. One that
+    was forgotten comes back when it is `named`, now and by itself: later looks at the same places name nothing anew.
     """
     listing, entries = Listing(), {(entry.bucket, entry.key): entry for entry in known}
     by_bucket: dict[str, list[DocumentEntry]] = {}
@@ -82,7 +86,8 @@ def compare(
         for meta in metas:
             entry = entries.get((place.bucket, meta.key))
             if not _is_hidden(meta.key, place) or (entry is not None and not entry.state.tombstone):
-                _compare_one(listing, name, place.bucket, meta, entry, fingerprint, now_ms)
+                asked = named and meta.key in (place.key, place.prefix)
+                _compare_one(listing, name, place.bucket, meta, entry, fingerprint, now_ms, asked=asked)
         present = {meta.key for meta in metas}
         # One key that is there, as many are named on a command line, has nothing else that could be gone.
         others = by_bucket.get(place.bucket, []) if place.key not in present else []
@@ -169,8 +174,11 @@ def upload_of(
     )
 
 
-def deletion(name: CollectionName, entry: DocumentEntry, now_ms: int) -> DeleteNotification:
-    return DeleteNotification(**_event(name, entry.bucket, entry.key, entry.state, now_ms))
+def deletion(
+    name: CollectionName, entry: DocumentEntry, now_ms: int, *, forgotten: str | None = None
+) -> DeleteNotification:
+    """That an object is gone; or, with the etag that it has, that a person wants it `forgotten`."""
+    return DeleteNotification(forgotten=forgotten, **_event(name, entry.bucket, entry.key, entry.state, now_ms))
 
 
 def _compare_one(
@@ -181,9 +189,15 @@ def _compare_one(
     entry: DocumentEntry | None,
     fingerprint: str,
     now_ms: int,
+    *,
+    asked: bool,
 ) -> None:
     if entry is None:
         listing.events.append(upload_of(name, bucket, meta, now_ms))
+    elif entry.forgotten == meta.version and not asked:
+        listing.forgotten += 1
+    elif entry.forgotten == meta.version:
+        listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state, reread=True))
     elif entry.upload is None or entry.upload.etag != meta.version:
         listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state))
     elif entry.pending is not None and entry.pending.fingerprint == fingerprint:

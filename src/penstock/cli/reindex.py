@@ -194,11 +194,13 @@ class Rebuild:
             old, new = job.writer.all_entries(self.aim.name), job.writer.all_entries(name)
             remainder = rebuilding(old, new, self._fingerprint(building))
             wanted = [entry for entry in remainder.wanted if entry.object_key not in gone]
-            if passed == _PASSES_MAX or not (wanted or remainder.surplus):
+            if passed == _PASSES_MAX or not (wanted or remainder.surplus or remainder.forgotten):
                 break
             gone |= self._send(wanted, new, name)
             now_ms = SYSTEM_CLOCK.now_ms()
             send(self.plan.url, [deletion(name, entry, now_ms) for entry in remainder.surplus])
+            known = [(new.get(entry.object_key, entry), entry.forgotten) for entry in remainder.forgotten]
+            send(self.plan.url, [deletion(name, entry, now_ms, forgotten=etag) for entry, etag in known])
         remainder.lost += [entry for entry in remainder.wanted if entry.current]
         return remainder
 

@@ -78,6 +78,8 @@ class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event",
     source_id: str | None = None
     created_at: Instant
     sequencer: str | None = None
+    # The etag of an object that is still there, when a person took it out of the index: it stays out until it changes.
+    forgotten: str | None = None
 
 
 class ChunkMetadata(Contract, frozen=True, kw_only=True):
