@@ -1,0 +1,56 @@
+"""A command is about an index as it is when the work begins, whatever it was when the command was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from penstock.cli.places import url_of
+from penstock.cli.providers import Provider
+from penstock.cli.shelf import Order
+from penstock.documents import ChunkingConfig
+from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.pipelines.embedding import Embedding
+from penstock.pipelines.index_writer import IndexWriter
+from penstock.pipelines.indexes import Build, Cut, IndexSettings
+from penstock.pipelines.registry import VECTOR_PATH
+from penstock.pipelines.reindexing import Wish
+
+OTHER_MODEL = "BAAI/bge-small-en-v1.5"
+PLAIN = IndexSettings(tenant="t", index="i", current=Build(model=EMBEDDED_MODEL, cut=Cut.of(ChunkingConfig())))
+OTHER = Build(model=OTHER_MODEL, cut=PLAIN.current.cut, endpoint="http://127.0.0.1:9/v1")
+BUILDING = msgspec.structs.replace(PLAIN, building=OTHER)
+
+
+def settle(order: Order, settings: IndexSettings) -> None:
+    writer = IndexWriter(order.url, VECTOR_PATH, {}, Embedding())
+    writer.write_settings(settings)
+    writer.close()
+
+
+def order_of(folder: Path, *places: str) -> Order:
+    return Order(places, url_of(str(folder / "store")), "t", "i", {}, "local[1]")
+
+
+def test_a_job_that_waited_for_a_rebuild_looks_at_the_collection_that_answers_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("text")
+    order = order_of(tmp_path, str(tmp_path / "a.md"))
+    settle(order, BUILDING)
+    before = order.laid_out(Wish(), Provider(key="secret of the old endpoint"))
+    assert before.target.name.model == EMBEDDED_MODEL
+    assert order.as_left(before) is before
+    settle(order, BUILDING.flipped())
+    # Gone meanwhile: that is for the next look to tell.
+    (tmp_path / "a.md").unlink()
+    after = order.as_left(before)
+    assert after.target.name.model == OTHER_MODEL
+    assert after.plan.embedding.endpoints[OTHER_MODEL].url == OTHER.endpoint
+    assert after.plan.embedding.endpoints[OTHER_MODEL].api_key is None
+    assert after.places == before.places
+
+
+def test_an_index_that_is_still_to_be_made_keeps_what_was_wished_for(tmp_path: Path) -> None:
+    order = order_of(tmp_path)
+    wished = order.laid_out(Wish(target_tokens=400), Provider())
+    assert order.as_left(wished) is wished
