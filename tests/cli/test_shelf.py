@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,8 @@ import msgspec
 from penstock.cli.places import url_of
 from penstock.cli.providers import Provider
 from penstock.cli.shelf import Order
-from penstock.documents import ChunkingConfig
+from penstock.documents import ChunkingConfig, UploadNotification
+from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
@@ -54,3 +56,18 @@ def test_an_index_that_is_still_to_be_made_keeps_what_was_wished_for(tmp_path: P
     order = order_of(tmp_path)
     wished = order.laid_out(Wish(target_tokens=400), Provider())
     assert order.as_left(wished) is wished
+
+
+def test_what_is_notified_of_a_new_index_says_how_it_is_to_be_cut_whichever_job_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("text")
+    order = order_of(tmp_path, str(tmp_path / "a.md"))
+    wished = order.laid_out(Wish(target_tokens=400), Provider())
+    (event,) = asyncio.run(wished.look()).events
+    assert isinstance(event, UploadNotification)
+    assert event.chunking == Chunking(target_tokens=400, max_tokens=600, overlap_tokens=100)
+    assert wished.plan.chunking_by_index == {("t", "i"): wished.chunking}
+    assert wished.plan.chunking == ChunkingConfig()
+    settle(order, PLAIN)
+    (event,) = asyncio.run(order.laid_out(Wish(), Provider()).look()).events
+    assert isinstance(event, UploadNotification)
+    assert event.chunking is None

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from penstock.cli.entries import read_entries
 from penstock.cli.left_out import LeftOut, files_left_out
 from penstock.cli.listing import Listing, compare, list_places
@@ -14,7 +16,8 @@ from penstock.cli.places import Place, place_of
 from penstock.cli.providers import Provider
 from penstock.cli.running import JobPlan
 from penstock.cli.targets import Target, embedding_for, find_target
-from penstock.documents import ChunkingConfig
+from penstock.documents import ChunkingConfig, Notification, UploadNotification
+from penstock.documents.contracts import Chunking
 from penstock.errors import InvalidInput
 from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
@@ -55,9 +58,11 @@ class Order:
         chunking = _chunking(target, wish)
         embedding = embedding_for(target, provider)
         fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
-        plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), chunking)
+        # For this index alone: the job may meet the first event of somebody else's.
+        cuts = {(self.tenant, self.index): chunking}
+        plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), cuts)
         found = [place_of(place, self.buckets) for place in self.places] if places is None else places
-        return Shelf(found, target, fingerprint, plan)
+        return Shelf(found, target, chunking, fingerprint, plan)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Shelf:
 
     places: Sequence[Place]
     target: Target
+    chunking: ChunkingConfig
     fingerprint: str
     plan: JobPlan
 
@@ -79,6 +85,9 @@ class Shelf:
         found = await list_places(self.places, self.plan.reading, self.url)
         listing = compare(self.target.name, found.objects, known, self.fingerprint, named=first)
         listing.failures = found.failures
+        if self.target.settings is None:
+            # Whichever job meets the first of them makes the index.
+            listing.events = [_wishing(event, self.chunking) for event in listing.events]
         return listing
 
     def left_out(self) -> list[LeftOut]:
@@ -86,6 +95,15 @@ class Shelf:
         own = _folder(self.url)
         folders = [_folder(self.plan.reading.spec_of(place.bucket).url) for place in self.places if place.key is None]
         return [each for folder in folders if folder for each in files_left_out(folder, own)]
+
+
+def _wishing(event: Notification, chunking: ChunkingConfig) -> Notification:
+    if not isinstance(event, UploadNotification):
+        return event
+    wanted = Chunking(
+        target_tokens=chunking.target_tokens, max_tokens=chunking.max_tokens, overlap_tokens=chunking.overlap_tokens
+    )
+    return msgspec.structs.replace(event, chunking=wanted)
 
 
 def _chunking(target: Target, wish: Wish) -> ChunkingConfig:

@@ -54,7 +54,10 @@ class IndexingConfig:
     # None is a new one for every job, which its end removes: how far the queue was taken is in the store.
     checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # How new indexes are cut, and into which cells all files are; an index that is made keeps to its own.
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    # The same for some new indexes, by tenant and index.
+    chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     reading: Reading = field(default_factory=Reading)
     rounds: RoundLimits = field(default_factory=RoundLimits)
@@ -105,6 +108,7 @@ class IndexingJob:
             config.chunking,
             config.rounds,
             progress,
+            chunking_by_index=config.chunking_by_index,
             clock=clock,
             observer=observer,
         )
