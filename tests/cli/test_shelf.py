@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import msgspec
 
-from penstock.cli.places import url_of
+from penstock.cli.places import allow_option, url_of
 from penstock.cli.providers import Provider
 from penstock.cli.shelf import Order
 from penstock.documents import ChunkingConfig, UploadNotification
@@ -16,6 +18,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexes import Build, Cut, IndexSettings
+from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import VECTOR_PATH
 from penstock.pipelines.reindexing import Wish
 
@@ -71,3 +74,26 @@ def test_what_is_notified_of_a_new_index_says_how_it_is_to_be_cut_whichever_job_
     (event,) = asyncio.run(order.laid_out(Wish(), Provider()).look()).events
     assert isinstance(event, UploadNotification)
     assert event.chunking is None
+
+
+def test_a_job_may_read_the_places_it_was_given_and_what_was_allowed_besides(tmp_path: Path) -> None:
+    for folder in ("docs", "more"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "docs" / "a.md").write_text("text")
+    (tmp_path / "link").symlink_to(tmp_path / "more")
+    base = f"file://{tmp_path}"
+
+    def reading(places: list[str], *options: str) -> Reading:
+        command = click.Command("x", params=[])
+        context = allow_option(command).make_context("x", list(options))
+        order = Order(places, url_of(str(tmp_path / "store")), "t", "i", {"shelf": base}, "local[1]")
+        return replace(order, allowed=context.params["allowed"]).laid_out(Wish(), Provider()).plan.reading
+
+    assert reading([str(tmp_path / "docs" / "a.md")]).places == (f"{base}/docs/a.md",)
+    folders = reading([str(tmp_path / "docs"), str(tmp_path)], "--allow", str(tmp_path / "link"))
+    # What has a name by --bucket is allowed by it.
+    assert folders.places == (f"{base}/docs", f"{base}/more")
+    assert not folders.places_only
+    buckets = reading(["s3://docs/hand", "gs://papers"], "--allow", "s3://other")
+    assert buckets.places == ("s3://docs/hand", "gs://papers", "s3://other")
+    assert buckets.places_only

@@ -19,6 +19,7 @@ from penstock.cli.following import Follower
 from penstock.cli.handover import await_rebuild
 from penstock.cli.listing import Listing
 from penstock.cli.places import (
+    allow_option,
     bucket_option,
     chunking_options,
     collection_options,
@@ -56,6 +57,7 @@ _INTERVAL_SECONDS: Final = 10.0
     help="Seconds between two looks at the places while following.",
 )
 @bucket_option
+@allow_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @rate_options
 @provider_options
@@ -71,6 +73,7 @@ def index(
     queue_only: bool,
     interval: float,
     buckets: Mapping[str, str],
+    allowed: tuple[str, ...],
     master: str,
     provider: Provider,
     chunk_tokens: int | None,
@@ -82,7 +85,7 @@ def index(
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
-    order = Order(places, url_of(store), tenant, index_name, buckets, master)
+    order = Order(places, url_of(store), tenant, index_name, buckets, master, allowed)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
         told = _index(

@@ -84,10 +84,10 @@ def compare(
     now_ms = clock.now_ms()
     for place, metas in found.items():
         for meta in metas:
-            entry = entries.get((place.bucket, meta.key))
-            if not _is_hidden(meta.key, place) or (entry is not None and not entry.state.tombstone):
+            known_as = entries.get((place.bucket, meta.key))
+            if not _is_hidden(meta.key, place) or (known_as and not known_as.state.tombstone):
                 asked = named and meta.key in (place.key, place.prefix)
-                _compare_one(listing, name, place.bucket, meta, entry, fingerprint, now_ms, asked=asked)
+                _compare_one(listing, name, place.bucket, meta, known_as, fingerprint, now_ms, asked=asked)
         present = {meta.key for meta in metas}
         # One key that is there, as many are named on a command line, has nothing else that could be gone.
         others = by_bucket.get(place.bucket, []) if place.key not in present else []

@@ -7,7 +7,7 @@ by their bare names, all others by the URL they are opened with. `--bucket NAME=
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,6 +23,8 @@ __all__ = [
     "STORE_DEFAULT",
     "VECTOR_PATH",
     "Place",
+    "allow_option",
+    "are_exhaustive",
     "bucket_option",
     "chunking_options",
     "collection_options",
@@ -44,6 +46,14 @@ class Place:
     bucket: str
     key: str | None = None
     prefix: str = ""
+
+    @property
+    def url(self) -> str:
+        """What a job may read that is given this place; of one under another name, `--bucket` says where it is."""
+        bucket = parse_url(self.bucket if "://" in self.bucket else f"s3://{self.bucket}")
+        if bucket.scheme == "file":
+            return str(StoreUrl("file", f"{bucket.place}/{self.key}" if self.key else bucket.place))
+        return str(StoreUrl(bucket.scheme, bucket.place, self.key or self.prefix))
 
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object lies here."""
@@ -95,6 +105,19 @@ def bucket_option(command: Command) -> Command:
     )(command)
 
 
+def allow_option(command: Command) -> Command:
+    """`--allow PATH_OR_URL`, also from the environment, parted by blanks."""
+    return click.option(
+        "--allow",
+        "allowed",
+        multiple=True,
+        metavar="PATH_OR_URL",
+        envvar="PENSTOCK_ALLOW",
+        callback=lambda _context, _option, given: tuple(map(_allowed, given)),
+        help="Folder or bucket that events may name as well; with a bucket, no others. Repeatable.",
+    )(command)
+
+
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
@@ -119,6 +142,17 @@ def place_of(given: str, buckets: Mapping[str, str] | None = None) -> Place:
         raise NotFound(f"there is no {given}", f"{path} does not exist", "name a file, a folder or a store's URL")
     found = Place(_folder_url(path)) if path.is_dir() else Place(_folder_url(path.parent), path.name)
     return _named(found, buckets or {})
+
+
+def are_exhaustive(allowed: Iterable[str]) -> bool:
+    """Whether a list of what is allowed names a bucket of a service: then there are no others."""
+    return any(parse_url(url).scheme != "file" for url in allowed)
+
+
+def _allowed(given: str) -> str:
+    """With links followed, as places are."""
+    url = parse_url(url_of(given))
+    return _folder_url(Path(url.place).resolve()) if url.scheme == "file" else str(url)
 
 
 def _folder_url(path: Path) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from penstock.cli.entries import read_entries
 from penstock.cli.left_out import LeftOut, files_left_out
 from penstock.cli.listing import Listing, compare, list_places
-from penstock.cli.places import Place, place_of
+from penstock.cli.places import Place, are_exhaustive, place_of
 from penstock.cli.providers import Provider
 from penstock.cli.running import JobPlan
 from penstock.cli.targets import Target, embedding_for, find_target
@@ -36,6 +36,7 @@ class Order:
     index: str
     buckets: Mapping[str, str]
     master: str
+    allowed: Sequence[str] = ()
 
     def again(self, before: Shelf) -> Shelf:
         """As a rebuild has left it. A key goes nowhere but to the address it was given for."""
@@ -60,9 +61,15 @@ class Order:
         fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
         # For this index alone: the job may meet the first event of somebody else's.
         cuts = {(self.tenant, self.index): chunking}
-        plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), cuts)
         found = [place_of(place, self.buckets) for place in self.places] if places is None else places
+        plan = JobPlan(self.url, self.master, embedding, self._reading(found), cuts)
         return Shelf(found, target, chunking, fingerprint, plan)
+
+    def _reading(self, places: Sequence[Place]) -> Reading:
+        """Of what was named here, and of nothing else that events name."""
+        named = [place.url for place in places if place.bucket not in self.buckets]
+        only = are_exhaustive(self.allowed)
+        return Reading(buckets=self.buckets, places=(*named, *self.allowed), places_only=only)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,10 @@ class IndexingJob:
         # With the endpoints that the indexes of this store remember.
         embedding = self._writer.embedding
         parsed = StoreSpec(config.url, dict(config.options))
-        reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed)
+        # What is left of an earlier job is read as that could read it.
+        remembered = self._writer.remembered_places(config.reading.places)
+        places = tuple(dict.fromkeys((*config.reading.places, *remembered)))
+        reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed, places=places)
         stages = Stages(spark, reading, embedding)
         self._patience = Patience(
             self._turnstile, lambda: self._stopped, embedding.policy, entropy=entropy, observer=observer

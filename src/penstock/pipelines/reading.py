@@ -56,6 +56,7 @@ from penstock.errors import (
     Unsupported,
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
+from penstock.pipelines.access import Access
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.fetching import Fetched, Fetcher, Wanted, is_small, windows
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
@@ -142,8 +143,17 @@ class Reading:
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
     buckets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    # URLs of what may be read besides `buckets`: local folders only so, and with `places_only` all other buckets too.
+    places: tuple[str, ...] = ()
+    places_only: bool = False
     # Where canonical texts wait that are too large for one round; without it they are parsed in every round.
     parsed: StoreSpec | None = None
+
+    @property
+    def access(self) -> Access:
+        """What may be read, whoever asks."""
+        own = self.parsed.url if self.parsed else None
+        return Access((*self.places, *self.buckets.values()), only=self.places_only, own=own)
 
     def spec_of(self, bucket: str) -> StoreSpec:
         url = self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
@@ -176,6 +186,7 @@ class _Reader:
 
     def __init__(self, reading: Reading, sandbox: Sandbox) -> None:
         self._reading = reading
+        self._access = reading.access
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = sandbox
@@ -222,7 +233,7 @@ class _Reader:
             if upload.bucket in self._away:
                 continue
             try:
-                wanted[row["document"]] = Wanted(self._bucket(upload.bucket), upload, whole=row["parsed"] is None)
+                wanted[row["document"]] = Wanted(self._bucket(upload), upload, whole=row["parsed"] is None)
             except Unavailable as error:
                 self._fetched[row["document"]] = error
             except (PenstockError, *_UNFORESEEN):
@@ -304,7 +315,7 @@ class _Reader:
         if isinstance(fetched, bytes):
             assert upload.etag is not None
             return _Object(MemorySource(fetched), upload.etag)
-        store = self._bucket(upload.bucket)
+        store = self._bucket(upload)
         meta = fetched or self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
@@ -357,9 +368,11 @@ class _Reader:
             self._chunkers[known] = Chunker(reading.embedding.chunking_of(model, chunking))
         return self._chunkers[known]
 
-    def _bucket(self, name: str) -> ObjectStore:
-        spec = self._reading.spec_of(name)
-        return self._store(name, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
+    def _bucket(self, upload: UploadNotification) -> ObjectStore:
+        """Where an object is read from, if that may be."""
+        spec = self._reading.spec_of(upload.bucket)
+        self._access.check(spec.url, upload.key)
+        return self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
         if name not in self._stores:
