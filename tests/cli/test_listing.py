@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli.listing import Listing, compare, deletion, list_places
+from penstock.cli.listing import Listing, compare, deletion
+from penstock.cli.looking import list_places
 from penstock.cli.places import Place, place_of, url_of
 from penstock.cli.running import log_of
 from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of

@@ -55,15 +55,6 @@ class Place:
             return str(StoreUrl("file", f"{bucket.place}/{self.key}" if self.key else bucket.place))
         return str(StoreUrl(bucket.scheme, bucket.place, self.key or self.prefix))
 
-    def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object lies here."""
-        if bucket != self.bucket:
-            return False
-        if self.key is not None:
-            return key == self.key
-        # A URL names a folder, or the one object of that name.
-        return not self.prefix or key == self.prefix or key.startswith(f"{self.prefix}/")
-
 
 def collection_options(command: Command) -> Command:
     """`--store`, `--index`, `--tenant` and `--model`."""

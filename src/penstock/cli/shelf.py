@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.cli.entries import read_entries
 from penstock.cli.left_out import LeftOut, files_left_out
-from penstock.cli.listing import Listing, compare, list_places
+from penstock.cli.listing import Listing, compare
+from penstock.cli.looking import list_places
 from penstock.cli.places import Place, are_exhaustive, place_of
 from penstock.cli.providers import Provider
 from penstock.cli.running import JobPlan
@@ -90,7 +91,8 @@ class Shelf:
         # Before the listing: an object that is made and indexed in between would else be known, and missing from it.
         known = await read_entries(self.url, self.target.name) if self.places else []
         found = await list_places(self.places, self.plan.reading, self.url)
-        listing = compare(self.target.name, found.objects, known, self.fingerprint, named=first)
+        url_of = self.plan.reading.url_of
+        listing = compare(self.target.name, found.objects, known, self.fingerprint, named=first, url_of=url_of)
         listing.failures = found.failures
         if self.target.settings is None:
             # Whichever job meets the first of them makes the index.

@@ -155,8 +155,12 @@ class Reading:
         own = self.parsed.url if self.parsed else None
         return Access((*self.places, *self.buckets.values()), only=self.places_only, own=own)
 
+    def url_of(self, bucket: str) -> str:
+        """Where a bucket is that an event names."""
+        return self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
+
     def spec_of(self, bucket: str) -> StoreSpec:
-        url = self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
+        url = self.url_of(bucket)
         return StoreSpec(url, {"read_only": True, **(self.options if not url.startswith("file:") else {})})
 
 
