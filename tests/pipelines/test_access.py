@@ -82,3 +82,14 @@ def test_what_an_earlier_job_was_given_is_remembered_as_far_as_it_is_local(tmp_p
     (tmp_path / "indexing" / "places").write_text("[")
     with pytest.raises(Corrupt, match="indexing/places"):
         asyncio.run(remembered_places(spec, []))
+
+
+def test_a_container_of_a_named_account_is_opened_there_and_not_with_the_key_of_another() -> None:
+    reading = Reading(options={"account_name": "acme", "account_key": "key"})
+    own, other = reading.spec_of("az://acme.docs"), reading.spec_of("az://bravo.docs")
+    assert (own.url, own.options) == ("az://docs", {"read_only": True, "account_name": "acme", "account_key": "key"})
+    assert (other.url, other.options) == ("az://docs", {"read_only": True, "account_name": "bravo"})
+    assert reading.spec_of("az://docs").options["account_key"] == "key"
+    assert Reading().spec_of("az://acme.docs").options == {"read_only": True, "account_name": "acme"}
+    assert may(Access(["az://acme.docs"], only=True), "az://acme.docs")
+    assert not may(Access(["az://acme.docs"], only=True), "az://bravo.docs")

@@ -20,6 +20,7 @@ from penstock.cli.handover import await_rebuild
 from penstock.cli.listing import Listing
 from penstock.cli.places import (
     allow_option,
+    azure_option,
     bucket_option,
     chunking_options,
     collection_options,
@@ -58,6 +59,7 @@ _INTERVAL_SECONDS: Final = 10.0
 )
 @bucket_option
 @allow_option
+@azure_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @rate_options
 @provider_options
@@ -74,6 +76,7 @@ def index(
     interval: float,
     buckets: Mapping[str, str],
     allowed: tuple[str, ...],
+    azure_account: str | None,
     master: str,
     provider: Provider,
     chunk_tokens: int | None,
@@ -85,7 +88,7 @@ def index(
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
-    order = Order(places, url_of(store), tenant, index_name, buckets, master, allowed)
+    order = Order(places, url_of(store), tenant, index_name, buckets, master, allowed, azure_account)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
         told = _index(

@@ -13,7 +13,7 @@ from penstock.cli.entries import read_entries
 from penstock.cli.left_out import LeftOut, files_left_out
 from penstock.cli.listing import Listing, compare
 from penstock.cli.looking import list_places
-from penstock.cli.places import Place, are_exhaustive, place_of
+from penstock.cli.places import Place, are_exhaustive, place_of, with_account
 from penstock.cli.providers import Provider
 from penstock.cli.running import JobPlan
 from penstock.cli.targets import Target, embedding_for, find_target
@@ -38,6 +38,7 @@ class Order:
     buckets: Mapping[str, str]
     master: str
     allowed: Sequence[str] = ()
+    azure_account: str | None = None
 
     def again(self, before: Shelf) -> Shelf:
         """As a rebuild has left it. A key goes nowhere but to the address it was given for."""
@@ -62,15 +63,16 @@ class Order:
         fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
         # For this index alone: the job may meet the first event of somebody else's.
         cuts = {(self.tenant, self.index): chunking}
-        found = [place_of(place, self.buckets) for place in self.places] if places is None else places
-        plan = JobPlan(self.url, self.master, embedding, self._reading(found), cuts)
-        return Shelf(found, target, chunking, fingerprint, plan)
+        if places is None:
+            places = [place_of(place, self.buckets, self.azure_account) for place in self.places]
+        plan = JobPlan(self.url, self.master, embedding, self._reading(places), cuts)
+        return Shelf(places, target, chunking, fingerprint, plan)
 
     def _reading(self, places: Sequence[Place]) -> Reading:
         """Of what was named here, and of nothing else that events name."""
         named = [place.url for place in places if place.bucket not in self.buckets]
-        only = are_exhaustive(self.allowed)
-        return Reading(buckets=self.buckets, places=(*named, *self.allowed), places_only=only)
+        allowed = [with_account(url, self.azure_account) for url in self.allowed]
+        return Reading(buckets=self.buckets, places=(*named, *allowed), places_only=are_exhaustive(allowed))
 
 
 @dataclass(frozen=True)

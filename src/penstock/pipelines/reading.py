@@ -56,6 +56,7 @@ from penstock.errors import (
     Unsupported,
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
+from penstock.objects.url import StoreUrl, parse_url
 from penstock.pipelines.access import Access
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.fetching import Fetched, Fetcher, Wanted, is_small, windows
@@ -160,8 +161,16 @@ class Reading:
         return self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
 
     def spec_of(self, bucket: str) -> StoreSpec:
-        url = self.url_of(bucket)
-        return StoreSpec(url, {"read_only": True, **(self.options if not url.startswith("file:") else {})})
+        """How it is opened. `az://account.container` is a container of that account, whatever else is asked there."""
+        url = parse_url(self.url_of(bucket))
+        options = dict(self.options) if url.scheme != "file" else {}
+        account, dot, container = url.place.partition(".")
+        if url.scheme == "az" and dot:
+            if options.get("account_name", account) != account:
+                # Of another account: neither works here.
+                options = {name: value for name, value in options.items() if name not in ("account_key", "sas_token")}
+            url, options = StoreUrl("az", container, url.prefix), {**options, "account_name": account}
+        return StoreSpec(str(url), {"read_only": True, **options})
 
 
 def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -375,7 +384,7 @@ class _Reader:
     def _bucket(self, upload: UploadNotification) -> ObjectStore:
         """Where an object is read from, if that may be."""
         spec = self._reading.spec_of(upload.bucket)
-        self._access.check(spec.url, upload.key)
+        self._access.check(self._reading.url_of(upload.bucket), upload.key)
         return self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
