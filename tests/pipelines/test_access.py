@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Corrupt, InvalidInput, PermissionDenied
-from penstock.objects import StoreSpec
+from penstock.objects import StoreSpec, open_store
 from penstock.pipelines.access import Access, remembered_places
 from penstock.pipelines.reading import Reading
+from penstock.testing.servers import AzureServer
 
 
 def may(access: Access, url: str, key: str = "a.md") -> bool:
@@ -93,3 +94,20 @@ def test_a_container_of_a_named_account_is_opened_there_and_not_with_the_key_of_
     assert Reading().spec_of("az://acme.docs").options == {"read_only": True, "account_name": "acme"}
     assert may(Access(["az://acme.docs"], only=True), "az://acme.docs")
     assert not may(Access(["az://acme.docs"], only=True), "az://bravo.docs")
+
+
+@pytest.mark.integration
+def test_an_object_is_read_from_the_account_that_its_event_names(azure_server: AzureServer) -> None:
+    reading = Reading(options=azure_server.options)
+
+    async def size() -> int:
+        store = await open_store("az://penstock", **azure_server.options)
+        await store.put("access/a.md", b"Otters swim.")
+        await store.close()
+        named = await reading.spec_of(f"az://{azure_server.account_name}.penstock").open()
+        try:
+            return (await named.head("access/a.md")).size
+        finally:
+            await named.close()
+
+    assert asyncio.run(size()) == len(b"Otters swim.")
