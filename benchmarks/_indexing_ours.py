@@ -31,6 +31,7 @@ from penstock.objects import ObjectMeta, open_store
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import IndexWriter
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob
+from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import VECTOR_PATH
 from penstock.vector import CollectionName, CollectionReader, VectorConfig, VectorStore
 
@@ -78,7 +79,8 @@ class Shelf:
         self.url = f"file://{place}/store"
 
     def job(self) -> IndexingJob:
-        config = IndexingConfig(self.url, str(self._place / "checkpoint"), embedding=HashEmbedding())
+        reading = Reading(places=(f"file://{self.folder}",))
+        config = IndexingConfig(self.url, str(self._place / "checkpoint"), embedding=HashEmbedding(), reading=reading)
         return IndexingJob(self._spark, config)
 
     def notifications(self) -> list[bytes]:

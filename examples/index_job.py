@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob
+from penstock.pipelines.reading import Reading
 from penstock.pipelines.session import open_session
 
 
@@ -23,13 +24,23 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="a folder for Spark's checkpoint; without it a temporary one")
     parser.add_argument("--embedding-url", help="an OpenAI-compatible endpoint; the embedded model without one")
     parser.add_argument("--embedding-key-file", type=Path, help="a file that holds the endpoint's key")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="URL", help="a folder or bucket that may be read; repeatable"
+    )
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until the program is stopped")
     given = parser.parse_args()
 
     # From a file: what is on the command line, everybody on the machine can read.
     key = given.embedding_key_file.read_text().strip() if given.embedding_key_file else None
     spark = open_session(None, name="penstock-index")
-    config = IndexingConfig(given.store, given.checkpoint, embedding=Embedding(given.embedding_url, key))
+    # Folders must be named; buckets may be, and then only those are read.
+    only = any(not url.startswith("file:") for url in given.allow)
+    config = IndexingConfig(
+        given.store,
+        given.checkpoint,
+        embedding=Embedding(given.embedding_url, key),
+        reading=Reading(places=tuple(given.allow), places_only=only),
+    )
     with IndexingJob(spark, config) as job:
         if given.follow:
             job.await_end(job.start())

@@ -184,6 +184,18 @@ def test_forget_removes_through_the_queue_and_says_what_is_gone_already(archive:
     assert len(archive.queued()) == 1
 
 
+def test_what_was_forgotten_is_shown_so_and_comes_back_with_a_retry(archive: Archive) -> None:
+    archive.run("forget", "bread.md")
+    known = {entry.object_key: entry for entry in archive.entries if entry.key == "bread.md"}
+    (forgotten,) = plan_events(known, archive.queued(), RULE).entries.values()
+    archive.entries = [forgotten]
+    archive.save()
+    assert "forgotten" in archive.run("show", "bread.md").output
+    assert "1 queued" in archive.run("retry", "bread.md").output
+    (back,) = plan_events({forgotten.object_key: forgotten}, archive.queued()[1:], RULE).entries.values()
+    assert back.pending is not None
+
+
 @pytest.mark.parametrize("command", ["show", "retry", "forget"])
 def test_a_key_that_nobody_knows_is_refused_with_keys_like_it(archive: Archive, command: str) -> None:
     answer = archive.run(command, "otter.txt")

@@ -150,6 +150,27 @@ def test_places_are_looked_at_every_interval_of_the_clock_and_failures_end_nothi
     assert failures == ["the folder is away"]
 
 
+def test_a_place_that_cannot_be_looked_at_is_told_and_what_changes_elsewhere_is_sent() -> None:
+    clock = ManualClock()
+    sent: list[Notification] = []
+    failures: list[str] = []
+
+    async def look() -> Listing:
+        return Listing([upload("a", "1")], failures=[Unavailable("the folder is away")])
+
+    async def followed() -> None:
+        follower = Follower(look, sent.extend, 10, failed=lambda error: failures.append(error.what), clock=clock)
+        task = asyncio.create_task(follower.follow())
+        await clock.run_for(20)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(followed())
+    assert sent == [upload("a", "1")]
+    assert failures == ["the folder is away"] * 2
+
+
 def test_leaving_the_context_ends_the_thread() -> None:
     async def nothing() -> Listing:
         return Listing()

@@ -183,6 +183,7 @@ def test_queue_only_notifies_and_leaves_the_work_to_another_job(tmp_path: Path) 
             "unchanged": 0,
             "under_way": 0,
             "set_aside_before": 0,
+            "forgotten_before": 0,
             "left_out": [],
         },
         "done": None,

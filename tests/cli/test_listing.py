@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli.listing import Listing, compare, list_places
+from penstock.cli.listing import Listing, compare, deletion
+from penstock.cli.looking import list_places
 from penstock.cli.places import Place, place_of, url_of
 from penstock.cli.running import log_of
 from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of
@@ -30,7 +31,10 @@ PLACE = Place("docs")
 
 
 def listed_keys(place: Place, own: str, reading: Reading | None = None) -> list[str]:
-    return [meta.key for meta in asyncio.run(list_places([place], reading or Reading(), own))[place]]
+    """What a new index would be told of."""
+    found = asyncio.run(list_places([place], reading or Reading(), own))
+    assert not found.failures
+    return [event.key for event in compare(NAME, found.objects, [], RULE, clock=ManualClock()).events]
 
 
 def meta(key: str, version: str = "e1") -> ObjectMeta:
@@ -167,8 +171,8 @@ def test_files_that_are_named_one_by_one_are_looked_at_together_each_in_its_plac
         path.parent.mkdir(exist_ok=True)
         path.write_text("text")
     places = [place_of(str(path)) for path in sorted(tmp_path.rglob("*.md"))]
-    found = asyncio.run(list_places([*places, places[0]], Reading(), url_of(str(tmp_path / "store"))))
-    assert list(found) == places
+    found = asyncio.run(list_places([*places, places[0]], Reading(), url_of(str(tmp_path / "store")))).objects
+    assert set(found) == set(places)
     assert all([meta.key for meta in metas] == [place.key] for place, metas in found.items())
 
 
@@ -184,3 +188,99 @@ def test_the_cost_of_a_look_grows_with_the_files_and_with_the_entries_and_not_wi
 
     seconds(100)
     assert seconds(4000) < 15 * seconds(800)
+
+
+def looked(known: list[DocumentEntry], *places: Place, **buckets: str) -> list[tuple[str, str]]:
+    """What a look at places in real folders sends, as kinds of event and keys."""
+    found = asyncio.run(list_places(places, Reading(buckets=buckets), "file:///elsewhere/store"))
+    assert not found.failures
+    listing = compare(NAME, found.objects, known, RULE, clock=ManualClock(1_800_000_000_000))
+    return [("upload" if isinstance(event, UploadNotification) else "delete", event.key) for event in listing.events]
+
+
+def test_an_object_that_was_indexed_by_its_url_is_removed_once_it_is_gone(tmp_path: Path) -> None:
+    docs = url_of(str(tmp_path))
+    (tmp_path / "hand").mkdir()
+    place = place_of("s3://docs/hand/book.md")
+    assert looked([entry("hand/book.md"), entry("hand/book.md.old")], place, docs=docs) == [("delete", "hand/book.md")]
+    # A folder of the same name is as much of the place, and both can be there on a bucket.
+    (tmp_path / "hand" / "book.md").write_text("text")
+    assert looked([], place, docs=docs) == [("upload", "hand/book.md")]
+
+
+def test_a_hidden_object_that_an_event_brought_in_is_kept_until_it_is_gone(tmp_path: Path) -> None:
+    docs = url_of(str(tmp_path))
+    (tmp_path / ".well-known").mkdir()
+    (tmp_path / ".well-known" / "a.md").write_text("text")
+    (tmp_path / ".well-known" / "b.md").write_text("nobody has told of it")
+    known = entry(".well-known/a.md")
+    assert looked([known], Place("docs"), docs=docs) == [("upload", ".well-known/a.md")]
+    current = compared([meta(".well-known/a.md")], [known])
+    assert (current.events, current.unchanged) == ([], 1)
+    (gone,) = plan_events({known.object_key: known}, compared([], [known]).events, RULE).entries.values()
+    assert gone.state.tombstone
+    assert looked([gone], Place("docs"), docs=docs) == []
+    # Whoever names it means it.
+    assert looked([], place_of(str(tmp_path / ".well-known" / "b.md"))) == [("upload", "b.md")]
+    assert looked([], place_of("s3://docs/.well-known"), docs=docs) == [
+        ("upload", ".well-known/a.md"),
+        ("upload", ".well-known/b.md"),
+    ]
+
+
+def test_a_file_that_is_removed_is_told_and_the_others_are_looked_at(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("text")
+    places = [place_of(str(tmp_path / name), {"docs": url_of(str(tmp_path))}) for name in ("a.md", "b.md")]
+    (tmp_path / "a.md").unlink()
+    assert looked([entry("a.md")], *places, docs=url_of(str(tmp_path))) == [("delete", "a.md"), ("upload", "b.md")]
+
+
+def test_a_folder_that_cannot_be_listed_is_told_and_neither_emptied_nor_in_the_way_of_others(tmp_path: Path) -> None:
+    """It may be a disk that is not there at the moment."""
+    for name in ("near", "far"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("text")
+    places = [place_of(str(tmp_path / name)) for name in ("far", "near")]
+    (tmp_path / "far" / "a.md").unlink()
+    (tmp_path / "far").rmdir()
+    found = asyncio.run(list_places(places, Reading(), "file:///elsewhere/store"))
+    assert list(found.objects) == [places[1]]
+    assert [type(error) for error in found.failures] == [NotFound]
+
+
+def forgotten(known: DocumentEntry) -> DocumentEntry:
+    """What the index knows of an object once a person has had enough of it."""
+    assert known.upload is not None
+    event = deletion(NAME, known, 1_700_000_000_000, forgotten=known.upload.etag)
+    (entry,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+    return entry
+
+
+def test_what_was_forgotten_stays_so_until_it_changes_or_is_named() -> None:
+    known = forgotten(entry("a"))
+    listing = compared([meta("a")], [known])
+    assert (listing.events, listing.forgotten) == ([], 1)
+    for found, place in (
+        (meta("a", "e2"), PLACE),
+        (meta("a"), Place("docs", "a")),
+        (meta("a"), Place("docs", prefix="a")),
+    ):
+        (event,) = compared([found], [known], place=place).events
+        (planned,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+        assert planned.pending is not None
+        assert planned.forgotten is None
+
+
+def test_a_file_that_is_followed_by_its_name_is_not_named_again_by_every_look() -> None:
+    found = {Place("docs", "a"): [meta("a")]}
+    later = compare(NAME, found, [forgotten(entry("a"))], RULE, named=False, clock=ManualClock(1_800_000_000_000))
+    assert (later.events, later.forgotten) == ([], 1)
+
+
+def test_what_was_forgotten_and_then_changed_is_removed_like_any_other_when_it_is_gone() -> None:
+    known = forgotten(entry("a"))
+    assert compared([], [known]).events == []
+    (event,) = compared([meta("a", "e2")], [known]).events
+    (changed,) = plan_events({known.object_key: known}, [event], RULE).entries.values()
+    assert [type(event) for event in compared([], [changed]).events] == [DeleteNotification]

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob
 from penstock.pipelines.planning import RoundLimits
+from penstock.pipelines.reading import Reading
 from penstock.pipelines.session import open_session, prepare_environment
 
 # Small, so that a short text has many cells, a document many rounds and a round several batches.
@@ -49,6 +50,8 @@ def main(master: str, settings: str) -> None:
             embedding=embedding,
             rounds=ROUNDS,
             batches_per_trigger=2,
+            # Wherever the test has put its documents.
+            reading=Reading(places=("file:///",)),
         )
         try:
             with IndexingJob(spark, config, progress=lambda _: say("round")) as running:

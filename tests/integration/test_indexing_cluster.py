@@ -81,6 +81,8 @@ def test_spark_submit_runs_the_whole_job_on_executors_of_a_cluster(cluster: Spar
             url,
             "--checkpoint",
             f"{tmp_path}/progress",
+            "--allow",
+            f"file://{folder}",
         ],
         env=cluster.environment,
         capture_output=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,8 @@ class Desk:
             self.send(*events)
         if self.server is not None:
             config.setdefault("reading", Reading(options=self.server.s3_options))
+        reading = config.get("reading", Reading())
+        config["reading"] = replace(reading, places=(*reading.places, f"file://{self.documents}"))
         chosen = {"chunking": self.chunking, "embedding": self.embedding, **config}
         with IndexingJob(
             self.spark, IndexingConfig(self.url, str(self.folder / "checkpoint"), **chosen), progress=progress

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.documents import BatchRequest, ChunkingConfig, DocumentReport, UploadNotification, encode
+from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL, Later
 from penstock.documents.sequencers import stamped
 from penstock.pipelines.backlog import Share
@@ -89,6 +90,8 @@ class Office:
         self.url = f"file://{folder}/store"
         self.embedding = embedding or Embedding()
         self.limits = limits or RoundLimits()
+        # What the job's operator wants new indexes to be cut into, by tenant and index.
+        self.cuts: dict[tuple[str, str], ChunkingConfig] = {}
         self.stages = PlayedStages()
         self.clock, self.observer = ManualClock(), RecordingObserver()
         self.sequence = 0
@@ -107,6 +110,7 @@ class Office:
                 ChunkingConfig(),
                 self.limits,
                 lambda _: None,
+                chunking_by_index=self.cuts,
                 clock=self.clock,
                 observer=self.observer,
             )
@@ -115,7 +119,14 @@ class Office:
         finally:
             writer.close()
 
-    def rows(self, *keys: str, bucket: str = "b", tenant: str = "acme", model: str = EMBEDDED_MODEL) -> list[Any]:
+    def rows(
+        self,
+        *keys: str,
+        bucket: str = "b",
+        tenant: str = "acme",
+        model: str = EMBEDDED_MODEL,
+        chunking: Chunking | None = None,
+    ) -> list[Any]:
         """Records of one batch of the queue: these documents are there."""
         self.sequence += 1
         return [
@@ -132,6 +143,7 @@ class Office:
                         key=key,
                         etag=hashlib.sha256(f"{key}{self.sequence}".encode()).hexdigest(),
                         size_bytes=9,
+                        chunking=chunking,
                         created_at=datetime(2026, 1, 1, tzinfo=UTC),
                         sequencer=stamped(self.sequence),
                     )

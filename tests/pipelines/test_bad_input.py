@@ -24,6 +24,7 @@ from penstock.documents.notifications import Delivery, Destination, parser_of
 from penstock.documents.notifications.trust import SIGNATURE_HEADER, TIMESTAMP_HEADER, HmacTrust
 from penstock.documents.parsers import ParserLimits
 from penstock.errors import InvalidInput, PermissionDenied
+from penstock.pipelines.indexing import IndexingConfig, IndexingJob
 from penstock.pipelines.planning import RoundLimits
 from penstock.pipelines.reading import Reading
 from penstock.testing import ManualClock
@@ -287,6 +288,29 @@ def test_an_object_that_may_not_be_read_is_set_aside_by_name(desk: Desk, server:
     assert report.status is QUARANTINED
     assert "secret.txt" in str(report.reason)
     assert desk.report("good.txt").status is INDEXED
+
+
+def test_a_folder_that_only_an_event_names_is_set_aside_and_one_of_an_earlier_job_is_read(desk: Desk) -> None:
+    outside = desk.folder / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("Nobody has named this.")
+    desk.run(
+        desk.write("good.txt", prose("patience", 3)),
+        desk.upload("secret.txt", etag="e", bucket=f"file://{outside}"),
+        desk.upload("passwd", etag="e", bucket="file:///etc"),
+    )
+    for key in ("secret.txt", "passwd"):
+        assert desk.report(key).status is QUARANTINED
+        assert "may not be read" in str(desk.report(key).reason)
+    assert desk.report("good.txt").status is INDEXED
+    # A job that is given no place goes on with what was given to the one before.
+    desk.send(
+        desk.write("later.txt", prose("rivers", 3)), desk.upload("secret.txt", bucket=f"file://{outside}", etag="f")
+    )
+    with IndexingJob(desk.spark, IndexingConfig(desk.url, chunking=desk.chunking)) as job:
+        job.run_available()
+    assert desk.report("later.txt").status is INDEXED
+    assert desk.report("secret.txt").status is QUARANTINED
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file; the test above asks a server instead")

@@ -9,11 +9,14 @@ import msgspec
 import pytest
 from tests.pipelines.office import Office
 
-from penstock.documents import DocumentStatus
+from penstock.documents import ChunkingConfig, DocumentStatus
+from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import Later, ModelProfile
 from penstock.errors import Unavailable
 from penstock.observability import names
 from penstock.pipelines.embedding import Embedding, Endpoint
+from penstock.pipelines.index_writer import REFUSED
+from penstock.pipelines.indexes import Cut
 from penstock.pipelines.planning import RoundLimits
 from penstock.vector import CollectionName
 
@@ -168,3 +171,30 @@ def test_an_id_that_was_sent_to_a_model_that_did_not_answer_never_gets_another_c
 
 def _die() -> None:
     raise Killed
+
+
+def test_a_new_index_is_cut_as_its_own_event_or_its_own_command_wants_it_and_not_as_another_tenants(
+    tmp_path: Path,
+) -> None:
+    office = Office(tmp_path)
+    office.cuts = {("acme", "handbook"): ChunkingConfig(target_tokens=400)}
+    wish = Chunking(target_tokens=200, max_tokens=300, overlap_tokens=20)
+    with office.indexer() as indexer:
+        indexer.take(office.rows("a.md"))
+        indexer.take(office.rows("b.md", tenant="bravo"))
+        indexer.take(office.rows("c.md", tenant="charlie", chunking=wish))
+        # It is made, and keeps to what it is made with.
+        indexer.take(office.rows("d.md", tenant="bravo", chunking=wish))
+        made = {tenant: settings.current.cut for (tenant, _), settings in indexer._writer.settings.items()}
+    assert made["acme"].target_tokens == 400
+    assert made["bravo"] == Cut.of(ChunkingConfig())
+    assert made["charlie"] == Cut(200, 300, 20, "cl100k")
+
+
+def test_an_event_that_wants_what_is_not_possible_makes_no_index(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    wish = Chunking(target_tokens=200, max_tokens=100, overlap_tokens=20)
+    with office.indexer() as indexer:
+        indexer.take(office.rows("a.md", chunking=wish))
+        assert indexer._writer.settings == {}
+        assert office.reports(indexer, REFUSED) != {}

@@ -195,3 +195,19 @@ def test_an_event_that_cannot_be_decided_on_is_refused_and_those_around_it_are_p
     assert plan.refused == {1: "it cannot be planned: OverflowError: date value out of range"}
     assert [entry.key for entry in plan.entries.values()] == ["note.txt", "other.txt"]
     assert plan.turn == 6
+
+
+def test_what_a_person_forgot_comes_back_when_it_changes_or_is_asked_for_and_not_by_a_late_event() -> None:
+    known = finished(only(plan_events({}, [upload("a", 1)], RULE)))
+    forget = DeleteNotification(forgotten="a", **event(2))
+    plan = plan_events(known, [forget], RULE)
+    assert (plan.deleted, only(plan).forgotten) == (1, "a")
+    known = finished(only(plan))
+    late = plan_events(known, [upload("a", 3)], RULE)
+    assert (late.ignored, only(late)) == (1, only(plan))
+    for asked in (upload("b", 3), msgspec.structs.replace(upload("a", 3), reread=True)):
+        back = only(plan_events(known, [asked], RULE))
+        assert back.pending is not None
+        assert back.forgotten is None
+    # A delete of the bucket's own says that the object is gone, whatever a person thought of it.
+    assert only(plan_events(known, [delete(4)], RULE)).forgotten is None

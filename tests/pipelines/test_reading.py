@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from penstock.documents.parsers import ParserLimits
 from penstock.objects import RetryPolicy, StoreSpec, open_store
 from penstock.pipelines.reading import INPUT_SCHEMA, Outcome, Reading, read_documents
 
+# Whatever folder a test uses.
+EVERYWHERE = "file:///"
 CHUNKING = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
 TEXT = "\n\n".join(f"Paragraph {number} tells of rivers and mills." for number in range(200)).encode()
 
@@ -52,6 +55,7 @@ def upload(folder: Path, key: str, etag: str | None = None) -> bytes:
 def read(
     reading: Reading, notification: bytes, cell: int = 0, cells: int = 8, start: int = 0, **known: Any
 ) -> list[dict[str, Any]]:
+    reading = replace(reading, places=reading.places or (EVERYWHERE,))
     row = {"document": 0, "upload": notification, "first_cell": cell, "cells": cells, "next_byte_start": start, **known}
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -103,7 +107,11 @@ def test_many_small_documents_are_handed_over_together_each_whole_and_in_its_tur
         {"document": place, "upload": upload(tmp_path, name), "first_cell": 0, "cells": 8, "next_byte_start": 0}
         for place, name in enumerate(names)
     ]
-    batches = list(read_documents(Reading(CHUNKING), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)])))
+    batches = list(
+        read_documents(
+            Reading(CHUNKING, places=(EVERYWHERE,)), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)])
+        )
+    )
     assert len(batches) == 1
     found = [(row["document"], row["outcome"], row["text"]) for row in batches[0].to_pylist()]
     ended = [(place, Outcome.END, None) for place in range(len(names))]
@@ -129,7 +137,9 @@ def test_an_object_fetched_ahead_reads_like_any_other_and_a_notified_size_that_i
         }
         for place, (told, size) in enumerate(zip(uploads, sizes, strict=True))
     ]
-    batches = read_documents(Reading(CHUNKING), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)]))
+    batches = read_documents(
+        Reading(CHUNKING, places=(EVERYWHERE,)), iter([pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)])
+    )
     found = [row for batch in batches for row in batch.to_pylist()]
     texts = [row["text"] for row in found if row["outcome"] == Outcome.CHUNK]
     assert texts == ["The note a tells of rivers."] * 3 + ["The note b\n\ntells of mills."] * 3
@@ -141,7 +151,9 @@ def test_an_object_fetched_ahead_reads_like_any_other_and_a_notified_size_that_i
 def test_a_task_with_much_text_hands_it_over_in_parts(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_bytes(b"Rivers and mills, and what they tell. " * 300_000)
     row = {"document": 0, "upload": upload(tmp_path, "large.txt"), "first_cell": 0, "cells": 20, "next_byte_start": 0}
-    handed = read_documents(Reading(), iter([pa.RecordBatch.from_pylist([row], schema=INPUT_SCHEMA)]))
+    handed = read_documents(
+        Reading(places=(EVERYWHERE,)), iter([pa.RecordBatch.from_pylist([row], schema=INPUT_SCHEMA)])
+    )
     sizes = [batch.nbytes for batch in handed]
     assert len(sizes) > 2
     assert max(sizes) < 6 << 20
@@ -248,6 +260,7 @@ def together(reading: Reading, *notifications: bytes) -> list[str]:
         for place, found in enumerate(notifications)
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=INPUT_SCHEMA)
+    reading = replace(reading, places=(EVERYWHERE,))
     found = [row for each in read_documents(reading, iter([batch])) for row in each.to_pylist()]
     endings = {row["document"]: row["outcome"] for row in found if row["outcome"] != Outcome.CHUNK}
     return [endings[place] for place in range(len(notifications))]
@@ -309,3 +322,27 @@ def test_a_worker_that_reads_and_embeds_imports_no_vector_store() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
     assert answer.stdout.strip() == "False"
+
+
+def test_a_folder_that_nobody_named_is_not_read_whoever_wrote_the_event(tmp_path: Path) -> None:
+    """Not by its own name, nor by a way that leads out of a folder that was named."""
+    for folder in ("docs", "docs-private"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "note.txt").write_bytes(TEXT)
+    (tmp_path / "docs" / "link").symlink_to(tmp_path / "docs-private")
+    named = Reading(CHUNKING, places=(f"file://{tmp_path}/docs",))
+    assert read(named, upload(tmp_path / "docs", "note.txt"))[0]["outcome"] == Outcome.CHUNK
+    secret = upload(tmp_path / "docs-private", "note.txt")
+    for bucket, key in [
+        (f"file://{tmp_path}/docs-private", "note.txt"),
+        (f"file://{tmp_path}/docs/link", "note.txt"),
+        (f"file://{tmp_path}/docs/../docs-private", "note.txt"),
+        (f"file://{tmp_path}/docs", "link/note.txt"),
+        (f"file://{tmp_path}/docs", "../docs-private/note.txt"),
+        (f"file://{tmp_path}", "docs-private/note.txt"),
+        ("file:///etc", "hostname"),
+        ("memory://other", "note.txt"),
+    ]:
+        (ending,) = read(named, elsewhere(secret, bucket, key=key))
+        assert ending["outcome"] == Outcome.QUARANTINED, bucket
+        assert "may not be read" in ending["detail"][0]

@@ -115,3 +115,11 @@ def test_what_a_collection_kept_from_an_earlier_time_is_surplus_when_the_old_one
 def test_documents_are_cut_again_that_are_searchable_with_another_cut() -> None:
     entries = [entry(rule="old rule"), entry(), entry(None, rule="old rule"), gone()]
     assert recutting(entries, "new rule") == [entries[0]]
+
+
+def test_what_was_forgotten_is_told_to_the_new_collection_and_taken_out_of_it() -> None:
+    forgotten = msgspec.structs.replace(gone(), forgotten="e1")
+    for new in ({}, {"k": entry()}, {"k": gone()}):
+        remainder = rebuilding({"k": forgotten}, new, "new rule")
+        assert (remainder.forgotten, remainder.surplus, remainder.wanted) == ([forgotten], [], [])
+    assert rebuilding({"k": forgotten}, {"k": forgotten}, "new rule").done

@@ -137,12 +137,16 @@ def retry(
 @collection_options
 @json_option
 def forget(keys: tuple[str, ...], store: str, index_name: str, tenant: str, model: str | None, as_json: bool) -> None:
-    """Remove documents from the index. What is still in a bucket comes back when that is indexed again."""
+    """Remove documents from the index, until they change, are named to `index` or retried."""
     url = url_of(store)
     name = asyncio.run(find_target(url, tenant, index_name, model)).name
     chosen = find_entries(asyncio.run(read_entries(url, name)), keys)
     now_ms = SYSTEM_CLOCK.now_ms()
-    events = [deletion(name, entry, now_ms) for entry in chosen if not entry.state.tombstone]
+    events = [
+        deletion(name, entry, now_ms, forgotten=entry.upload.etag if entry.upload else None)
+        for entry in chosen
+        if not entry.state.tombstone
+    ]
     send(url, events)
     _tell(events, [f"{entry.key}: removed already" for entry in chosen if entry.state.tombstone], as_json)
 

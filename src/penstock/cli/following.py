@@ -81,10 +81,13 @@ class Follower:
         while True:
             await self._clock.sleep(self._seconds)
             try:
-                fresh = self._unsent.of(await self._look())
+                listing = await self._look()
+                fresh = self._unsent.of(listing)
                 # Blocking, on a loop that has nothing else to do.
                 self._send(fresh)
                 self._unsent.sent(fresh)
+                for failure in listing.failures:
+                    self._failed(failure)
             except PenstockError as error:
                 self._failed(error)
             except Exception as error:  # noqa: BLE001 - a thread that ends in silence would miss every later change

@@ -9,39 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from penstock.cli.entries import read_entries
 from penstock.cli.following import Follower
 from penstock.cli.handover import await_rebuild
-from penstock.cli.left_out import LeftOut, files_left_out
-from penstock.cli.listing import Listing, compare, list_places
+from penstock.cli.listing import Listing
 from penstock.cli.places import (
-    Place,
+    allow_option,
+    azure_option,
     bucket_option,
     chunking_options,
     collection_options,
     json_option,
-    place_of,
     url_of,
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.providers import Provider, provider_options, rate_options
-from penstock.cli.running import JobPlan, Stop, opened_job
+from penstock.cli.running import Stop, opened_job
 from penstock.cli.sending import is_waiting, send
-from penstock.cli.targets import Target, embedding_for, find_target
-from penstock.documents import ChunkingConfig, UploadNotification
-from penstock.errors import Fenced, InvalidInput, PenstockError
-from penstock.objects.url import parse_url
-from penstock.pipelines.reading import Reading
+from penstock.cli.shelf import Order, Shelf
+from penstock.documents import UploadNotification
+from penstock.errors import Fenced, PenstockError
 from penstock.pipelines.rebuild_notice import read_notice
-from penstock.pipelines.reindexing import Wish, cut_wished
+from penstock.pipelines.reindexing import Wish
 
 __all__ = ["index"]
 
@@ -64,6 +58,8 @@ _INTERVAL_SECONDS: Final = 10.0
     help="Seconds between two looks at the places while following.",
 )
 @bucket_option
+@allow_option
+@azure_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @rate_options
 @provider_options
@@ -79,6 +75,8 @@ def index(
     queue_only: bool,
     interval: float,
     buckets: Mapping[str, str],
+    allowed: tuple[str, ...],
+    azure_account: str | None,
     master: str,
     provider: Provider,
     chunk_tokens: int | None,
@@ -90,7 +88,7 @@ def index(
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
-    order = _Order(places, url_of(store), tenant, index_name, buckets, master)
+    order = Order(places, url_of(store), tenant, index_name, buckets, master, allowed, azure_account)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     with Stop() as stop:
         told = _index(
@@ -102,66 +100,14 @@ def index(
         raise SystemExit(stop.exit_code)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What a person has asked for that holds whatever the index is made with."""
-
-    places: Sequence[str]
-    url: str
-    tenant: str
-    index: str
-    buckets: Mapping[str, str]
-    master: str
-
-    def again(self, before: _Shelf) -> _Shelf:
-        """As a rebuild has left it. A key goes nowhere but to the address it was given for."""
-        target = asyncio.run(find_target(self.url, self.tenant, self.index, None))
-        asked = before.plan.embedding.endpoint_of(before.target.name.model)
-        key = asked.api_key if asked and asked.url == target.endpoint else None
-        embedding = before.plan.embedding
-        return self.laid_out(Wish(), Provider(key=key, rate=embedding.rate, keys=embedding.keys))
-
-    def laid_out(self, wish: Wish, provider: Provider) -> _Shelf:
-        """With the index as it is now."""
-        target = asyncio.run(find_target(self.url, self.tenant, self.index, wish.model))
-        target.check_model()
-        chunking = _chunking(target, wish)
-        embedding = embedding_for(target, provider)
-        fingerprint = embedding.chunking_of(target.name.model, chunking).fingerprint
-        plan = JobPlan(self.url, self.master, embedding, Reading(buckets=self.buckets), chunking)
-        return _Shelf([place_of(place, self.buckets) for place in self.places], target, fingerprint, plan)
-
-
-@dataclass(frozen=True)
-class _Shelf:
-    """Places, the index that is made of them, and the job that makes it."""
-
-    places: Sequence[Place]
-    target: Target
-    fingerprint: str
-    plan: JobPlan
-
-    @property
-    def url(self) -> str:
-        return self.plan.url
-
-    async def look(self) -> Listing:
-        found = await list_places(self.places, self.plan.reading, self.url)
-        known = await read_entries(self.url, self.target.name) if self.places else []
-        return compare(self.target.name, found, known, self.fingerprint)
-
-    def left_out(self) -> list[LeftOut]:
-        """What lies in the folders among the places and cannot be indexed."""
-        own = _folder(self.url)
-        folders = [_folder(self.plan.reading.spec_of(place.bucket).url) for place in self.places if place.key is None]
-        return [each for folder in folders if folder for each in files_left_out(folder, own)]
-
-
 def _index(
-    shelf: _Shelf, order: _Order, console: Console, stop: Stop, interval: float | None, *, queue_only: bool
+    shelf: Shelf, order: Order, console: Console, stop: Stop, interval: float | None, *, queue_only: bool
 ) -> dict[str, Any]:
     """Look, send, and run; what was seen and done, as fields."""
-    listing = asyncio.run(shelf.look())
+    listing = asyncio.run(shelf.look(first=True))
+    if listing.failures:
+        # Whoever waits for an answer gets it before any work; a follower goes on without the place.
+        raise listing.failures[0]
     send(shelf.url, listing.events)
     left_out = shelf.left_out()
     uploads = sum(isinstance(event, UploadNotification) for event in listing.events)
@@ -171,6 +117,7 @@ def _index(
         "unchanged": listing.unchanged,
         "under_way": listing.under_way,
         "set_aside_before": listing.set_aside,
+        "forgotten_before": listing.forgotten,
         "left_out": [each._asdict() for each in left_out],
     }
     for each in left_out[:_LEFT_OUT_SHOWN_MAX]:
@@ -192,10 +139,11 @@ def _index(
 
 
 def _run(
-    shelf: _Shelf, order: _Order, uploads: int, console: Console, stop: Stop, interval: float | None
+    shelf: Shelf, order: Order, uploads: int, console: Console, stop: Stop, interval: float | None
 ) -> dict[str, Any] | None:
     """Work, and while following again after every rebuild that this job had to make way for."""
     notice = await_rebuild(order.url, stop, console)
+    shelf = order.as_left(shelf)
     while not stop.requested:
         try:
             return _worked(shelf, uploads, console, stop, interval)
@@ -210,7 +158,7 @@ def _run(
     return None
 
 
-def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
+def _worked(shelf: Shelf, uploads: int, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
     with ProgressView(console, uploads) as view, opened_job(shelf.plan, view, stop) as job:
         try:
             if interval is None:
@@ -231,29 +179,11 @@ def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval:
     return summary_fields(summary, seconds)
 
 
-def _following(shelf: _Shelf, interval: float, console: Console) -> Follower:
+def _following(shelf: Shelf, interval: float, console: Console) -> Follower:
     def failed(error: PenstockError) -> None:
         console.print(f"could not look at the places: {error}; looking again in {interval:g} s", markup=False)
 
     return Follower(shelf.look, lambda events: send(shelf.url, events), interval, failed=failed)
-
-
-def _chunking(target: Target, wish: Wish) -> ChunkingConfig:
-    """That of the index; for a new one, what is wished for."""
-    cut = cut_wished(target.cut(), wish)
-    if target.settings is not None and cut != target.cut():
-        raise InvalidInput(
-            f"index {target.name.index} is cut in another way",
-            f"it has {target.cut().target_tokens} tokens a chunk and {target.cut().overlap_tokens} of overlap",
-            "`penstock reindex` changes it",
-        )
-    return cut.chunking(ChunkingConfig())
-
-
-def _folder(url: str) -> Path | None:
-    """The directory of a store that is one."""
-    place = parse_url(url)
-    return Path(place.place).resolve() if place.scheme == "file" else None
 
 
 def _told(listing: Listing, uploads: int) -> str:
@@ -263,4 +193,6 @@ def _told(listing: Listing, uploads: int) -> str:
         told += f", {listing.under_way:,} under way"
     if listing.set_aside:
         told += f", {listing.set_aside:,} set aside before (see `penstock documents list`)"
+    if listing.forgotten:
+        told += f", {listing.forgotten:,} forgotten before (see `penstock documents retry`)"
     return told

@@ -6,12 +6,11 @@ for it (`penstock documents retry`).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from penstock.cli.known import Known
 from penstock.cli.places import Place
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import (
@@ -24,17 +23,17 @@ from penstock.documents import (
 )
 from penstock.documents.sequencers import last_seen_ns
 from penstock.documents.versions import observed
-from penstock.errors import InvalidInput, NotFound
-from penstock.objects import ObjectMeta, ObjectStore
-from penstock.objects.url import parse_url
+from penstock.errors import PenstockError
+from penstock.objects import ObjectMeta
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry
 from penstock.vector import CollectionName
 
-__all__ = ["Listing", "compare", "deletion", "list_places", "upload_of"]
+__all__ = ["Listing", "compare", "deletion", "upload_of"]
 
-# Requests to one bucket at once.
-_HEADS_AT_ONCE: Final = 32
+
+# Every bucket where its name says.
+_BY_NAME: Final = Reading()
 
 
 @dataclass(slots=True)
@@ -45,10 +44,14 @@ class Listing:
     unchanged: int = 0
     # Unchanged as well, and not searchable: they could not be read, and nothing about them is different now.
     set_aside: int = 0
+    # Taken out of the index by a person, and as they were then.
+    forgotten: int = 0
     # Being built already, by a run that did not come to its end.
     under_way: int = 0
     # The last look at an object that the index has taken, by bucket and key, for those that there are events of.
     taken_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    # Why some places could not be looked at; nothing is said of what lies there.
+    failures: list[PenstockError] = field(default_factory=list)
 
 
 def compare(
@@ -57,71 +60,24 @@ def compare(
     known: Iterable[DocumentEntry],
     fingerprint: str,
     *,
+    named: bool = True,
+    url_of: Callable[[str], str] = _BY_NAME.url_of,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Listing:
-    """The objects of some places against what the index knows of them. Pure but for the time."""
-    listing, entries = Listing(), {(entry.bucket, entry.key): entry for entry in known}
-    by_bucket: dict[str, list[DocumentEntry]] = {}
-    for entry in entries.values():
-        by_bucket.setdefault(entry.bucket, []).append(entry)
-    now_ms = clock.now_ms()
-    for place, metas in found.items():
-        for meta in metas:
-            _compare_one(listing, name, place.bucket, meta, entries.get((place.bucket, meta.key)), fingerprint, now_ms)
-        present = {meta.key for meta in metas}
-        # One key that is there, as many are named on a command line, has nothing else that could be gone.
-        others = by_bucket.get(place.bucket, []) if place.key not in present else []
-        listing.events += [
-            deletion(name, entry, now_ms)
-            for entry in others
-            if place.holds(entry.bucket, entry.key) and entry.key not in present and not entry.state.tombstone
-        ]
-    listing.taken_ns = _taken(entries, listing.events)
-    return listing
+    """The objects of some places against what the index knows of them. Pure but for the time.
 
-
-async def list_places(places: Iterable[Place], reading: Reading, own: str) -> dict[Place, list[ObjectMeta]]:
-    """The objects of some places, without hidden ones and without those of the store `own`, which may lie in them.
-
-    A bucket is opened once for all of its places: thousands of files may be named one by one.
+    A hidden object concerns the index only once it is there, because an event or its own name brought it in. One that
+    was forgotten comes back when it is `named`, now and by itself: later looks at the same places name nothing anew. An
+    object that is known under several names, one of which is enough, is removed under the others.
     """
-    wanted = dict.fromkeys(places)
-    by_bucket: dict[str, list[Place]] = {}
-    for place in wanted:
-        by_bucket.setdefault(place.bucket, []).append(place)
-    found: dict[Place, list[ObjectMeta]] = {}
-    for bucket, named in by_bucket.items():
-        spec = reading.spec_of(bucket)
-        store = await spec.open()
-        try:
-            found |= await _heads(store, [place for place in named if place.key is not None])
-            for place in named:
-                if place.key is None:
-                    found[place] = await _listed(store, place, spec.url, own)
-        finally:
-            await store.close()
-    return {place: found[place] for place in wanted}
-
-
-async def _heads(store: ObjectStore, places: Sequence[Place]) -> dict[Place, list[ObjectMeta]]:
-    gate = asyncio.Semaphore(_HEADS_AT_ONCE)
-
-    async def head(place: Place) -> tuple[Place, list[ObjectMeta]]:
-        assert place.key is not None
-        async with gate:
-            return place, [await store.head(place.key)]
-
-    return dict(await asyncio.gather(*map(head, places)))
-
-
-async def _listed(store: ObjectStore, place: Place, bucket_url: str, own: str) -> list[ObjectMeta]:
-    pages = [page async for page in store.list(f"{place.prefix}/" if place.prefix else "")]
-    listed = [meta for page in pages for meta in page]
-    if not listed and place.prefix:
-        return await _single(store, place)
-    kept = _without_own([meta for meta in listed if not _is_hidden(meta.key, place.prefix)], bucket_url, own)
-    # A listing of Google's does not tell versions.
-    return [meta if meta.version else await store.head(meta.key) for meta in kept]
+    entries = list(known)
+    comparison = _Comparison(name, Known(entries, url_of), fingerprint, clock.now_ms())
+    asked = {comparison.known.root(place) for place in found} if named else set()
+    for place, metas in found.items():
+        comparison.add(place, metas, asked)
+    listing = comparison.listing
+    listing.taken_ns = _taken({(entry.bucket, entry.key): entry for entry in entries}, listing.events)
+    return listing
 
 
 def upload_of(
@@ -146,31 +102,72 @@ def upload_of(
     )
 
 
-def deletion(name: CollectionName, entry: DocumentEntry, now_ms: int) -> DeleteNotification:
-    return DeleteNotification(**_event(name, entry.bucket, entry.key, entry.state, now_ms))
+def deletion(
+    name: CollectionName, entry: DocumentEntry, now_ms: int, *, forgotten: str | None = None
+) -> DeleteNotification:
+    """That an object is gone; or, with the etag that it has, that a person wants it `forgotten`."""
+    return DeleteNotification(forgotten=forgotten, **_event(name, entry.bucket, entry.key, entry.state, now_ms))
 
 
-def _compare_one(
-    listing: Listing,
-    name: CollectionName,
-    bucket: str,
-    meta: ObjectMeta,
-    entry: DocumentEntry | None,
-    fingerprint: str,
-    now_ms: int,
-) -> None:
-    if entry is None:
-        listing.events.append(upload_of(name, bucket, meta, now_ms))
-    elif entry.upload is None or entry.upload.etag != meta.version:
-        listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state))
-    elif entry.pending is not None and entry.pending.fingerprint == fingerprint:
-        listing.under_way += 1
-    elif entry.current == doc_id_of(entry.upload) and entry.fingerprint == fingerprint:
-        listing.unchanged += 1
-    elif _is_set_aside(entry):
-        listing.set_aside += 1
-    else:
-        listing.events.append(upload_of(name, bucket, meta, now_ms, state=entry.state, told=entry.upload))
+@dataclass(slots=True)
+class _Comparison:
+    """One look, place after place."""
+
+    name: CollectionName
+    known: Known
+    fingerprint: str
+    now_ms: int
+    listing: Listing = field(default_factory=Listing)
+    # The locations that were seen: places may lie in one another.
+    _seen: set[str] = field(default_factory=set)
+
+    def add(self, place: Place, metas: Sequence[ObjectMeta], asked: Container[str]) -> None:
+        present: set[str] = set()
+        for meta in metas:
+            location = self.known.location(place.bucket, meta.key)
+            present.add(location)
+            if location not in self._seen:
+                self._seen.add(location)
+                self._object(place, meta, asked=location in asked)
+        for location, entry in self.known.within(place):
+            if location not in present and location not in self._seen:
+                self.listing.events.append(deletion(self.name, entry, self.now_ms))
+        self._seen |= {location for location, _ in self.known.within(place)} - present
+
+    def _object(self, place: Place, meta: ObjectMeta, *, asked: bool) -> None:
+        found = self.known.named(place.bucket, meta.key)
+        alive = [entry for entry in found if not entry.state.tombstone]
+        if _is_hidden(meta.key, place) and not alive and not asked:
+            return
+        if alive or (found and found[0].forgotten):
+            self._known(found[0], replace(meta, key=found[0].key), asked=asked)
+        else:
+            gone = [entry for entry in found if (entry.bucket, entry.key) == (place.bucket, meta.key)]
+            self._upload(place.bucket, meta, gone[0] if gone else None)
+        self.listing.events += [deletion(self.name, entry, self.now_ms) for entry in alive[1:]]
+
+    def _known(self, entry: DocumentEntry, meta: ObjectMeta, *, asked: bool) -> None:
+        listing, upload = self.listing, entry.upload
+        if entry.forgotten == meta.version and not asked:
+            listing.forgotten += 1
+        elif entry.forgotten == meta.version:
+            self._upload(entry.bucket, meta, entry, reread=True)
+        elif upload is None or upload.etag != meta.version:
+            self._upload(entry.bucket, meta, entry)
+        elif entry.pending is not None and entry.pending.fingerprint == self.fingerprint:
+            listing.under_way += 1
+        elif entry.current == doc_id_of(upload) and entry.fingerprint == self.fingerprint:
+            listing.unchanged += 1
+        elif _is_set_aside(entry):
+            listing.set_aside += 1
+        else:
+            self._upload(entry.bucket, meta, entry)
+
+    def _upload(self, bucket: str, meta: ObjectMeta, entry: DocumentEntry | None, *, reread: bool = False) -> None:
+        state, told = (entry.state, entry.upload) if entry else (None, None)
+        self.listing.events.append(
+            upload_of(self.name, bucket, meta, self.now_ms, state=state, told=told, reread=reread)
+        )
 
 
 def _taken(
@@ -198,30 +195,8 @@ def _event(name: CollectionName, bucket: str, key: str, state: ObjectState | Non
     return {**names, "created_at": at, "sequencer": sequencer}
 
 
-async def _single(store: ObjectStore, place: Place) -> list[ObjectMeta]:
-    """A URL may name one object; a prefix without any is as empty as it looks."""
-    try:
-        return [await store.head(place.prefix)]
-    except NotFound:
-        return []
-
-
-def _is_hidden(key: str, prefix: str) -> bool:
-    return any(segment.startswith(".") for segment in key.removeprefix(prefix).split("/"))
-
-
-def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:
-    """Without what lies in the store, by whatever way it is named."""
-    bucket, store = _real(bucket_url), _real(own)
-    if store == bucket:
-        raise InvalidInput(f"{own} cannot be indexed", "it is the store of the index itself", "give another --store")
-    if not store.startswith(f"{bucket}/"):
-        return metas
-    inside = store.removeprefix(bucket).strip("/")
-    return [meta for meta in metas if not meta.key.startswith(f"{inside}/")]
-
-
-def _real(url: str) -> str:
-    """A store's URL without links in its path: two names of one directory are one."""
-    place = parse_url(url)
-    return str(Path(place.place).resolve()) if place.scheme == "file" else url
+def _is_hidden(key: str, place: Place) -> bool:
+    """Whether a part of its name below the place begins with a dot; what a person names is never hidden."""
+    if key in (place.key, place.prefix):
+        return False
+    return any(segment.startswith(".") for segment in key.removeprefix(place.prefix).split("/"))

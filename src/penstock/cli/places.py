@@ -7,7 +7,7 @@ by their bare names, all others by the URL they are opened with. `--bucket NAME=
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,12 +23,16 @@ __all__ = [
     "STORE_DEFAULT",
     "VECTOR_PATH",
     "Place",
+    "allow_option",
+    "are_exhaustive",
+    "azure_option",
     "bucket_option",
     "chunking_options",
     "collection_options",
     "json_option",
     "place_of",
     "url_of",
+    "with_account",
 ]
 
 STORE_DEFAULT: Final = "penstock-data"
@@ -45,11 +49,13 @@ class Place:
     key: str | None = None
     prefix: str = ""
 
-    def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object lies here."""
-        if bucket != self.bucket:
-            return False
-        return key == self.key if self.key is not None else not self.prefix or key.startswith(f"{self.prefix}/")
+    @property
+    def url(self) -> str:
+        """What a job may read that is given this place; of one under another name, `--bucket` says where it is."""
+        bucket = parse_url(self.bucket if "://" in self.bucket else f"s3://{self.bucket}")
+        if bucket.scheme == "file":
+            return str(StoreUrl("file", f"{bucket.place}/{self.key}" if self.key else bucket.place))
+        return str(StoreUrl(bucket.scheme, bucket.place, self.key or self.prefix))
 
 
 def collection_options(command: Command) -> Command:
@@ -92,6 +98,19 @@ def bucket_option(command: Command) -> Command:
     )(command)
 
 
+def allow_option(command: Command) -> Command:
+    """`--allow PATH_OR_URL`, also from the environment, parted by blanks."""
+    return click.option(
+        "--allow",
+        "allowed",
+        multiple=True,
+        metavar="PATH_OR_URL",
+        envvar="PENSTOCK_ALLOW",
+        callback=lambda _context, _option, given: tuple(map(_allowed, given)),
+        help="Folder or bucket that events may name as well; with a bucket, no others. Repeatable.",
+    )(command)
+
+
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
@@ -104,33 +123,63 @@ def url_of(store: str) -> str:
     return _folder_url(Path(store).absolute())
 
 
-def place_of(given: str, buckets: Mapping[str, str] | None = None) -> Place:
-    """The bucket and the key or prefix of a path or a URL that a person named."""
+def azure_option(command: Command) -> Command:
+    """`--azure-account`, from where Azure's own tools have it."""
+    return click.option(
+        "--azure-account",
+        default=None,
+        metavar="NAME",
+        envvar="AZURE_STORAGE_ACCOUNT_NAME",
+        help="Storage account of az://container; az://account.container names its own.",
+    )(command)
+
+
+def with_account(url: str, account: str | None) -> str:
+    """A container by the name that its events have, which tells the account too."""
+    place = parse_url(url)
+    if place.scheme != "az" or account is None or "." in place.place:
+        return url
+    return str(StoreUrl("az", f"{account}.{place.place}", place.prefix))
+
+
+def place_of(given: str, buckets: Mapping[str, str] | None = None, account: str | None = None) -> Place:
+    """The bucket and the key or prefix of a path or a URL that a person named; `account` is that of Azure."""
     if not given.strip():
         # An empty path would mean this folder: more likely a variable was not set.
         raise InvalidInput("an empty path cannot be indexed", "it names nothing", "write . for this folder")
     if "://" in given and not given.startswith("file://"):
-        return _named(_cloud(given), buckets or {})
+        return _named(_cloud(given, account), buckets or {}, account)
     path = Path(parse_url(given).place if "://" in given else given).resolve()
     if not path.exists():
         raise NotFound(f"there is no {given}", f"{path} does not exist", "name a file, a folder or a store's URL")
     found = Place(_folder_url(path)) if path.is_dir() else Place(_folder_url(path.parent), path.name)
-    return _named(found, buckets or {})
+    return _named(found, buckets or {}, account)
+
+
+def are_exhaustive(allowed: Iterable[str]) -> bool:
+    """Whether a list of what is allowed names a bucket of a service: then there are no others."""
+    return any(parse_url(url).scheme != "file" for url in allowed)
+
+
+def _allowed(given: str) -> str:
+    """With links followed, as places are."""
+    url = parse_url(url_of(given))
+    return _folder_url(Path(url.place).resolve()) if url.scheme == "file" else str(url)
 
 
 def _folder_url(path: Path) -> str:
     return str(StoreUrl("file", str(path)))
 
 
-def _cloud(given: str) -> Place:
-    url = parse_url(given)
+def _cloud(given: str, account: str | None) -> Place:
+    url = parse_url(with_account(given, account))
     return Place(url.place if url.scheme == "s3" else f"{url.scheme}://{url.place}", prefix=url.prefix)
 
 
-def _named(place: Place, buckets: Mapping[str, str]) -> Place:
+def _named(place: Place, buckets: Mapping[str, str], account: str | None) -> Place:
     """Under the name that events have for the very same bucket, if one was given."""
     for name, url in buckets.items():
-        known = Place(url) if url.startswith("file://") else _cloud(url)
+        known = Place(url) if url.startswith("file://") else _cloud(url, account)
         if known.bucket == place.bucket and not known.prefix:
             return Place(name, place.key, place.prefix)
     return place

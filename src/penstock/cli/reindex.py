@@ -21,6 +21,8 @@ from penstock.cli.documents import heads_of
 from penstock.cli.handover import announced, await_rebuild
 from penstock.cli.listing import deletion, upload_of
 from penstock.cli.places import (
+    allow_option,
+    are_exhaustive,
     bucket_option,
     chunking_options,
     collection_options,
@@ -68,6 +70,7 @@ _NAMED_MAX: Final = 5
 @click.option("--leave-behind", is_flag=True, help="Go on without documents that cannot be read any more.")
 @click.option("--cancel", is_flag=True, help="Give up what is being built; the index stays as it is.")
 @bucket_option
+@allow_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @json_option
 def reindex(
@@ -84,6 +87,7 @@ def reindex(
     leave_behind: bool,
     cancel: bool,
     buckets: Mapping[str, str],
+    allowed: tuple[str, ...],
     master: str,
     as_json: bool,
 ) -> None:
@@ -102,7 +106,8 @@ def reindex(
         embedding = _embedding(aim, provider, old_embedding_key)
         for build in aim.builds:
             embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
-        plan = JobPlan(url, master, embedding, Reading(buckets=buckets))
+        reading = Reading(buckets=buckets, places=allowed, places_only=are_exhaustive(allowed))
+        plan = JobPlan(url, master, embedding, reading)
         if not stop.requested:
             told = _rebuilt(Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind), stop)
     if as_json and told is not None:
@@ -194,11 +199,13 @@ class Rebuild:
             old, new = job.writer.all_entries(self.aim.name), job.writer.all_entries(name)
             remainder = rebuilding(old, new, self._fingerprint(building))
             wanted = [entry for entry in remainder.wanted if entry.object_key not in gone]
-            if passed == _PASSES_MAX or not (wanted or remainder.surplus):
+            if passed == _PASSES_MAX or not (wanted or remainder.surplus or remainder.forgotten):
                 break
             gone |= self._send(wanted, new, name)
             now_ms = SYSTEM_CLOCK.now_ms()
             send(self.plan.url, [deletion(name, entry, now_ms) for entry in remainder.surplus])
+            known = [(new.get(entry.object_key, entry), entry.forgotten) for entry in remainder.forgotten]
+            send(self.plan.url, [deletion(name, entry, now_ms, forgotten=etag) for entry, etag in known])
         remainder.lost += [entry for entry in remainder.wanted if entry.current]
         return remainder
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ class JobPlan:
     master: str = "local[*]"
     embedding: Embedding = field(default_factory=Embedding)
     reading: Reading = field(default_factory=Reading)
+    # Of the index that the command is about, if that is still to be made, by tenant and index.
+    chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] = field(default_factory=dict)
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
 
 
@@ -142,6 +144,7 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
                 embedding=plan.embedding,
                 reading=plan.reading,
                 chunking=plan.chunking,
+                chunking_by_index=plan.chunking_by_index,
             )
             job = IndexingJob(spark, config, progress=view.show)
             stop.calls(lambda: _interrupt(job, log, quiet))

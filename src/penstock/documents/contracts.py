@@ -23,6 +23,7 @@ __all__ = [
     "BatchRequest",
     "ChunkEnvelope",
     "ChunkMetadata",
+    "Chunking",
     "DeleteNotification",
     "DocumentReport",
     "DocumentStatus",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
+# Tokens of a chunk: more than any model takes.
+TOKENS_MAX: Final = 1 << 20
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=TOKENS_MAX)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 # Of an object, in bytes: what a signed 64-bit number holds, because stores and columns hold no more.
 Size = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -44,6 +48,14 @@ Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Immutable, camel-case in JSON, and without members that carry nothing."""
+
+
+class Chunking(Contract, frozen=True, kw_only=True):
+    """How texts are to be cut, in tokens a chunk."""
+
+    target_tokens: Tokens
+    max_tokens: Tokens
+    overlap_tokens: Annotated[int, msgspec.Meta(ge=0, le=TOKENS_MAX)]
 
 
 class UploadNotification(Contract, frozen=True, kw_only=True):
@@ -64,6 +76,8 @@ class UploadNotification(Contract, frozen=True, kw_only=True):
     sequencer: str | None = None
     # Read it also when this very version is searchable already: somebody asked for it.
     reread: bool = False
+    # What its index is made with, if this is the first event of it; else the index remembers its own.
+    chunking: Chunking | None = None
 
 
 class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event", tag="delete"):
@@ -78,6 +92,8 @@ class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event",
     source_id: str | None = None
     created_at: Instant
     sequencer: str | None = None
+    # The etag of an object that is still there, when a person took it out of the index: it stays out until it changes.
+    forgotten: str | None = None
 
 
 class ChunkMetadata(Contract, frozen=True, kw_only=True):

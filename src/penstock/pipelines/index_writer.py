@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.documents import Notification, object_key
 from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
+from penstock.pipelines.access import remembered_places
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.indexes import SETTINGS, IndexSettings, list_settings, settings_rows
 from penstock.pipelines.parsed_texts import ParsedTexts
@@ -54,7 +55,8 @@ class IndexWriter:
     ) -> None:
         self._door = StoreDoor(url, path, options, observer=observer)
         self._counts: dict[CollectionName, BatcherCount] = {}
-        self.texts = ParsedTexts(self._door, StoreSpec(url, options))
+        self._spec = StoreSpec(url, options)
+        self.texts = ParsedTexts(self._door, self._spec)
         try:
             self.settings = self._door.run(list_settings(self._collection(SETTINGS)))
         except BaseException:
@@ -63,6 +65,10 @@ class IndexWriter:
         builds = [build for settings in self.settings.values() for build in settings.builds]
         endpoints = {build.model: build.endpoint for build in builds if build.endpoint}
         self.embedding = embedding.knowing(endpoints, {build.model: build.profile for build in builds if build.profile})
+
+    def remembered_places(self, named: Iterable[str]) -> tuple[str, ...]:
+        """The local places that jobs on this store were given, with those of this one, which are remembered."""
+        return self._door.run(remembered_places(self._spec, named))
 
     def close(self) -> None:
         try:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents import ChunkingConfig, Notification
+from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, Observer, names
@@ -65,9 +65,11 @@ class Indexer:
         limits: RoundLimits,
         progress: Callable[[IndexingSummary], None],
         *,
+        chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
+        self._chunking_by_index = chunking_by_index or {}
         self._writer, self._stages = writer, stages
         self._chunking, self._embedding = chunking, writer.embedding
         self._progress = progress
@@ -337,8 +339,11 @@ class Indexer:
         """The event for every collection it concerns. The first of an index makes it."""
         settings = self._writer.settings.get((event.tenant_id, event.index_id))
         if settings is None:
+            made = self._made_by(event)
+            # Refused before anything is written, whoever asks for what is not possible.
+            self._embedding.chunking_of(event.model, made.current.cut.chunking(self._chunking))
             self._check(CollectionName(event.tenant_id, event.index_id, event.model))
-            settings = self._writer.write_settings(self._made_by(event))
+            settings = self._writer.write_settings(made)
         models = settings.models_for(event.model)
         for model in models:
             self._check(CollectionName(event.tenant_id, event.index_id, model))
@@ -356,8 +361,16 @@ class Indexer:
         # The embedded model needs none, wherever this job may ask it.
         endpoint = remembered(asked.url) if asked and event.model != EMBEDDED_MODEL else None
         profile = self._embedding.profiles.get(event.model)
-        build = Build(model=event.model, cut=Cut.of(self._chunking), endpoint=endpoint, profile=profile)
+        build = Build(model=event.model, cut=self._first_cut(event), endpoint=endpoint, profile=profile)
         return IndexSettings(tenant=event.tenant_id, index=event.index_id, current=build)
+
+    def _first_cut(self, event: Notification) -> Cut:
+        """As its event wants it; else as whoever runs this job wants that index, or any index."""
+        wanted = self._chunking_by_index.get((event.tenant_id, event.index_id), self._chunking)
+        asked = event.chunking if isinstance(event, UploadNotification) else None
+        if asked is None:
+            return Cut.of(wanted)
+        return Cut(asked.target_tokens, asked.max_tokens, asked.overlap_tokens, wanted.counter)
 
     def _can_ask(self, name: CollectionName) -> bool:
         """What waits for a model that this job cannot ask goes on waiting."""

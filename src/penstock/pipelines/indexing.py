@@ -54,7 +54,10 @@ class IndexingConfig:
     # None is a new one for every job, which its end removes: how far the queue was taken is in the store.
     checkpoint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # How new indexes are cut, and into which cells all files are; an index that is made keeps to its own.
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    # The same for some new indexes, by tenant and index.
+    chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     reading: Reading = field(default_factory=Reading)
     rounds: RoundLimits = field(default_factory=RoundLimits)
@@ -93,7 +96,10 @@ class IndexingJob:
         # With the endpoints that the indexes of this store remember.
         embedding = self._writer.embedding
         parsed = StoreSpec(config.url, dict(config.options))
-        reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed)
+        # What is left of an earlier job is read as that could read it.
+        remembered = self._writer.remembered_places(config.reading.places)
+        places = tuple(dict.fromkeys((*config.reading.places, *remembered)))
+        reading = replace(config.reading, chunking=config.chunking, embedding=embedding, parsed=parsed, places=places)
         stages = Stages(spark, reading, embedding)
         self._patience = Patience(
             self._turnstile, lambda: self._stopped, embedding.policy, entropy=entropy, observer=observer
@@ -105,6 +111,7 @@ class IndexingJob:
             config.chunking,
             config.rounds,
             progress,
+            chunking_by_index=config.chunking_by_index,
             clock=clock,
             observer=observer,
         )

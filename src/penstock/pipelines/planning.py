@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from penstock.documents import (
+    DeleteNotification,
     DocumentReport,
     DocumentStatus,
     Notification,
@@ -25,6 +27,8 @@ from penstock.errors import InvalidInput
 from penstock.pipelines.registry import DocumentEntry, Pending
 
 __all__ = ["Plan", "RoundLimits", "plan_events", "plan_resumed"]
+
+_FORGOTTEN: Final = "forgotten: it comes back when it changes, is named, or with `penstock documents retry`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def _step(plan: Plan, known: Mapping[str, DocumentEntry], event: Notification, f
     key = object_key(event)
     entry = plan.entries.get(key) or known.get(key)
     decision = apply(entry.state if entry else None, event)
-    if decision.accepted:
+    if decision.accepted and not _is_forgotten(entry, event):
         step.entries[key] = _accepted(step, entry, event, decision, fingerprint)
         return step
     step.ignored = 1
@@ -126,6 +130,13 @@ def plan_resumed(entries: Iterable[DocumentEntry], fingerprint: str) -> Plan:
     return plan
 
 
+def _is_forgotten(entry: DocumentEntry | None, event: Notification) -> bool:
+    """Whether a person has taken this very content out of the index, and nobody asks for it."""
+    if entry is None or entry.forgotten is None or not isinstance(event, UploadNotification):
+        return False
+    return not event.reread and event.etag == entry.forgotten
+
+
 def _accepted(
     plan: Plan, entry: DocumentEntry | None, event: Notification, decision: Decision, fingerprint: str
 ) -> DocumentEntry:
@@ -137,10 +148,18 @@ def _accepted(
     if decision.verdict is Verdict.REMOVE:
         plan.removed.append(key)
         plan.deleted += 1
-        report = DocumentReport(doc_id=decision.superseded or key, status=DocumentStatus.DELETED)
-        return msgspec.structs.replace(entry, current=None, fingerprint=None, report=report, upload=None)
+        forgotten = event.forgotten if isinstance(event, DeleteNotification) else None
+        report = DocumentReport(
+            doc_id=decision.superseded or key,
+            status=DocumentStatus.DELETED,
+            reason=_FORGOTTEN if forgotten else None,
+        )
+        return msgspec.structs.replace(
+            entry, current=None, fingerprint=None, report=report, upload=None, forgotten=forgotten
+        )
     assert isinstance(event, UploadNotification)
-    return _wanted(plan, msgspec.structs.replace(entry, upload=event), before, event, fingerprint)
+    entry = msgspec.structs.replace(entry, upload=event, forgotten=None)
+    return _wanted(plan, entry, before, event, fingerprint)
 
 
 def _wanted(

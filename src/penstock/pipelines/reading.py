@@ -56,6 +56,8 @@ from penstock.errors import (
     Unsupported,
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
+from penstock.objects.url import StoreUrl, parse_url
+from penstock.pipelines.access import Access
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.fetching import Fetched, Fetcher, Wanted, is_small, windows
 from penstock.pipelines.parsed_texts import PARSED_PREFIX, parsed_key
@@ -142,12 +144,33 @@ class Reading:
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
     buckets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    # URLs of what may be read besides `buckets`: local folders only so, and with `places_only` all other buckets too.
+    places: tuple[str, ...] = ()
+    places_only: bool = False
     # Where canonical texts wait that are too large for one round; without it they are parsed in every round.
     parsed: StoreSpec | None = None
 
+    @property
+    def access(self) -> Access:
+        """What may be read, whoever asks."""
+        own = self.parsed.url if self.parsed else None
+        return Access((*self.places, *self.buckets.values()), only=self.places_only, own=own)
+
+    def url_of(self, bucket: str) -> str:
+        """Where a bucket is that an event names."""
+        return self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
+
     def spec_of(self, bucket: str) -> StoreSpec:
-        url = self.buckets.get(bucket) or (bucket if "://" in bucket else f"s3://{bucket}")
-        return StoreSpec(url, {"read_only": True, **(self.options if not url.startswith("file:") else {})})
+        """How it is opened. `az://account.container` is a container of that account, whatever else is asked there."""
+        url = parse_url(self.url_of(bucket))
+        options = dict(self.options) if url.scheme != "file" else {}
+        account, dot, container = url.place.partition(".")
+        if url.scheme == "az" and dot:
+            if options.get("account_name", account) != account:
+                # Of another account: neither works here.
+                options = {name: value for name, value in options.items() if name not in ("account_key", "sas_token")}
+            url, options = StoreUrl("az", container, url.prefix), {**options, "account_name": account}
+        return StoreSpec(str(url), {"read_only": True, **options})
 
 
 def read_documents(reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -176,6 +199,7 @@ class _Reader:
 
     def __init__(self, reading: Reading, sandbox: Sandbox) -> None:
         self._reading = reading
+        self._access = reading.access
         self._loop = asyncio.new_event_loop()
         self._stores: dict[str, ObjectStore] = {}
         self._sandbox = sandbox
@@ -222,7 +246,7 @@ class _Reader:
             if upload.bucket in self._away:
                 continue
             try:
-                wanted[row["document"]] = Wanted(self._bucket(upload.bucket), upload, whole=row["parsed"] is None)
+                wanted[row["document"]] = Wanted(self._bucket(upload), upload, whole=row["parsed"] is None)
             except Unavailable as error:
                 self._fetched[row["document"]] = error
             except (PenstockError, *_UNFORESEEN):
@@ -304,7 +328,7 @@ class _Reader:
         if isinstance(fetched, bytes):
             assert upload.etag is not None
             return _Object(MemorySource(fetched), upload.etag)
-        store = self._bucket(upload.bucket)
+        store = self._bucket(upload)
         meta = fetched or self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
@@ -357,9 +381,11 @@ class _Reader:
             self._chunkers[known] = Chunker(reading.embedding.chunking_of(model, chunking))
         return self._chunkers[known]
 
-    def _bucket(self, name: str) -> ObjectStore:
-        spec = self._reading.spec_of(name)
-        return self._store(name, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
+    def _bucket(self, upload: UploadNotification) -> ObjectStore:
+        """Where an object is read from, if that may be."""
+        spec = self._reading.spec_of(upload.bucket)
+        self._access.check(self._reading.url_of(upload.bucket), upload.key)
+        return self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
         if name not in self._stores:

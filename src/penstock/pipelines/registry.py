@@ -132,6 +132,8 @@ class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     report: DocumentReport | None = None
     # What was last told of the object and accepted; None once it is gone.
     upload: UploadNotification | None = None
+    # The etag that a person took out of the index: whoever tells of it, it does not come back unless asked for.
+    forgotten: str | None = None
 
 
 class Schedule(msgspec.Struct, frozen=True, order=True, array_like=True):

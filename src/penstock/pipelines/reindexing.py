@@ -43,12 +43,14 @@ class Remainder:
     wanted: list[DocumentEntry] = field(default_factory=list)
     # Of the new collection: documents that the old one no longer has.
     surplus: list[DocumentEntry] = field(default_factory=list)
+    # Of the old collection: taken out by a person, which the new one does not know.
+    forgotten: list[DocumentEntry] = field(default_factory=list)
     # Searchable in the old collection, and not to be had for the new one.
     lost: list[DocumentEntry] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
-        return not (self.wanted or self.surplus or self.lost)
+        return not (self.wanted or self.surplus or self.forgotten or self.lost)
 
 
 def changed(settings: IndexSettings, wish: Wish) -> IndexSettings:
@@ -84,10 +86,12 @@ def rebuilding(old: Mapping[str, DocumentEntry], new: Mapping[str, DocumentEntry
         if not entry.state.tombstone and not _is_built(entry, new.get(key), fingerprint):
             tried = _was_tried(entry, new.get(key))
             (remainder.lost if tried else remainder.wanted).append(entry)
+        if entry.forgotten and not (key in new and new[key].forgotten == entry.forgotten):
+            remainder.forgotten.append(entry)
     remainder.surplus = [
         entry
         for key, entry in new.items()
-        if not entry.state.tombstone and (key not in old or old[key].state.tombstone)
+        if not entry.state.tombstone and (key not in old or (old[key].state.tombstone and not old[key].forgotten))
     ]
     return remainder
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,6 +19,7 @@ from penstock.documents.sequencers import stamped
 from penstock.objects import open_store
 from penstock.observability import SILENT, Observer
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
+from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, CollectionReader, VectorStore
 
@@ -90,6 +91,8 @@ class Shelf:
         **config: Any,
     ) -> IndexingJob:
         settings = {"chunking": SMALL_CHUNKS, **config}
+        reading = settings.get("reading", Reading())
+        settings["reading"] = replace(reading, places=(*reading.places, f"file://{self.documents}"))
         place = None if checkpoint is None else str(self.folder / checkpoint)
         return IndexingJob(
             self.spark, IndexingConfig(self.url, place, **settings), progress=progress, observer=observer

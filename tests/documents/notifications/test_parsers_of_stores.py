@@ -243,6 +243,43 @@ def test_event_grid_is_answered_when_it_asks_for_a_handshake():
     assert received("azure", [ask]).reply == b'{"validationResponse":"c0de"}'
 
 
+AZURE_TOPIC = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/"
+
+
+def test_containers_of_one_name_in_two_accounts_are_two_buckets():
+    told = [{**azure_event(), "topic": f"{AZURE_TOPIC}{account}"} for account in ("acme", "Bravo")]
+    assert [upload.bucket for upload in received("azure", told).notifications] == ["az://acme.docs", "az://bravo.docs"]
+    gone = {**azure_event("Microsoft.Storage.BlobDeleted"), "topic": f"{AZURE_TOPIC}acme"}
+    assert received("azure", [gone]).notifications[0].bucket == "az://acme.docs"
+    blob = azure_event()
+    cloud = {**CLOUD_EVENT, "type": blob["eventType"], "subject": blob["subject"], "data": blob["data"]}
+    cloud["source"] = f"{AZURE_TOPIC}acme"
+    assert received("cloudevents", cloud).notifications[0].bucket == "az://acme.docs"
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket"),
+    [
+        ("https://acme.blob.core.windows.net/docs/a", "az://acme.docs"),
+        ("https://acme.dfs.core.windows.net/docs/a", "az://acme.docs"),
+        ("https://acme.z6.blob.storage.azure.net/docs/a", "az://acme.docs"),
+        ("http://127.0.0.1:10000/devstoreaccount1/docs/a", "az://docs"),
+        ("https://docs.example.com/blob.html", "az://docs"),
+        (None, "az://docs"),
+    ],
+)
+def test_an_account_is_read_from_the_url_of_the_blob_where_there_is_no_topic(url, bucket):
+    told = azure_event()
+    told["data"]["url"] = url
+    assert received("azure", [told]).notifications[0].bucket == bucket
+
+
+def test_a_container_cannot_be_named_so_that_it_is_of_another_account():
+    told = {**azure_event(), "subject": "/blobServices/default/containers/acme.docs/blobs/a"}
+    with pytest.raises(InvalidInput, match="no container"):
+        received("azure", [told])
+
+
 def test_a_rename_in_seaweedfs_is_a_delete_and_an_upload():
     body = seaweed_webhook(old=SEAWEED_ENTRY, new={**SEAWEED_ENTRY, "name": "d.txt"}, new_parent_path="/buckets/docs/z")
     delete, upload = received("seaweedfs", body).notifications

@@ -1,10 +1,13 @@
 """Azure Event Grid: a list of events, and the handshake by which a subscription is confirmed.
 
-ETags come in quotation marks, which are no part of them. The key is read from the subject, where it is not escaped.
+ETags come in quotation marks, which are no part of them. The key is read from the subject, where it is not escaped. The
+subject leaves out the storage account, and containers of two accounts may have one name: a bucket is therefore called
+`az://account.container`, where the event tells the account. Neither name can have a dot.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +26,10 @@ from penstock.errors import InvalidInput
 
 __all__ = ["BlobData", "collect", "parse"]
 
+# As in /subscriptions/…/providers/Microsoft.Storage/storageAccounts/account
+_TOPIC: Final = re.compile(r"/storageAccounts/([a-z0-9]{3,24})(?:/|$)", re.IGNORECASE)
+# As in https://account.blob.core.windows.net/container/key; an emulator has the account elsewhere.
+_HOST: Final = re.compile(r"https?://([a-z0-9]{3,24})\.(?:[a-z0-9]{1,8}\.)?(?:blob|dfs)\.", re.IGNORECASE)
 _HANDSHAKE: Final = "Microsoft.EventGrid.SubscriptionValidationEvent"
 
 
@@ -32,6 +39,7 @@ class _Event(msgspec.Struct, rename="camel"):
     event_time: str
     data: dict[str, Any]
     id: str | None = None
+    topic: str | None = None
 
 
 class BlobData(msgspec.Struct, rename="camel"):
@@ -39,6 +47,7 @@ class BlobData(msgspec.Struct, rename="camel"):
     content_type: str | None = None
     content_length: int = 0
     sequencer: str | None = None
+    url: str | None = None
 
 
 def parse(delivery: Delivery, route: Router) -> Received:
@@ -53,19 +62,34 @@ def parse(delivery: Delivery, route: Router) -> Received:
             return _handshake(event.data)
     events = Collector(route)
     for event in sent:
-        collect(event.event_type, event.subject, event.event_time, event.data, events, source_id=event.id)
+        collect(
+            event.event_type,
+            event.subject,
+            event.event_time,
+            event.data,
+            events,
+            source_id=event.id,
+            topic=event.topic,
+        )
     return events.received()
 
 
 def collect(
-    kind: str, subject: str, time: str, data: dict[str, Any], events: Collector, *, source_id: str | None
+    kind: str,
+    subject: str,
+    time: str,
+    data: dict[str, Any],
+    events: Collector,
+    *,
+    source_id: str | None,
+    topic: str | None,
 ) -> None:
-    """One event of a blob, also when it came as a CloudEvent."""
+    """One event of a blob, also when it came as a CloudEvent, whose source is the topic."""
     if not kind.startswith("Microsoft.Storage.Blob"):
         events.ignore(f"{subject}: {kind}")
         return
-    container, key = _place(subject)
     blob = convert(data, BlobData, f"the data of {kind}")
+    container, key = _place(subject, _account(topic, blob.url))
     at, sequencer = instant(time, subject), sequencers.azure(blob.sequencer) if blob.sequencer else None
     if kind == "Microsoft.Storage.BlobCreated":
         events.upload(
@@ -84,13 +108,21 @@ def collect(
         events.ignore(f"{container}/{key}: {kind}")
 
 
-def _place(subject: str) -> tuple[str, str]:
+def _account(topic: str | None, url: str | None) -> str | None:
+    """The storage account, as far as an event tells it."""
+    found = _TOPIC.search(topic or "") or _HOST.match(url or "")
+    return found[1].lower() if found else None
+
+
+def _place(subject: str, account: str | None) -> tuple[str, str]:
     _, containers, rest = subject.partition("/containers/")
     container, blobs, key = rest.partition("/blobs/")
     if not (containers and blobs and container and key):
         raise InvalidInput(f"no blob is named by {subject[:120]!r}", "it has no /containers/…/blobs/…")
+    if "." in container:
+        raise InvalidInput(f"no container is named {container[:80]!r}", "a dot would part it from its account")
     # By its URL: a bucket without one is read as S3's.
-    return f"az://{container}", key
+    return f"az://{account}.{container}" if account else f"az://{container}", key
 
 
 def _handshake(data: dict[str, Any]) -> Received:

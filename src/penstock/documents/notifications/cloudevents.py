@@ -100,7 +100,8 @@ def _collect(event: CloudEvent, delivery: Delivery, events: Collector) -> None:
         at = instant(time, event.id)
         gcs.collect(event.type.removeprefix(_GCS_TYPES), resource, at, events, source_id=event.id)
     elif event.type.startswith("Microsoft.Storage."):
-        azure.collect(event.type, event.subject or "", time, data, events, source_id=event.id)
+        subject = event.subject or ""
+        azure.collect(event.type, subject, time, data, events, source_id=event.id, topic=event.source)
     else:
         events.ignore(f"{event.id}: events of type {event.type}")
 
