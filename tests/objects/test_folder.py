@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -280,3 +281,23 @@ def test_a_read_only_file_system_serves_reads_and_refuses_writes(small_disk: Pat
         await store.close()
 
     asyncio.run(reopened())
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_all_that_a_store_makes_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+
+        async def write() -> None:
+            store = await open_store(f"file://{tmp_path}/new/store")
+            await store.put("a/b", b"secret")
+            await store.put_if("a/c", b"secret", version=None)
+            await store.close()
+
+        asyncio.run(write())
+    finally:
+        os.umask(before)
+    made = list(tmp_path.rglob("*"))
+    assert {path.name for path in made} >= {"new", "store", "a", "b", "c", ".penstock", "locks", "temporary", "reserve"}
+    assert {oct(path.stat().st_mode & 0o777) for path in made if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in made if path.is_file()} == {"0o600"}
