@@ -33,11 +33,11 @@ from penstock.cli.places import (
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.providers import Provider, provider_options, rate_options
-from penstock.cli.running import JobPlan, Stop, opened_job
+from penstock.cli.running import ENDING, JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
 from penstock.documents import ChunkingConfig, UploadNotification
-from penstock.errors import Fenced, InvalidInput, PenstockError
+from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
 from penstock.objects.url import parse_url
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.rebuild_notice import read_notice
@@ -47,6 +47,7 @@ __all__ = ["index"]
 
 # For a person; `--json` names them all.
 _LEFT_OUT_SHOWN_MAX: Final = 10
+_ENDED: Final = "ended as asked: nothing is lost, and the next run goes on from here"
 # A look costs a listing of every place: often enough for a person who has just saved a file.
 _INTERVAL_SECONDS: Final = 10.0
 
@@ -92,7 +93,7 @@ def index(
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
     order = _Order(places, url_of(store), tenant, index_name, buckets, master)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
-    with Stop() as stop:
+    with Stop(lambda: console.print(ENDING)) as stop:
         told = _index(
             order.laid_out(wish, provider), order, console, stop, interval if follow else None, queue_only=queue_only
         )
@@ -204,6 +205,11 @@ def _run(
             if interval is None or asyncio.run(read_notice(order.url)).number == notice.number:
                 raise
             notice = await_rebuild(order.url, stop, console)
+        except Closed:
+            if not stop.requested:
+                raise
+            console.print(_ENDED)
+            return None
         # With the model and the chunks that it has now, whatever this command was started with.
         shelf, uploads = order.again(shelf), 0
         console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
@@ -227,7 +233,7 @@ def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval:
     for line in summary_lines(summary, seconds):
         console.print(line, markup=False)
     if stop.requested:
-        console.print("ended as asked: nothing is lost, and the next run goes on from here")
+        console.print(_ENDED)
     return summary_fields(summary, seconds)
 
 
