@@ -36,6 +36,7 @@ from penstock.cli.providers import Provider, provider_options, rate_options
 from penstock.cli.running import ENDING, JobPlan, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.targets import Target, embedding_for, find_target
+from penstock.cli.unreadable import UnreadableFolders
 from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
 from penstock.objects.url import parse_url
@@ -147,9 +148,12 @@ class _Shelf:
         return self.plan.url
 
     async def look(self) -> Listing:
-        found = await list_places(self.places, self.plan.reading, self.url)
+        unreadable = UnreadableFolders()
+        found = await list_places(self.places, self.plan.reading, self.url, unreadable)
         known = await read_entries(self.url, self.target.name) if self.places else []
-        return compare(self.target.name, found, known, self.fingerprint)
+        listing = compare(self.target.name, found, known, self.fingerprint)
+        listing.events = unreadable.without_deletions(listing.events)
+        return listing
 
     def left_out(self) -> list[LeftOut]:
         """What lies in the folders among the places and cannot be indexed."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.cli.places import Place
+from penstock.cli.unreadable import UnreadableFolders
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import (
     DeleteNotification,
@@ -80,10 +81,13 @@ def compare(
     return listing
 
 
-async def list_places(places: Iterable[Place], reading: Reading, own: str) -> dict[Place, list[ObjectMeta]]:
+async def list_places(
+    places: Iterable[Place], reading: Reading, own: str, unreadable: UnreadableFolders | None = None
+) -> dict[Place, list[ObjectMeta]]:
     """The objects of some places, without hidden ones and without those of the store `own`, which may lie in them.
 
-    A bucket is opened once for all of its places: thousands of files may be named one by one.
+    A bucket is opened once for all of its places: thousands of files may be named one by one. Without `unreadable`, a
+    folder that may not be looked into ends it.
     """
     wanted = dict.fromkeys(places)
     by_bucket: dict[str, list[Place]] = {}
@@ -92,7 +96,7 @@ async def list_places(places: Iterable[Place], reading: Reading, own: str) -> di
     found: dict[Place, list[ObjectMeta]] = {}
     for bucket, named in by_bucket.items():
         spec = reading.spec_of(bucket)
-        store = await spec.open()
+        store = await (unreadable.passing_over(bucket, spec) if unreadable else spec).open()
         try:
             found |= await _heads(store, [place for place in named if place.key is not None])
             for place in named:

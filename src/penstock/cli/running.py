@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.cli.doctor import java_shim_directory
 from penstock.cli.progress import ProgressView
-from penstock.cli.starting import end_java, started
+from penstock.cli.starting import started
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
 from penstock.errors import Closed, Unavailable
@@ -130,13 +130,13 @@ class Stop:
 def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
     """A job on a session of its own, which `stop` ends; `Closed` when it does so before there is one."""
     from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-    from penstock.pipelines.session import open_session, prepare_environment
+    from penstock.pipelines.session import abandon_session, open_session, prepare_environment
 
     prepare_environment(os.environ, java_shim_directory())
     log = log_of(plan.url)
     try:
         with _errors_into(log):
-            spark = started(lambda: open_session(plan.master, settings=_QUIET), stop, end_java)
+            spark = started(lambda: open_session(plan.master, settings=_QUIET), stop, abandon_session)
     except Closed:
         raise
     except Exception as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from penstock.errors import Closed
@@ -16,7 +15,7 @@ from penstock.errors import Closed
 if TYPE_CHECKING:
     from penstock.cli.running import Stop
 
-__all__ = ["end_java", "started"]
+__all__ = ["started"]
 
 # A start whose Java process is gone fails at once; one that has none yet dies with this process.
 _GIVEN_UP_SECONDS_MAX: Final = 2.0
@@ -37,16 +36,6 @@ def started(start: Callable[[], _T], stop: Stop, give_up: Callable[[], None]) ->
         start_thread.join(_GIVEN_UP_SECONDS_MAX)
         raise Closed("Spark was not started", "the command was asked to end meanwhile", "run it again")
     return start_thread.result()
-
-
-def end_java() -> None:
-    """End the Java process of a session that nobody waits for any more, if it has come to have one."""
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None:
-        with suppress(OSError):
-            process.kill()
 
 
 class _Start(Generic[_T]):
