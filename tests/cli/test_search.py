@@ -139,3 +139,21 @@ def test_names_that_meet_the_projects_own_collections_are_refused(store: Path, n
     answer = ask(store, "rivers", *names)
     assert answer.exit_code == 1
     assert says in answer.output
+
+
+def test_a_question_that_is_no_text_is_refused_in_words(store: Path) -> None:
+    answer = ask(store, "otters \udcff")
+    assert answer.exit_code == 1
+    assert "no text in UTF-8" in answer.output
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 400, "-" + "9" * 400, "9" * 5000, "1e999", "-1e999", str(1 << 63), "0" * 5000]
+)
+@pytest.mark.parametrize("name", ["start", "key", "nothing"])
+def test_a_filter_with_a_number_of_any_size_is_answered_or_refused_in_words(
+    store: Path, name: str, number: str
+) -> None:
+    for where in (f"{name} < {number}", f"{name} = {number}", f"not {name} in (1, {number})"):
+        answer = ask(store, "river", "--filter", where)
+        assert answer.exit_code == 0 or "why:" in answer.output

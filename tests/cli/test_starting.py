@@ -22,27 +22,32 @@ def test_what_the_start_gives_or_raises_is_passed_on_and_ctrl_c_stays_the_comman
         raise OSError("no Java")
 
     with Stop() as stop:
-        assert started(install, stop, lambda: None) == "session"
+        assert started(install, stop, lambda: False) == "session"
         with pytest.raises(OSError, match="no Java"):
-            started(fail, stop, lambda: None)
+            started(fail, stop, lambda: False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_start_that_is_under_way_is_given_up_when_somebody_asks_for_the_end(number: int) -> None:
-    given_up = threading.Event()
+    given_up, order = threading.Event(), list[str]()
 
     def start() -> None:
         os.kill(os.getpid(), number)
         given_up.wait(60)
+        order.append("failed")
         raise ConnectionResetError("Java is gone")
 
+    def give_up() -> bool:
+        given_up.set()
+        return True
+
     with Stop() as stop, pytest.raises(Closed, match="asked to end"):
-        started(start, stop, given_up.set)
-    assert given_up.is_set()
+        started(start, stop, give_up)
+    assert order == ["failed"]
 
 
 def test_a_signal_before_the_start_is_honoured_too() -> None:
     with Stop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(Closed):
-            started(lambda: None, stop, lambda: None)
+            started(lambda: None, stop, lambda: False)

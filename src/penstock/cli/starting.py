@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["started"]
 
-# A start whose Java process is gone fails at once; one that has none yet dies with this process.
+# A start whose Java process is gone fails at once.
 _GIVEN_UP_SECONDS_MAX: Final = 2.0
 
 _T = TypeVar("_T")
 
 
-def started(start: Callable[[], _T], stop: Stop, give_up: Callable[[], None]) -> _T:
-    """What `start` gives. `Closed` as soon as `stop` is requested; then `give_up` is called to make `start` fail."""
+def started(start: Callable[[], _T], stop: Stop, give_up: Callable[[], bool]) -> _T:
+    """What `start` gives. `Closed` as soon as `stop` is requested.
+
+    Then `give_up` is called, and says whether `start` will fail soon: only then is its end worth waiting for.
+    """
     start_thread = _Start(start)
     stop.calls(start_thread.over.set)
     try:
@@ -32,8 +35,8 @@ def started(start: Callable[[], _T], stop: Stop, give_up: Callable[[], None]) ->
     finally:
         stop.calls(lambda: None)
     if stop.requested:
-        give_up()
-        start_thread.join(_GIVEN_UP_SECONDS_MAX)
+        if give_up():
+            start_thread.join(_GIVEN_UP_SECONDS_MAX)
         raise Closed("Spark was not started", "the command was asked to end meanwhile", "run it again")
     return start_thread.result()
 

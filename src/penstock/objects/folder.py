@@ -176,14 +176,21 @@ class Folder:
         """
 
         def scan(folder: str) -> list[tuple[str, bool]]:
-            with _passing_over(folder, unreadable):
+            try:
                 return self._scan(folder)
-            return []
+            except PermissionDenied as error:
+                _pass_over(folder, error, unreadable)
+                return []
 
         for key in walk(scan, prefix, offset):
             # Deleted or replaced by a folder since its name was read.
-            with suppress(NotFound), _passing_over(key[: key.rfind("/") + 1], unreadable):
-                yield key, self.stat(key)
+            with suppress(NotFound):
+                try:
+                    found = self.stat(key)
+                except PermissionDenied as error:
+                    _pass_over(key[: key.rfind("/") + 1], error, unreadable)
+                    continue
+                yield key, found
 
     def _scan(self, folder: str) -> list[tuple[str, bool]]:
         with self.serving(folder):
@@ -300,12 +307,8 @@ class Folder:
             raise explain(what, error) from error
 
 
-@contextmanager
-def _passing_over(folder: str, unreadable: Unreadable | None) -> Iterator[None]:
-    try:
-        yield
-    except PermissionDenied:
-        # Without its own folder there is no listing at all.
-        if unreadable is None or not folder:
-            raise
-        unreadable(folder)
+def _pass_over(folder: str, error: PermissionDenied, unreadable: Unreadable | None) -> None:
+    # Without its own folder there is no listing at all.
+    if unreadable is None or not folder:
+        raise error
+    unreadable(folder)

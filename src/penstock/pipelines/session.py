@@ -115,12 +115,17 @@ def open_session(
     return builder.getOrCreate()
 
 
-def abandon_session() -> None:
-    """End the Java process of a session that is being opened and that nobody waits for, if it has come to have one."""
+def abandon_session() -> bool:
+    """End the Java process of a session that is being opened and that nobody waits for. False while it has none.
+
+    A process that has just been started ends by itself with this one, whose pipe it reads.
+    """
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is not None:
-        with suppress(OSError):
-            process.kill()
+    if process is None:
+        return False
+    with suppress(OSError):
+        process.kill()
+    return True
 
 
 def _private_folders() -> dict[str, str]:
