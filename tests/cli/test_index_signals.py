@@ -64,6 +64,10 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_though_its_round_hangs_and_n
         [*penstock, "documents", "list", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
     assert [json.loads(line)["status"] for line in listed.splitlines()] == ["indexed"] * 4
+    # And nothing waits any more.
+    queue = ["buffer", "inspect", f"file://{tmp_path / 'penstock-data'}"]
+    inspected = subprocess.run([*penstock, *queue], capture_output=True, text=True, check=True).stdout
+    assert "queued        0 batches" in inspected
 
 
 # Stands in for Spark at its start: asks the command that waits for it to end, as a terminal or a supervisor does, and

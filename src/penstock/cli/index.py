@@ -209,15 +209,20 @@ def _run(
             if interval is None or asyncio.run(read_notice(order.url)).number == notice.number:
                 raise
             notice = await_rebuild(order.url, stop, console)
-        except Closed:
-            if not stop.requested:
-                raise
+        except Closed as error:
+            _check_asked(stop, error)
             console.print(_ENDED)
             return None
         # With the model and the chunks that it has now, whatever this command was started with.
         shelf, uploads = order.again(shelf), 0
         console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
     return None
+
+
+def _check_asked(stop: Stop, error: Closed) -> None:
+    """Only somebody who asks for the end keeps a job from being opened in good order."""
+    if not stop.requested:
+        raise error
 
 
 def _worked(shelf: _Shelf, uploads: int, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
