@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 import pytest
@@ -13,6 +14,7 @@ from penstock.errors import InvalidInput
 from penstock.vector import And, Filter, In, Not, Or, Range, attribute
 
 KEY, BUCKET, START = attribute("key"), attribute("bucket"), attribute("start")
+INFINITE = math.inf
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,10 @@ KEY, BUCKET, START = attribute("key"), attribute("bucket"), attribute("start")
         ("key='a' or key='b' and start>1", (KEY == "a") | ((KEY == "b") & (START > 1))),
         ("(key='a' or key='b') and start<=1", ((KEY == "a") | (KEY == "b")) & (START <= 1)),
         ("not not key='a'", Not(Not(KEY == "a"))),
+        (f"start > {'9' * 400}", START > INFINITE),
+        (f"start > -{'9' * 5000}", START > -INFINITE),
+        (f"start > {'0' * 40}7", START > 7),
+        (f"start > {1 << 63}", START > 2.0**63),
         ("größe.in-mm > 1", attribute("größe.in-mm") > 1),
     ],
 )

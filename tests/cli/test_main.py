@@ -1,5 +1,6 @@
 """The command line names its commands, refuses others, and explains expected failures without a traceback."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,19 @@ def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path: Path) -> 
     assert answer.exit_code == 1
     assert "Not a directory" in answer.output
     assert "Traceback" not in answer.output
+
+
+class Interrupted(BytesIO):
+    """Standard input at which somebody presses Ctrl-C."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size == 0:
+            # Whether there are bytes to be had is asked before.
+            return b""
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_a_command_that_has_nothing_to_end_with_130_and_no_word(tmp_path: Path) -> None:
+    arguments = ["notify", "-", "--source", "s3", "--store", str(tmp_path)]
+    answer = CliRunner().invoke(penstock, arguments, input=Interrupted())
+    assert (answer.exit_code, answer.output) == (130, "")

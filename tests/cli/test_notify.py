@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,18 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.cli.main import penstock
-from penstock.cli.notify import documents_in
+from penstock.cli.notify import documents_in, receive
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification, decode_notification
+from penstock.documents.notifications import PARSERS, Delivery, Destination
 from penstock.documents.notifications.sns import SnsMessage, sns_text
 from penstock.documents.notifications.trust import HmacTrust
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, PenstockError
 from penstock.objects import open_store
 
 SECRET = "a secret of many bytes"
@@ -276,3 +280,42 @@ def test_a_message_that_is_not_the_topics_own_is_refused_whole(
     assert answer.exit_code == 1
     assert says in answer.output.replace("\n", " ")
     assert not desk.store.exists()
+
+
+def test_keys_and_tokens_that_are_no_text_are_keys_all_the_same(desk: Desk) -> None:
+    """The command line and the environment carry bytes."""
+    body, now = json.dumps(s3("a.md")).encode(), SYSTEM_CLOCK.now_ms() // 1000
+    for option in ("--secret", "--bearer"):
+        refused = desk.notify(body, option, "\udcff" * 32, *signed(body, now))
+        assert refused.exit_code == 1
+        assert "PermissionDenied" in refused.stderr
+
+
+# Names that parsers and trust look at, and values that no sender should send.
+HEADERS = st.sampled_from(
+    ["content-type", "ce-id", "ce-type", "ce-subject", "ce-source", "ce-time", "ce-specversion", "authorization"]
+)
+VALUES = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(["\udcff", "9" * 5000, "-1", "0001-01-01T00:00:00Z", "60000-01-01T00:00:00Z", "\x00", "1.0", "٣"]),
+    st.sampled_from(["application/cloudevents+json", "application/cloudevents-batch+json", "Bearer \udcff"]),
+)
+DEEP = [b"[" * depth + b"]" * depth for depth in (500, 1_100, 100_000)]
+BODIES = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from(
+        [*DEEP, b'{"a":' * 2_000 + b"1" + b"}" * 2_000, b"\xff", b"{}", b"[]", b"[{}]", b'{"Records":[{}]}']
+    ),
+    st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(max_size=8), lambda inside: st.lists(inside, max_size=3)
+    ).map(lambda value: json.dumps({"Records": value, "data": value, "time": value, "eventTime": value}).encode()),
+)
+
+
+@given(source=st.sampled_from(sorted(PARSERS)), headers=st.dictionaries(HEADERS, VALUES, max_size=8), body=BODIES)
+@settings(max_examples=300, deadline=None)
+def test_whatever_a_delivery_holds_it_is_taken_or_refused_in_words(
+    source: str, headers: dict[str, str], body: bytes
+) -> None:
+    with suppress(PenstockError):
+        receive(source, Delivery(body, headers, SYSTEM_CLOCK.now_ms()), Destination("t", "i", "m"))

@@ -15,7 +15,7 @@ from penstock.cli.main import penstock
 from penstock.cli.providers import Description, Provider, provider_options, rate_options
 from penstock.cli.targets import Target, embedding_for
 from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, RateLimit, profile_of
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, NotFound
 from penstock.pipelines.embedding import Endpoint
 from penstock.pipelines.indexes import Build, Cut, IndexSettings
 from penstock.pipelines.reindexing import Wish, changed
@@ -179,3 +179,38 @@ def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_done(key: 
     with pytest.raises(InvalidInput, match="no header can carry") as refused:
         given("--embedding-key", key)
     assert key not in str(refused.value)
+
+
+def test_a_key_comes_from_a_file_or_the_environment_and_one_on_the_command_line_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("of the file\n")
+    assert given("--embedding-key-file", str(tmp_path / "key")).key == "of the file"
+    monkeypatch.setenv("PENSTOCK_EMBEDDING_KEY", "of the environment")
+    assert given().key == "of the environment"
+    with pytest.raises(InvalidInput, match="twice"):
+        given("--embedding-key-file", str(tmp_path / "key"))
+    monkeypatch.delenv("PENSTOCK_EMBEDDING_KEY")
+    monkeypatch.setenv("PENSTOCK_EMBEDDING_KEY_FILE", str(tmp_path / "nowhere"))
+    with pytest.raises(NotFound, match="nowhere"):
+        given()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["index", "--queue-only"], "--embedding-key"),
+        (["search", "rivers"], "--embedding-key"),
+        (["reindex"], "--embedding-key"),
+        (["reindex"], "--old-embedding-key"),
+    ],
+)
+def test_whoever_writes_a_key_on_the_command_line_is_told_who_can_read_it(
+    tmp_path: Path, command: list[str], option: str
+) -> None:
+    store = ["--store", str(tmp_path / "store")]
+    warned = CliRunner().invoke(penstock, [*command, *store, option, "secret"])
+    assert f"everybody on this machine can read {option} on the command line; use {option}-file FILE" in warned.stderr
+    (tmp_path / "key").write_text("secret")
+    quiet = CliRunner().invoke(penstock, [*command, *store, f"{option}-file", str(tmp_path / "key")])
+    assert "everybody" not in quiet.output

@@ -87,3 +87,19 @@ def test_what_spark_prints_goes_to_a_directory_store_or_to_a_place_that_no_listi
     finally:
         first.parent.rmdir()
         second.parent.rmdir()
+
+
+def test_whoever_asks_is_answered_before_anything_is_ended_and_once() -> None:
+    seen: list[str] = []
+    ended = threading.Event()
+
+    def end() -> None:
+        seen.append("ended")
+        ended.set()
+
+    with Stop(lambda: seen.append("answered")) as stop:
+        stop.calls(end)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ended.wait(60)
+    assert seen == ["answered", "ended"]

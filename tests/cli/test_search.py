@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,3 +112,48 @@ def test_a_word_is_found_in_its_other_forms(store: Path) -> None:
 def test_an_index_that_is_not_there_is_named(store: Path) -> None:
     answer = ask(store, "fish", "--index", "nowhere")
     assert (answer.exit_code, "nowhere" in answer.output) == (1, True)
+
+
+@pytest.mark.parametrize("arguments", [["--json"], []])
+def test_a_reader_that_has_read_enough_is_no_failure(store: Path, arguments: list[str]) -> None:
+    """As in `penstock search rivers | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "penstock.cli", "search", "rivers", "--store", str(store), *arguments]
+    try:
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["--tenant", "penstock", "--index", "indexes", "--model", "settings"], "own records"),
+        (["--tenant", "penstock", "--index", "notifications"], "own records"),
+        (["--model", f"{EMBEDDED_MODEL}#documents"], "registry"),
+    ],
+)
+def test_names_that_meet_the_projects_own_collections_are_refused(store: Path, names: list[str], says: str) -> None:
+    answer = ask(store, "rivers", *names)
+    assert answer.exit_code == 1
+    assert says in answer.output
+
+
+def test_a_question_that_is_no_text_is_refused_in_words(store: Path) -> None:
+    answer = ask(store, "otters \udcff")
+    assert answer.exit_code == 1
+    assert "no text in UTF-8" in answer.output
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 400, "-" + "9" * 400, "9" * 5000, "1e999", "-1e999", str(1 << 63), "0" * 5000]
+)
+@pytest.mark.parametrize("name", ["start", "key", "nothing"])
+def test_a_filter_with_a_number_of_any_size_is_answered_or_refused_in_words(
+    store: Path, name: str, number: str
+) -> None:
+    for where in (f"{name} < {number}", f"{name} = {number}", f"not {name} in (1, {number})"):
+        answer = ask(store, "river", "--filter", where)
+        assert answer.exit_code == 0 or "why:" in answer.output

@@ -103,3 +103,14 @@ def test_a_follower_of_a_directory_that_is_not_there_is_refused_by_name(tmp_path
 )
 def test_every_other_refusal_of_the_system_has_its_own_error(code: int, kind: type[Exception]) -> None:
     assert type(_refused(Path("/data"), OSError(code, os.strerror(code)))) is kind
+
+
+def test_folders_that_are_made_are_their_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    """SlateDB chooses the modes of its files: nobody else comes as far as them."""
+    before = os.umask(0o000)
+    try:
+        DurableDirectory(tmp_path / "a" / "store")
+        DurableDirectory(tmp_path / "a" / "store")
+    finally:
+        os.umask(before)
+    assert [oct(path.stat().st_mode & 0o777) for path in (tmp_path / "a", tmp_path / "a" / "store")] == ["0o700"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from penstock.errors import NotFound, OutcomeUnknown, PenstockError, PermissionDenied, StorageFull, Unavailable
 from penstock.objects import DirectoryStore, open_store
+from penstock.objects.disk import FileStat, RealDisk
 from penstock.testing import ManualClock, PowerCut, SeededEntropy, TornDisk, inline
 
 
@@ -280,3 +282,61 @@ def test_a_read_only_file_system_serves_reads_and_refuses_writes(small_disk: Pat
         await store.close()
 
     asyncio.run(reopened())
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_all_that_a_store_makes_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+
+        async def write() -> None:
+            store = await open_store(f"file://{tmp_path}/new/store")
+            await store.put("a/b", b"secret")
+            await store.put_if("a/c", b"secret", version=None)
+            await store.close()
+
+        asyncio.run(write())
+    finally:
+        os.umask(before)
+    made = list(tmp_path.rglob("*"))
+    assert {path.name for path in made} >= {"new", "store", "a", "b", "c", ".penstock", "locks", "temporary", "reserve"}
+    assert {oct(path.stat().st_mode & 0o777) for path in made if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in made if path.is_file()} == {"0o600"}
+
+
+class LockedDisk(RealDisk):
+    """Refuses to show what is in a folder called `locked`, and to touch what is in one called `closed`."""
+
+    def scan(self, path: str) -> list[tuple[str, bool]]:
+        if path.endswith("/locked"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().scan(path)
+
+    def stat(self, path: str) -> FileStat:
+        if "/closed/" in path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().stat(path)
+
+
+def test_a_listing_ends_at_a_folder_that_may_not_be_looked_into_or_goes_on_without_it_and_tells(tmp_path: Path) -> None:
+    for key in ("a.txt", "closed/b.txt", "closed/c.txt", "locked/d.txt", "open/locked/e.txt", "open/f.txt"):
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_text("x")
+    passed_over: set[str] = set()
+
+    async def run() -> list[str]:
+        with pytest.raises(PermissionDenied):
+            await listed(DirectoryStore(str(tmp_path), disk=LockedDisk(), offload=inline))
+        return await listed(
+            DirectoryStore(str(tmp_path), disk=LockedDisk(), offload=inline, unreadable=passed_over.add)
+        )
+
+    assert asyncio.run(run()) == ["a.txt", "open/f.txt"]
+    assert passed_over == {"closed/", "locked/", "open/locked/"}
+
+
+def test_a_store_that_may_not_be_looked_into_has_no_listing(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    store = DirectoryStore(str(tmp_path / "locked"), disk=LockedDisk(), offload=inline, unreadable=lambda _: None)
+    with pytest.raises(PermissionDenied):
+        asyncio.run(listed(store))

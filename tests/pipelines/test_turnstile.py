@@ -108,13 +108,14 @@ def test_draining_waits_for_whoever_is_inside() -> None:
             order.append("left")
 
     def drain() -> None:
-        turnstile.drain()
+        assert turnstile.drain()
         order.append("drained")
 
     threads = [in_thread(batch)]
     assert inside.wait(PATIENCE_SECONDS)
     turnstile.close()
     assert turnstile.closed
+    assert not turnstile.drain(0)
     threads.append(in_thread(drain))
     leave.set()
     for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,33 @@ def test_a_machine_without_node_has_no_azurite_and_says_so(tmp_path: Path, monke
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerMissing, match="node and npm"), azurite(tmp_path):
         pytest.fail("it started")
+
+
+def test_every_package_of_azurite_is_locked_by_its_hash() -> None:
+    lock = json.loads((servers._AZURITE_LOCK / "package-lock.json").read_bytes())["packages"]
+    wanted = json.loads((servers._AZURITE_LOCK / "package.json").read_bytes())["dependencies"]
+    assert wanted == lock.pop("")["dependencies"] == {"azurite": servers.AZURITE_VERSION}
+    assert lock["node_modules/azurite"]["version"] == servers.AZURITE_VERSION
+    assert [name for name, package in lock.items() if not package.get("integrity", "").startswith("sha512-")] == []
+    # Whoever fetches says from where; and nothing but files is installed.
+    assert not any("resolved" in package or "hasInstallScript" in package for package in lock.values())
+
+
+def test_azurite_is_fetched_as_it_is_locked_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for npm that says what it was asked, and in which folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    asking = tmp_path / "bin"
+    asking.mkdir()
+    for name in ("node", "npm"):
+        (asking / name).write_text('#!/bin/sh\necho "asked: $*" >&2\nfor last; do :; done\nls "$last" >&2\nexit 1\n')
+        (asking / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{asking}:/usr/bin:/bin")
+    with pytest.raises(ServerMissing) as missing, azurite(tmp_path / "data"):
+        pytest.fail("it started")
+    asked = str(missing.value)
+    assert "asked: ci --ignore-scripts" in asked
+    assert "package-lock.json\npackage.json" in asked
+    assert list((tmp_path / "cache" / "penstock").iterdir()) == []
 
 
 def test_a_server_that_dies_at_its_start_is_an_error_that_shows_its_log(

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import Corrupt
-from penstock.vector.block import seal
+from penstock.vector.block import seal, unseal
 from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
+from penstock.vector.documents import DocumentBlock, Mark
 from penstock.vector.idset import IdSet
 
 _IDS = np.array([3, 5, 9], np.int64)
@@ -63,3 +64,30 @@ class TestEveryContent:
 def test_ids_far_apart_are_kept_as_distances_from_the_first() -> None:
     ids = np.array([1 << 40, (1 << 40) + 1, (1 << 40) + 70_000], np.int64)
     assert IdBlock.decode(10, IdBlock(ids).encode(10)).ids.tolist() == ids.tolist()
+
+
+def forged(value: bytes, kind: int) -> bytes:
+    """The block with the end of its first text beyond all texts, under a checksum that holds."""
+    body = bytes(unseal(kind, value))
+    ends = np.array([0, 5, 10], np.int32).tobytes()
+    assert body.count(ends) == 1
+    return seal(kind, body.replace(ends, np.array([0, 1 << 30, 10], np.int32).tobytes()), compress=True)
+
+
+def test_texts_that_lie_outside_their_block_are_refused_though_the_checksum_holds() -> None:
+    column = ColumnBlock(np.array([3, 5], np.int64), pa.array(["otter", "river"]))
+    with pytest.raises(Corrupt, match="no Arrow stream"):
+        ColumnBlock.decode(9, forged(column.encode(9), 9))
+    marks = np.array([Mark.ROW, Mark.ROW], np.uint8)
+    document = DocumentBlock.of(np.zeros(2, np.uint64), ["otter", "river"], ["1", "22"], marks, np.array([3, 5]))
+    with pytest.raises(Corrupt, match="no Arrow stream"):
+        DocumentBlock.decode(9, forged(document.encode(9), 9))
+
+
+def test_a_column_of_another_shape_is_refused() -> None:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"id": pa.array(["no number"]), "value": pa.array(["x"])})
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    with pytest.raises(Corrupt):
+        ColumnBlock.decode(9, seal(9, sink.getvalue().to_pybytes(), compress=True))

@@ -30,6 +30,8 @@ __all__ = ["parse_filter"]
 _CHARACTERS_MAX: Final = 10_000
 # A parser that calls itself needs a bound; filters themselves nest no deeper.
 _DEPTH_MAX: Final = 32
+# An integer of 64 bits has 19, and a person may write some zeros before it.
+_DIGITS_MAX: Final = 100
 _INTEGER_MAX: Final = (1 << 63) - 1
 _WORDS: Final = frozenset({"and", "or", "not", "in", "between", "true", "false"})
 _TOKEN: Final = re.compile(
@@ -193,8 +195,10 @@ def _value_of(token: _Token) -> Scalar | None:
         return None
     if not token.text.lstrip("+-").isdecimal():
         return float(token.text)
-    number = int(token.text)
-    return number if abs(number) <= _INTEGER_MAX else float(number)
+    # Longer ones are no integers of any attribute, and Python refuses to read the longest.
+    if len(token.text) <= _DIGITS_MAX and abs(number := int(token.text)) <= _INTEGER_MAX:
+        return number
+    return float(token.text)
 
 
 def _refused(text: str, position: int, why: str) -> InvalidInput:

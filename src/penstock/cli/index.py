@@ -29,11 +29,11 @@ from penstock.cli.places import (
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.providers import Provider, provider_options, rate_options
-from penstock.cli.running import Stop, opened_job
+from penstock.cli.running import ENDING, Stop, opened_job
 from penstock.cli.sending import is_waiting, send
 from penstock.cli.shelf import Order, Shelf
 from penstock.documents import UploadNotification
-from penstock.errors import Fenced, PenstockError
+from penstock.errors import Closed, Fenced, PenstockError
 from penstock.pipelines.rebuild_notice import read_notice
 from penstock.pipelines.reindexing import Wish
 
@@ -41,6 +41,7 @@ __all__ = ["index"]
 
 # For a person; `--json` names them all.
 _LEFT_OUT_SHOWN_MAX: Final = 10
+_ENDED: Final = "ended as asked: nothing is lost, and the next run goes on from here"
 # A look costs a listing of every place: often enough for a person who has just saved a file.
 _INTERVAL_SECONDS: Final = 10.0
 
@@ -90,7 +91,7 @@ def index(
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
     order = Order(places, url_of(store), tenant, index_name, buckets, master, allowed, azure_account)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
-    with Stop() as stop:
+    with Stop(lambda: console.print(ENDING)) as stop:
         told = _index(
             order.laid_out(wish, provider), order, console, stop, interval if follow else None, queue_only=queue_only
         )
@@ -152,10 +153,20 @@ def _run(
             if interval is None or asyncio.run(read_notice(order.url)).number == notice.number:
                 raise
             notice = await_rebuild(order.url, stop, console)
+        except Closed as error:
+            _check_asked(stop, error)
+            console.print(_ENDED)
+            return None
         # With the model and the chunks that it has now, whatever this command was started with.
         shelf, uploads = order.again(shelf), 0
         console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
     return None
+
+
+def _check_asked(stop: Stop, error: Closed) -> None:
+    """Only somebody who asks for the end keeps a job from being opened in good order."""
+    if not stop.requested:
+        raise error
 
 
 def _worked(shelf: Shelf, uploads: int, console: Console, stop: Stop, interval: float | None) -> dict[str, Any]:
@@ -175,7 +186,7 @@ def _worked(shelf: Shelf, uploads: int, console: Console, stop: Stop, interval: 
     for line in summary_lines(summary, seconds):
         console.print(line, markup=False)
     if stop.requested:
-        console.print("ended as asked: nothing is lost, and the next run goes on from here")
+        console.print(_ENDED)
     return summary_fields(summary, seconds)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from errno import EACCES
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ def files_left_out(folder: Path, own: Path | None = None) -> list[LeftOut]:
 def _found(folder: Path, prefix: str, own: Path | None) -> Iterator[LeftOut]:
     try:
         entries = list(os.scandir(folder))
+        # Names alone do not make documents.
+        if not os.access(folder, os.X_OK, effective_ids=True):
+            raise PermissionError(EACCES, os.strerror(EACCES))
     except OSError as error:
         yield LeftOut(prefix or str(folder), f"it cannot be listed: {error.strerror}")
         return

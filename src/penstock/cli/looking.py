@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.places import Place
+from penstock.cli.unreadable import UnreadableFolders
 from penstock.errors import InvalidInput, NotFound, PenstockError
 from penstock.objects import ObjectMeta, ObjectStore, StoreSpec
 from penstock.objects.url import parse_url
@@ -28,11 +29,14 @@ class Found:
     failures: list[PenstockError] = field(default_factory=list)
 
 
-async def list_places(places: Iterable[Place], reading: Reading, own: str) -> Found:
+async def list_places(
+    places: Iterable[Place], reading: Reading, own: str, unreadable: UnreadableFolders | None = None
+) -> Found:
     """The objects of some places, also hidden ones, without those of the store `own`, which may lie in them.
 
     A bucket is opened once for all of its places: thousands of files may be named one by one. One that cannot be
-    listed is told, and keeps nobody from looking at the others.
+    listed is told, and keeps nobody from looking at the others. Without `unreadable`, a folder that may not be looked
+    into counts as one.
     """
     by_bucket: dict[str, list[Place]] = {}
     for place in dict.fromkeys(places):
@@ -40,7 +44,8 @@ async def list_places(places: Iterable[Place], reading: Reading, own: str) -> Fo
     found = Found()
     for bucket, named in by_bucket.items():
         try:
-            found.objects |= await _in_bucket(reading.spec_of(bucket), named, own)
+            spec = reading.spec_of(bucket)
+            found.objects |= await _in_bucket(unreadable.passing_over(spec) if unreadable else spec, named, own)
         except InvalidInput:
             raise
         except PenstockError as error:

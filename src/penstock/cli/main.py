@@ -7,10 +7,12 @@ the command is used, so that `penstock --help` does not wait for Spark.
 
 from __future__ import annotations
 
+import os
+import sys
 from errno import EPIPE
 from importlib import import_module
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 from rich.console import Console
@@ -34,6 +36,7 @@ _COMMANDS: Final = {
     "search": ("penstock.cli.search", "search"),
     "vector": ("penstock.cli.vector", "vector"),
 }
+_INTERRUPTED: Final = 130
 
 
 class _Commands(click.Group):
@@ -64,10 +67,17 @@ class _Commands(click.Group):
         except PenstockError as error:
             _explain(error)
             context.exit(1)
+        except KeyboardInterrupt:
+            # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
+            context.exit(_INTERRUPTED)
+        except SystemExit as error:
+            # As rich ends a program that nobody reads.
+            if isinstance(error.__context__, BrokenPipeError):
+                _read_enough(context)
+            raise
         except OSError as error:
             if error.errno == EPIPE:
-                # Whoever reads has read enough: click knows how to end quietly.
-                raise
+                _read_enough(context)
             _explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
             context.exit(1)
 
@@ -81,6 +91,13 @@ def penstock() -> None:
 def main() -> None:
     """The entry point of the `penstock` command."""
     penstock(prog_name="penstock")
+
+
+def _read_enough(context: click.Context) -> NoReturn:
+    """Whoever reads has read enough, as `head` has: that is no failure, and what is left is written nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    context.exit(0)
 
 
 def _explain(error: PenstockError) -> None:

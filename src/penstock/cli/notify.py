@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -95,7 +96,7 @@ def notify(
     url, data = url_of(store), _read(file)
     delivery = Delivery(data, _headers(headers), SYSTEM_CLOCK.now_ms())
     keys, known = [*secrets, *map(read_secret, secret_files)], [*tokens, *map(read_secret, token_files)]
-    signed = HmacTrust([key.encode() for key in keys], replays=StoredReplays(StoreSpec(url))) if keys else None
+    signed = HmacTrust([os.fsencode(key) for key in keys], replays=StoredReplays(StoreSpec(url))) if keys else None
     if signed:
         signed.verify(delivery)
     if known:

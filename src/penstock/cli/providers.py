@@ -16,10 +16,11 @@ from typing import Annotated, Any, Final, TypeVar
 import click
 import msgspec
 
+from penstock.cli.secrets import read_secret, warn_of_secret
 from penstock.documents.embedding import PROFILES, ModelProfile, RateLimit
 from penstock.errors import InvalidInput
 
-__all__ = ["Description", "Provider", "provider_options", "rate_options"]
+__all__ = ["Description", "Provider", "old_key_options", "provider_options", "rate_options", "read_key"]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Price = Annotated[float, msgspec.Meta(ge=0.0)]
@@ -95,6 +96,7 @@ def provider_options(command: Callable[..., Any]) -> Any:
         *arguments: Any,
         embedding_url: str | None,
         embedding_key: str | None,
+        embedding_key_file: Path | None,
         embedding_keys: Path | None,
         profile: Path | None,
         dimensions: int | None,
@@ -106,9 +108,10 @@ def provider_options(command: Callable[..., Any]) -> Any:
         said = Description(dimensions=dimensions, tokens_per_input=input_tokens, usd_per_million_tokens=price)
         described = said.over(_read(profile)) if profile is not None else said
         keys = {**_keys_in_environment(), **(_read_keys(embedding_keys) if embedding_keys else {})}
-        for key in (embedding_key or "", *keys.values()):
+        own = read_key(embedding_key, embedding_key_file)
+        for key in (own or "", *keys.values()):
             _check_key(key)
-        provider = Provider(embedding_url, embedding_key, described, rate, keys)
+        provider = Provider(embedding_url, own, described, rate, keys)
         return command(*arguments, provider=provider, **given)
 
     return _with(
@@ -133,11 +136,24 @@ def provider_options(command: Callable[..., Any]) -> Any:
             envvar="PENSTOCK_EMBEDDING_KEYS_FILE",
             help="Keys of several endpoints, as JSON: an object of URL and key.",
         ),
-        click.option("--embedding-key", default=None, envvar="PENSTOCK_EMBEDDING_KEY", help="Its key."),
+        *_key_options("--embedding-key", "PENSTOCK_EMBEDDING_KEY", "Its key"),
         click.option(
             "--embedding-url", default=None, metavar="URL", help="An OpenAI-compatible endpoint for the model."
         ),
     )
+
+
+def old_key_options(command: Callable[..., Any]) -> Any:
+    """`--old-embedding-key` and `--old-embedding-key-file`, for `read_key`."""
+    what = "Key of the present model's endpoint, for what changes meanwhile"
+    return _with(command, *_key_options("--old-embedding-key", "PENSTOCK_OLD_EMBEDDING_KEY", what))
+
+
+def read_key(key: str | None, file: Path | None) -> str | None:
+    """The one that was given; `InvalidInput` when two were."""
+    if key and file:
+        raise InvalidInput("an embedding key is given twice", "once as it is and once in a file", "give the file alone")
+    return read_secret(file) if file else key
 
 
 def rate_options(command: Callable[..., Any]) -> Any:
@@ -148,6 +164,21 @@ def rate_options(command: Callable[..., Any]) -> Any:
         click.option("--tokens-per-minute", type=above, default=None, help="So many tokens are sent at most."),
         click.option("--requests-per-minute", type=above, default=None, help="So often is the endpoint asked at most."),
     )
+
+
+def _key_options(option: str, variable: str, what: str) -> list[Callable[[Any], Any]]:
+    """On the command line with a warning, in the environment, or in a file that either of them names."""
+    return [
+        click.option(
+            f"{option}-file",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            default=None,
+            envvar=f"{variable}_FILE",
+            help=f"{what}, in a file.",
+        ),
+        click.option(option, default=None, envvar=variable, callback=warn_of_secret, help=f"{what}."),
+    ]
 
 
 def _with(command: Any, *options: Callable[[Any], Any]) -> Any:

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,14 +31,14 @@ from penstock.cli.places import (
     url_of,
 )
 from penstock.cli.progress import ProgressView, summary_fields, summary_lines
-from penstock.cli.providers import Provider, provider_options, rate_options
-from penstock.cli.running import JobPlan, Stop, opened_job
+from penstock.cli.providers import Provider, old_key_options, provider_options, rate_options, read_key
+from penstock.cli.running import ENDING, JobPlan, Stop, opened_job
 from penstock.cli.sending import send
 from penstock.cli.targets import check_endpoint, find_target
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import ChunkingConfig, Notification
 from penstock.documents.embedding import ModelProfile
-from penstock.errors import Conflict, InvalidInput, NotFound
+from penstock.errors import Closed, Conflict, InvalidInput, NotFound
 from penstock.pipelines.embedding import Embedding, Endpoint
 from penstock.pipelines.indexes import Build, IndexSettings
 from penstock.pipelines.reading import Reading
@@ -59,12 +60,7 @@ _NAMED_MAX: Final = 5
 @collection_options
 @rate_options
 @provider_options
-@click.option(
-    "--old-embedding-key",
-    default=None,
-    envvar="PENSTOCK_OLD_EMBEDDING_KEY",
-    help="The key of the present model's endpoint, for what changes meanwhile.",
-)
+@old_key_options
 @chunking_options
 @click.option("--keep", is_flag=True, help="Leave the documents of the model that is replaced where they are.")
 @click.option("--leave-behind", is_flag=True, help="Go on without documents that cannot be read any more.")
@@ -80,6 +76,7 @@ def reindex(
     model: str | None,
     provider: Provider,
     old_embedding_key: str | None,
+    old_embedding_key_file: Path | None,
     chunk_tokens: int | None,
     max_tokens: int | None,
     overlap_tokens: int | None,
@@ -95,7 +92,7 @@ def reindex(
     url = url_of(store)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     told: dict[str, Any] | None = None
-    with Stop() as stop:
+    with Stop(lambda: console.print(ENDING)) as stop:
         await_rebuild(url, stop, console)
         settings = asyncio.run(find_target(url, tenant, index_name, None)).settings
         if settings is None:
@@ -103,7 +100,7 @@ def reindex(
         profile = _profile(settings, model, provider)
         wish = Wish(model, provider.url, chunk_tokens, max_tokens, overlap_tokens, profile)
         aim = settings.given_up() if cancel else changed(settings, wish)
-        embedding = _embedding(aim, provider, old_embedding_key)
+        embedding = _embedding(aim, provider, read_key(old_embedding_key, old_embedding_key_file))
         for build in aim.builds:
             embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
         reading = Reading(buckets=buckets, places=allowed, places_only=are_exhaustive(allowed))
@@ -117,11 +114,16 @@ def reindex(
         raise SystemExit(stop.exit_code)
 
 
-def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any]:
-    """As the store's writer: a job that follows makes way, and comes back at the end."""
+def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any] | None:
+    """As the store's writer: a job that follows makes way, and comes back at the end. None if nothing was begun."""
     plan, shown = rebuild.plan, ProgressView(rebuild.console, 0)
-    with announced(plan.url), shown as view, opened_job(plan, view, stop) as job:
-        return rebuild.run(job, view, stop)
+    try:
+        with announced(plan.url), shown as view, opened_job(plan, view, stop) as job:
+            return rebuild.run(job, view, stop)
+    except Closed:
+        if not stop.requested:
+            raise
+        return None
 
 
 @dataclass(frozen=True)

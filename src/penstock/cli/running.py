@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.cli.doctor import java_shim_directory
 from penstock.cli.progress import ProgressView
+from penstock.cli.starting import started
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
-from penstock.errors import Unavailable
+from penstock.errors import Closed, Unavailable
 from penstock.objects.url import parse_url
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.reading import Reading
@@ -27,8 +28,10 @@ from penstock.pipelines.reading import Reading
 if TYPE_CHECKING:
     from penstock.pipelines.indexing import IndexingJob
 
-__all__ = ["JobPlan", "Stop", "log_of", "opened_job"]
+__all__ = ["ENDING", "JobPlan", "Stop", "log_of", "opened_job"]
 
+# The answer to the first signal, for a person.
+ENDING: Final = "ending: what is under way is finished or left to the next run; ask again to end at once"
 _QUIET: Final = {"spark.log.level": "OFF"}
 _STDERR: Final = 2
 # Hidden: whoever indexes the folder that it lies in does not list it.
@@ -53,10 +56,14 @@ class JobPlan:
 
 
 class Stop:
-    """Whether somebody wants the command to end. The first signal ends it in good order, a second one at once."""
+    """Whether somebody wants the command to end. The first signal ends it in good order, a second one at once.
 
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    `answer` is called at the first one, before anything is ended: whoever asks sees that it was heard.
+    """
+
+    def __init__(self, answer: Callable[[], None] = lambda: None, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.signal: int | None = None
+        self._answer = answer
         self._clock = clock
         self._asked_at = 0.0
         self._end: Callable[[], None] = lambda: None
@@ -83,7 +90,7 @@ class Stop:
         return 0 if self.signal is None else 128 + self.signal
 
     def listen(self) -> None:
-        """Spark's context puts in a handler of its own: whoever opens one calls this again."""
+        """Also after whatever puts in handlers of its own."""
         for number in _SIGNALS:
             signal.signal(number, self._handle)
 
@@ -104,6 +111,9 @@ class Stop:
         threading.Thread(target=self._ended, name="penstock-stop", daemon=True).start()
 
     def _ended(self) -> None:
+        # Whoever reads may be gone: it ends all the same.
+        with suppress(Exception):
+            self._answer()
         # Spark may have got the same signal, and no longer answer: then there is nothing left to end.
         with suppress(Exception):
             self._end()
@@ -120,15 +130,17 @@ class Stop:
 
 @contextmanager
 def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
-    """A job on a session of its own, which `stop` ends."""
+    """A job on a session of its own, which `stop` ends; `Closed` when it does so before there is one."""
     from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-    from penstock.pipelines.session import open_session, prepare_environment
+    from penstock.pipelines.session import abandon_session, open_session, prepare_environment
 
     prepare_environment(os.environ, java_shim_directory())
     log = log_of(plan.url)
     try:
         with _errors_into(log):
-            spark = open_session(plan.master, settings=_QUIET)
+            spark = started(lambda: open_session(plan.master, settings=_QUIET), stop, abandon_session)
+    except Closed:
+        raise
     except Exception as error:
         why = str(error).strip().splitlines()
         raise Unavailable(
@@ -179,7 +191,8 @@ def _close(close: Callable[[], None], stop: Stop) -> None:
 @contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
     """Processes that are started meanwhile print their errors there: Spark's own words are not for a terminal."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log.touch(mode=0o600)
     sys.stderr.flush()
     saved = os.dup(_STDERR)
     with log.open("ab") as opened:

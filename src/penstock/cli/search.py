@@ -59,6 +59,8 @@ def search(
     asked = " ".join(words).strip()
     if not asked:
         raise InvalidInput("there is no question", "it has no words", "write what is to be found")
+    if _is_broken(asked):
+        raise InvalidInput("the question cannot be read", "it is no text in UTF-8", "check the terminal's encoding")
     question = Question(asked, count, parse_filter(where) if where is not None else None)
     whom = Asked(tenant, index_name, model, provider)
     hits = asyncio.run(find_passages(url_of(store), whom, question))
@@ -164,6 +166,11 @@ async def _embedded(words: str, model: str, embedding: Embedding) -> npt.NDArray
     if not isinstance(answer, Vectors):
         raise Unavailable(f"model {model} did not embed the question", answer.reason, "try again later")
     return answer.rows
+
+
+def _is_broken(text: str) -> bool:
+    """Whether it holds bytes that were no text, as the command line passes them on."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _shortened(text: str) -> str:

@@ -17,6 +17,7 @@ from penstock.cli.places import Place, are_exhaustive, place_of, with_account
 from penstock.cli.providers import Provider
 from penstock.cli.running import JobPlan
 from penstock.cli.targets import Target, embedding_for, find_target
+from penstock.cli.unreadable import UnreadableFolders
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.documents.contracts import Chunking
 from penstock.errors import InvalidInput
@@ -92,10 +93,11 @@ class Shelf:
     async def look(self, *, first: bool = False) -> Listing:
         # Before the listing: an object that is made and indexed in between would else be known, and missing from it.
         known = await read_entries(self.url, self.target.name) if self.places else []
-        found = await list_places(self.places, self.plan.reading, self.url)
-        url_of = self.plan.reading.url_of
+        unreadable, url_of = UnreadableFolders(), self.plan.reading.url_of
+        found = await list_places(self.places, self.plan.reading, self.url, unreadable)
         listing = compare(self.target.name, found.objects, known, self.fingerprint, named=first, url_of=url_of)
         listing.failures = found.failures
+        listing.events = unreadable.without_deletions(listing.events, url_of)
         if self.target.settings is None:
             # Whichever job meets the first of them makes the index.
             listing.events = [_wishing(event, self.chunking) for event in listing.events]

@@ -12,7 +12,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile
 from penstock.errors import InvalidInput, NotFound
 from penstock.pipelines.embedding import Embedding, Endpoint
 from penstock.pipelines.indexes import Cut, IndexSettings, read_settings, remembered
-from penstock.pipelines.registry import VECTOR_PATH
+from penstock.pipelines.registry import VECTOR_PATH, check_names
 from penstock.vector import CollectionName, VectorReader, VectorStore
 
 __all__ = ["Target", "check_endpoint", "embedding_for", "find_target", "target_in"]
@@ -75,13 +75,19 @@ async def find_target(url: str, tenant: str, index: str, model: str | None) -> T
         async with await VectorStore.open_reader(url, VECTOR_PATH) as reader:
             return await target_in(reader, tenant, index, model)
     except NotFound:
-        return Target(CollectionName(tenant, index, model or EMBEDDED_MODEL))
+        return Target(_named(tenant, index, model or EMBEDDED_MODEL))
 
 
 async def target_in(reader: VectorReader, tenant: str, index: str, model: str | None) -> Target:
     settings = await read_settings(reader, tenant, index)
     current = settings.current.model if settings else EMBEDDED_MODEL
-    return Target(CollectionName(tenant, index, model or current), settings)
+    return Target(_named(tenant, index, model or current), settings)
+
+
+def _named(tenant: str, index: str, model: str) -> CollectionName:
+    name = CollectionName(tenant, index, model)
+    check_names(name)
+    return name
 
 
 def embedding_for(target: Target, provider: Provider) -> Embedding:

@@ -39,7 +39,7 @@ class DurableDirectory:
         """Create `folder`, check that it can be written, and have its files written synchronously."""
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            _make(folder)
             self.ordered = _make_synchronous(folder)
             self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -61,6 +61,15 @@ class DurableDirectory:
         except OSError as error:
             self._failure = error
             raise
+
+
+def _make(folder: Path) -> None:
+    """For its owner alone, and so is all that SlateDB makes in it, with whatever mode."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    # Refuses a file that lies there.
+    folder.mkdir(exist_ok=True)
 
 
 def check_readable(folder: Path) -> None:

@@ -27,7 +27,7 @@ from penstock.objects.bounds import (
     storm,
 )
 from penstock.objects.disk import Disk, FileStat, RealDisk
-from penstock.objects.folder import Folder, version_of
+from penstock.objects.folder import Folder, Unreadable, version_of
 from penstock.objects.fork import Home
 from penstock.objects.locks import LockHeld
 from penstock.objects.placement import Placement, Removal
@@ -91,7 +91,9 @@ class DirectoryStore:
         entropy: Entropy = SYSTEM_ENTROPY,
         get_bytes_max: int = GET_BYTES_MAX,
         lock_seconds_max: float = LOCK_SECONDS_MAX,
+        unreadable: Unreadable | None = None,
     ) -> None:
+        """`unreadable` is told of folders that a listing goes on without, because this user may not look into them."""
         if not root.startswith("/"):
             raise InvalidInput(f"directory {root!r} cannot be a store", "its path is relative", "give the full path")
         self.url = str(StoreUrl("file", root))
@@ -102,6 +104,7 @@ class DirectoryStore:
         self._entropy = entropy
         self._get_bytes_max = get_bytes_max
         self._lock_seconds_max = lock_seconds_max
+        self._unreadable = unreadable
         self._folder = Folder(root.rstrip("/") or "/", self.url, disk=disk or RealDisk(), clock=clock, entropy=entropy)
 
     async def prepare(self) -> None:
@@ -156,7 +159,7 @@ class DirectoryStore:
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
     ) -> AsyncIterator[list[ObjectMeta]]:
         check_listing(prefix, offset, page_size)
-        found = self._folder.walk(prefix, offset)
+        found = self._folder.walk(prefix, offset, self._unreadable)
 
         def next_page() -> _Page:
             return [_meta(key, stat) for key, stat in islice(found, page_size)]

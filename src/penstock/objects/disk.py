@@ -2,7 +2,8 @@
 
 A write is durable only when `sync_file` made its bytes so and `sync_directory` its name. Errors are
 the operating system's own (`OSError`), passed through unchanged; the directory store gives them their
-meaning. Symbolic links are never followed in the last part of a path: `ELOOP`.
+meaning. Symbolic links are never followed in the last part of a path: `ELOOP`. What is made is for its owner
+alone, or for nobody where the umask says so.
 """
 
 # Paths are plain text: a pathlib object costs more than the system call behind it.
@@ -32,6 +33,9 @@ _OLD_OR_NEW_FILE: Final = _OLD_FILE | os.O_CREAT
 # Non-blocking, so that a foreign named pipe cannot hang its reader; files do not care.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Documents and vectors are nobody else's; as everywhere, the umask may take more away.
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -129,7 +133,7 @@ class RealDisk:
         return _plain(path, os.lstat(path))
 
     def create(self, path: str, data: Body, modified_ns: int | None = None) -> None:
-        handle = os.open(path, _NEW_FILE, 0o666)
+        handle = os.open(path, _NEW_FILE, _FILE_MODE)
         try:
             _write_all(handle, data)
             if modified_ns is not None:
@@ -138,7 +142,7 @@ class RealDisk:
             os.close(handle)
 
     def allocate(self, path: str, size: int) -> None:
-        handle = os.open(path, _OLD_OR_NEW_FILE, 0o666)
+        handle = os.open(path, _OLD_OR_NEW_FILE, _FILE_MODE)
         try:
             os.posix_fallocate(handle, 0, size)
         finally:
@@ -163,7 +167,7 @@ class RealDisk:
         os.unlink(path)
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(path)
+        os.mkdir(path, _FOLDER_MODE)
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
@@ -197,7 +201,7 @@ class RealDisk:
     @contextmanager
     def lock(self, path: str) -> Iterator[None]:
         # A fresh open file each time: flock excludes open files, so this excludes threads as well.
-        with UNINHERITED.opened(path, _LOCK) as handle:
+        with UNINHERITED.opened(path, _LOCK, _FILE_MODE) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 yield

@@ -21,12 +21,12 @@ from __future__ import annotations
 import errno
 import posixpath
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from penstock.clock import Clock
-from penstock.errors import InvalidInput, NotFound, OutcomeUnknown
+from penstock.errors import InvalidInput, NotFound, OutcomeUnknown, PermissionDenied
 from penstock.ids import Entropy
 from penstock.objects.bounds import missing
 from penstock.objects.disk import Disk, FileStat
@@ -37,7 +37,9 @@ from penstock.objects.port import RESERVED_FOLDER
 from penstock.objects.reserve import Reserve
 from penstock.objects.staging import Staging
 
-__all__ = ["Folder", "version_of"]
+__all__ = ["Folder", "Unreadable", "version_of"]
+
+Unreadable = Callable[[str], None]
 
 # Folders known to be durable, and keys vouched for: some hundred bytes each, a megabyte or two in all.
 _KNOWN_MAX: Final = 10_000
@@ -167,12 +169,28 @@ class Folder:
         """Whether this version is known to survive a power loss."""
         return self._vouched.get(key) == version
 
-    def walk(self, prefix: str, offset: str) -> Iterator[tuple[str, FileStat]]:
-        """Objects in byte order of their keys, as they are when the walk comes by."""
-        for key in walk(self._scan, prefix, offset):
+    def walk(self, prefix: str, offset: str, unreadable: Unreadable | None = None) -> Iterator[tuple[str, FileStat]]:
+        """Objects in byte order of their keys, as they are when the walk comes by.
+
+        A folder that this user may not look into ends it, unless `unreadable` is told of such ones, as `a/b/`.
+        """
+
+        def scan(folder: str) -> list[tuple[str, bool]]:
+            try:
+                return self._scan(folder)
+            except PermissionDenied as error:
+                _pass_over(folder, error, unreadable)
+                return []
+
+        for key in walk(scan, prefix, offset):
             # Deleted or replaced by a folder since its name was read.
             with suppress(NotFound):
-                yield key, self.stat(key)
+                try:
+                    found = self.stat(key)
+                except PermissionDenied as error:
+                    _pass_over(key[: key.rfind("/") + 1], error, unreadable)
+                    continue
+                yield key, found
 
     def _scan(self, folder: str) -> list[tuple[str, bool]]:
         with self.serving(folder):
@@ -287,3 +305,10 @@ class Folder:
             yield
         except OSError as error:
             raise explain(what, error) from error
+
+
+def _pass_over(folder: str, error: PermissionDenied, unreadable: Unreadable | None) -> None:
+    # Without its own folder there is no listing at all.
+    if unreadable is None or not folder:
+        raise error
+    unreadable(folder)

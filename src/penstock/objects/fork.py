@@ -44,9 +44,9 @@ class Uninherited:
         )
 
     @contextmanager
-    def opened(self, path: str, flags: int) -> Iterator[int]:
+    def opened(self, path: str, flags: int, mode: int = 0o600) -> Iterator[int]:
         with self._gate:
-            handle = os.open(path, flags, 0o666)
+            handle = os.open(path, flags, mode)
             self._handles.add(handle)
         try:
             yield handle

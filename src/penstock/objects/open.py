@@ -23,6 +23,7 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import GET_BYTES_MAX
 from penstock.objects.cloud import CloudStore
 from penstock.objects.directory import DirectoryStore
+from penstock.objects.folder import Unreadable
 from penstock.objects.memory import MemoryStore
 from penstock.objects.port import ObjectStore
 from penstock.objects.probe import probe_conditional_writes
@@ -51,9 +52,13 @@ async def open_store(
     clock: Clock = SYSTEM_CLOCK,
     entropy: Entropy = SYSTEM_ENTROPY,
     observer: Observer = SILENT,
+    unreadable: Unreadable | None = None,
     **options: Any,
 ) -> ObjectStore:
-    """The store at `url`. `read_only` writes nothing, not even to probe; `probe=False` trusts an earlier opening."""
+    """The store at `url`. `read_only` writes nothing, not even to probe; `probe=False` trusts an earlier opening.
+
+    With `unreadable`, a listing of a directory goes on without folders that this user may not look into, and tells it.
+    """
     place = parse_url(url)
     if get_bytes_max < 1:
         raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero", "leave it out for 256 MiB")
@@ -62,7 +67,8 @@ async def open_store(
     if place.scheme == "memory":
         store = _memory(place, clock, get_bytes_max)
     elif place.scheme == "file":
-        store = await _directory(place, read_only, clock=clock, entropy=entropy, get_bytes_max=get_bytes_max)
+        doors = {"clock": clock, "entropy": entropy, "get_bytes_max": get_bytes_max, "unreadable": unreadable}
+        store = await _directory(place, read_only, **doors)
     else:
         store = cloud = _cloud(place, options, clock, get_bytes_max)
         await _check_cloud(cloud, probe and not read_only, retry, clock, entropy)

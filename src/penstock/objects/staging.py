@@ -23,6 +23,8 @@ _NS_PER_MS: Final = 1_000_000
 _TEMPORARY_AGE_MS_MAX: Final = 3_600_000
 # Nanoseconds below the millisecond that no coarser stamp can hold: rounded, quick writes could not be told apart.
 _STAMP_TRIAL_NS: Final = 123_457
+# The year 2262. File systems end at different times after it, and a foreign file may bear the very last.
+_STAMP_NS_MAX: Final = (1 << 63) - 1
 
 
 class Staging:
@@ -52,11 +54,14 @@ class Staging:
         return f"{self._folder}/{ulid(self._clock.now_ms(), self._entropy)}"
 
     def stamp(self, before: FileStat | None) -> int:
-        """Above the version that is there and above all of ours; random below the millisecond, for other processes."""
+        """Above the version that is there and above all of ours; random below the millisecond, for other processes.
+
+        A stamp of no believable time is none of ours, and is not counted on from: nothing may lie above it.
+        """
         noise = int.from_bytes(self._entropy.token(3), "big") % _NS_PER_MS
         now = self._clock.now_ms() * _NS_PER_MS + noise
         with self._mutex:
-            self._last_stamp_ns = max(now, self._last_stamp_ns + 1, before.modified_ns + 1 if before else 0)
+            self._last_stamp_ns = max(now, self._last_stamp_ns + 1, _above(before))
             return self._last_stamp_ns
 
     def discard(self, path: str) -> None:
@@ -85,3 +90,7 @@ class Staging:
                 "its file system rounds time stamps, so quick writes could not be told apart",
                 "use a directory on ext4, xfs, btrfs, zfs or tmpfs",
             )
+
+
+def _above(before: FileStat | None) -> int:
+    return before.modified_ns + 1 if before and before.modified_ns < _STAMP_NS_MAX else 0

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.documents import DocumentReport, DocumentStatus, Notification, ObjectState, decode_notification
 from penstock.errors import InvalidInput
-from penstock.pipelines.registry import DocumentEntry, registry_name, subject_of
+from penstock.pipelines.registry import DocumentEntry, check_names
 from penstock.vector import CollectionName
 
 __all__ = ["QueuedEvent", "decoded", "plan_groups", "queued_ms", "refusal"]
@@ -101,7 +101,8 @@ def _event(record: bytes) -> Notification:
         )
     try:
         event = decode_notification(record)
-        _check_names(event)
+        # Before it can make an index.
+        check_names(_collection(event))
     except InvalidInput:
         raise
     except Exception as error:  # a decoder's own fault is the record's too: it would be raised again for ever
@@ -111,13 +112,3 @@ def _event(record: bytes) -> Notification:
 
 def _collection(event: Notification) -> CollectionName:
     return CollectionName(event.tenant_id, event.index_id, event.model)
-
-
-def _check_names(event: Notification) -> None:
-    """Before an event can make an index: its names must do for the index's collections, and not be those of another's."""
-    name = _collection(event)
-    registry_name(name)
-    if subject_of(name) is not None:
-        raise InvalidInput(
-            f"model {event.model!r} cannot be used", "its name ends like that of a registry", "name it otherwise"
-        )

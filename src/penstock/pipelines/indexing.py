@@ -45,6 +45,10 @@ __all__ = ["IndexingConfig", "IndexingJob", "IndexingSummary"]
 _TRIGGER: Final = "100 milliseconds"
 CHECKPOINT_PREFIX: Final = ".penstock-"
 
+# What a person who has asked for the end waits for a round.
+_ROUND_GRACE_SECONDS: Final = 2.0
+_CANCEL_AGAIN_SECONDS: Final = 0.5
+
 
 @dataclass(frozen=True)
 class IndexingConfig:
@@ -160,10 +164,16 @@ class IndexingJob:
         self._check_failure()
 
     def interrupt(self) -> None:
-        """End what runs after its round, from any thread: `run_available` raises `Closed`. The next job goes on."""
+        """End what runs, from any thread: `run_available` raises. The next job goes on.
+
+        A round that is nearly done is waited for: its vectors are paid for. A longer one is given up, and repeated.
+        """
         self._turnstile.close()
-        # Stopped at once, Spark would cancel the round, and print at length that it did.
-        self._turnstile.drain()
+        wait = _ROUND_GRACE_SECONDS
+        while not self._turnstile.drain(wait):
+            # Again and again: a round is several jobs of Spark's, and the next one may just have begun.
+            self._spark.sparkContext.cancelAllJobs()
+            wait = _CANCEL_AGAIN_SECONDS
         query = self._query
         if query is not None and query.isActive:
             query.stop()

@@ -32,6 +32,7 @@ __all__ = [
     "Wait",
     "batcher_count",
     "batcher_row",
+    "check_names",
     "entries_of",
     "entry_rows",
     "list_entries",
@@ -49,6 +50,8 @@ SOURCE: Final = "queue"
 REGISTRY_DIMENSIONS: Final = 8
 REGISTRY_METRIC: Final = Metric.L2
 _SUFFIX: Final = "#documents"
+# Of the project's own collections: the settings of all indexes, and records that are no events.
+_OWN_TENANT: Final = "penstock"
 # No objectKey, which is 64 hexadecimal digits.
 _BATCHER: Final = "batcher"
 
@@ -182,6 +185,19 @@ def subject_of(name: CollectionName) -> CollectionName | None:
     if not name.model.endswith(_SUFFIX):
         return None
     return CollectionName(name.tenant, name.index, name.model.removesuffix(_SUFFIX))
+
+
+def check_names(name: CollectionName) -> None:
+    """Refuse names that cannot be an index's: its collections would be too long to name, or those of another's."""
+    registry_name(name)
+    if subject_of(name) is not None:
+        raise InvalidInput(
+            f"model {name.model!r} cannot be used", "its name ends like that of a registry", "name it otherwise"
+        )
+    if name.tenant == _OWN_TENANT:
+        raise InvalidInput(
+            f"tenant {name.tenant!r} cannot be used", "the store's own records are kept under it", "name it otherwise"
+        )
 
 
 def entry_rows(entries: Iterable[DocumentEntry]) -> pa.Table:

@@ -13,15 +13,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.pipelines.java import JavaRuntime, find_java
 from penstock.pipelines.spark_home import write_spark_home
 
-__all__ = ["SESSION_SETTINGS", "open_session", "prepare_environment"]
+__all__ = ["SESSION_SETTINGS", "abandon_session", "open_session", "prepare_environment"]
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
@@ -111,6 +113,19 @@ def open_session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def abandon_session() -> bool:
+    """End the Java process of a session that is being opened and that nobody waits for. False while it has none.
+
+    A process that has just been started ends by itself with this one, whose pipe it reads.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with suppress(OSError):
+        process.kill()
+    return True
 
 
 def _private_folders() -> dict[str, str]:

@@ -66,10 +66,10 @@ class Turnstile:
             self._closed = True
             self._condition.notify_all()
 
-    def drain(self) -> None:
-        """Wait until whoever is inside has left; once it is closed, nobody enters any more."""
+    def drain(self, seconds: float | None = None) -> bool:
+        """Whether whoever is inside has left, by then at most; once it is closed, nobody enters any more."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._taken)
+            return self._condition.wait_for(lambda: not self._taken, seconds)
 
     @property
     def _free(self) -> bool:

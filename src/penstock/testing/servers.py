@@ -30,6 +30,7 @@ import httpx
 __all__ = ["AzureServer", "S3Server", "ServerMissing", "azurite", "seaweedfs"]
 
 AZURITE_VERSION: Final = "3.35.0"
+_AZURITE_LOCK: Final = Path(__file__).with_name("azurite")
 # A cold SeaweedFS needs 3 s on an idle machine and ten times that on a busy one.
 START_SECONDS_MAX: Final = 90.0
 # npm fetches 190 MB once.
@@ -158,7 +159,7 @@ def azurite(folder: Path, container: str = "penstock") -> Iterator[AzureServer]:
 
 
 def _installed_azurite() -> Path:
-    """Azurite's script, fetched with npm into the user's cache the first time."""
+    """Azurite's script, fetched with npm into the user's cache the first time, each package checked by its hash."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock" / f"azurite-{AZURITE_VERSION}"
     script = cache / "node_modules/azurite/dist/src/blob/main.js"
     if script.exists():
@@ -168,7 +169,10 @@ def _installed_azurite() -> Path:
     cache.parent.mkdir(parents=True, exist_ok=True)
     # Beside its place and then moved there whole: two test runs may fetch it at once.
     with tempfile.TemporaryDirectory(dir=cache.parent) as fresh:
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", fresh, f"azurite@{AZURITE_VERSION}"]
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(_AZURITE_LOCK / name, fresh)
+        # What the lock does not name, and what does not have the hash it names, is refused; nothing is run.
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", fresh]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_SECONDS_MAX)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

@@ -95,7 +95,7 @@ class BearerTrust:
     """`Authorization: Bearer token`, as MinIO and SeaweedFS send it."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        self._digests = [hashlib.sha256(token).digest() for token in _secrets([token.encode() for token in tokens])]
+        self._digests = [hashlib.sha256(token).digest() for token in _secrets([_bytes(token) for token in tokens])]
 
     def check(self, delivery: Delivery) -> None:
         scheme, _, token = delivery.headers.get("authorization", "").partition(" ")
