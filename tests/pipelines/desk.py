@@ -21,6 +21,7 @@ from penstock.objects import open_store
 from penstock.pipelines.embedding import Embedding
 from penstock.pipelines.index_writer import REFUSED
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
+from penstock.pipelines.leads import own_text
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, VectorReader, VectorStore
@@ -152,7 +153,7 @@ class Desk:
         async def read(reader: VectorReader) -> list[Row]:
             collection = await reader.collection(tenant, "handbook", self.model)
             return [
-                Row(row["attributes"]["key"], row["attributes"]["seq"], row["text"], tuple(row["vector"] or ()))
+                Row(row["attributes"]["key"], row["attributes"]["seq"], own_text(row), tuple(row["vector"] or ()))
                 async for page in collection.scan(columns=["text", "attributes", "vector"])
                 for row in page.to_pylist()
             ]

@@ -8,7 +8,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,10 @@ from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
 from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, layout, partial_blocks
 from penstock.vector.keys import COLLECTION_DATA, Family
+from penstock.vector.languages import Language
 from penstock.vector.operations import Change
 from penstock.vector.repair import Statements, repair_keyvalue
+from penstock.vector.stems import stem
 
 _DIMENSIONS = 3
 _WORDS = ("river", "stone", "lamp", "Ärger", "水")
@@ -347,18 +349,29 @@ def similarity(metric: Metric, query: Any, vector: tuple[float, ...]) -> float:
 
 
 def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
-    """Okapi BM25 as the textbook has it."""
-    words = {name: Counter(re.findall(r"[^\W\d_]+", text.lower())) for name, text in texts.items()}
-    average = max(sum(sum(count.values()) for count in words.values()) / max(len(words), 1), 1.0)
+    """Okapi BM25 as the textbook has it, over words and their stems."""
+    said = {name: Counter(re.findall(r"[^\W\d_]+", text.lower())) for name, text in texts.items()}
+    average = max(sum(sum(count.values()) for count in said.values()) / max(len(said), 1), 1.0)
     scores: dict[str, float] = {}
-    for word in re.findall(r"[^\W\d_]+", query.lower()):
+    asked = re.findall(r"[^\W\d_]+", query.lower())
+    for form in (str, english_stem):
+        words = {name: Counter(form(word) for word in count.elements()) for name, count in said.items()}
+        add_scores(scores, map(form, asked), words, average)
+    return scores
+
+
+def english_stem(word: str) -> str:
+    return stem([word.encode()], Language.ENGLISH)[0].decode()
+
+
+def add_scores(scores: dict[str, float], asked: Iterable[str], words: dict[str, Counter[str]], average: float) -> None:
+    for word in asked:
         holding = sum(1 for count in words.values() if count[word])
         rarity = math.log1p((len(words) - holding + 0.5) / (holding + 0.5))
         for name, count in words.items():
             if count[word]:
-                norm = 1.2 * (0.25 + 0.75 * sum(count.values()) / average)
-                scores[name] = scores.get(name, 0.0) + rarity * count[word] * 2.2 / (count[word] + norm)
-    return scores
+                norm = 2.0 * (0.25 + 0.75 * sum(count.values()) / average)
+                scores[name] = scores.get(name, 0.0) + rarity * count[word] * 3.0 / (count[word] + norm)
 
 
 TestStoreMachine = StoreMachine.TestCase

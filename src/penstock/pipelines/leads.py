@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from penstock.documents.outline import Outline
 from penstock.pipelines.registry import Pending
 
-__all__ = ["LEAD", "StoredText", "give_leads", "stored_text", "without_lead"]
+__all__ = ["LEAD", "StoredText", "give_leads", "own_text", "stored_text", "without_lead"]
 
 # The attribute of a row: how many characters of its text are its lead, and the break behind it.
 LEAD: Final = "lead"
@@ -50,6 +50,11 @@ def stored_text(row: dict[str, Any]) -> StoredText:
 def without_lead(text: str, lead: int | None) -> tuple[str, str]:
     """What `stored_text` put together: the lead and the chunk's own text. Rows of before have none."""
     return (text[: lead - len(_BREAK)], text[lead:]) if lead else ("", text)
+
+
+def own_text(row: dict[str, Any]) -> str:
+    """The chunk's own text in a row as the store has it, with its attributes."""
+    return without_lead(row["text"], row["attributes"].get(LEAD))[1]
 
 
 def _core(row: dict[str, Any]) -> str:

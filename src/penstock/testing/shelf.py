@@ -19,6 +19,7 @@ from penstock.documents.sequencers import stamped
 from penstock.objects import open_store
 from penstock.observability import SILENT, Observer
 from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
+from penstock.pipelines.leads import own_text
 from penstock.pipelines.reading import Reading
 from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, CollectionReader, VectorStore
@@ -104,7 +105,7 @@ class Shelf:
 
         async def ask(vectors: CollectionReader, _: CollectionReader) -> list[tuple[str, str]]:
             found = await vectors.search(query, count, columns=["text", "attributes"])
-            return [(row["attributes"]["key"], row["text"]) for row in found.to_pylist()]
+            return [(row["attributes"]["key"], own_text(row)) for row in found.to_pylist()]
 
         return self._ask(ask)
 
