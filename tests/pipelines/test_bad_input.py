@@ -208,7 +208,7 @@ def test_a_strange_text_is_a_text_all_the_same(shop: Desk, key: str) -> None:
 def test_a_bucket_that_is_nowhere_is_named_in_the_report(shop: Desk) -> None:
     report = shop.report("nowhere.txt")
     assert report.status is QUARANTINED
-    assert "nowhere://x" in str(report.reason)
+    assert "nowhere" in str(report.reason)
 
 
 @pytest.mark.parametrize("key", NAMES)
@@ -223,7 +223,7 @@ def test_records_that_are_no_notifications_are_set_aside_with_the_reason(shop: D
     assert sum("not a UploadNotification" in reason for reason in reasons) == 7
     assert sum("can't decode byte 0xff" in reason for reason in reasons) == 1
     assert sum("recursion depth" in reason for reason in reasons) == 1
-    assert sum("settings" in reason for reason in reasons) == 1
+    assert sum("the store's own records" in reason for reason in reasons) == 1
     assert sum("some-model-of-somebody" in reason for reason in reasons) == 1
     assert sum("a name has at most 1024 bytes" in reason for reason in reasons) == 3
 

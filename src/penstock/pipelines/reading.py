@@ -56,6 +56,7 @@ from penstock.errors import (
     Unsupported,
 )
 from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec
+from penstock.objects.port import check_key
 from penstock.objects.url import StoreUrl, parse_url
 from penstock.pipelines.access import Access
 from penstock.pipelines.embedding import Embedding
@@ -384,7 +385,7 @@ class _Reader:
     def _bucket(self, upload: UploadNotification) -> ObjectStore:
         """Where an object is read from, if that may be."""
         spec = self._reading.spec_of(upload.bucket)
-        self._access.check(self._reading.url_of(upload.bucket), upload.key)
+        self._access.check(self._reading.url_of(upload.bucket), check_key(upload.key))
         return self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
