@@ -102,7 +102,7 @@ def test_a_job_that_follows_goes_on_with_the_others_and_reads_the_document_once_
         desk.url,
         str(desk.folder / "checkpoint"),
         chunking=desk.chunking,
-        reading=Reading(options={**server.s3_options, **QUICK}),
+        reading=Reading(options={**server.s3_options, **QUICK}, places=(f"file://{desk.documents}",)),
     )
     with IndexingJob(desk.spark, config, progress=progress, observer=observer) as job:
         query = job.start()
