@@ -32,6 +32,17 @@ def test_the_live_observer_shows_every_kind_of_metric_to_prometheus() -> None:
     assert 'test_seconds_bucket{le="1.0"} 1.0' in page
 
 
+def test_a_metric_that_is_declared_is_shown_and_a_gauge_is_no_number_until_it_is_set() -> None:
+    observer = LiveObserver()
+    observer.declare([REQUESTS, DEPTH, SECONDS])
+    page = generate_latest(observer.registry).decode()
+    assert "# TYPE test_requests_total counter" in page
+    assert "test_depth NaN" in page
+    assert "test_seconds_count 0.0" in page
+    observer.gauge(DEPTH, 0)
+    assert "test_depth 0.0" in generate_latest(observer.registry).decode()
+
+
 def test_threads_that_count_first_at_the_same_time_share_one_counter() -> None:
     observer = LiveObserver()
     gate = threading.Barrier(8)
@@ -102,6 +113,6 @@ def test_every_name_in_the_table_says_what_it_means_and_can_be_emitted() -> None
         assert metric.help.endswith("."), metric.name
         labels = dict.fromkeys(metric.labels, "x")
         emit = {Kind.COUNTER: observer.count, Kind.GAUGE: observer.gauge, Kind.HISTOGRAM: observer.observe}
-        emit[metric.kind](metric, 1, **labels)
+        emit[metric.kind](metric, 1, **labels)  # type: ignore[operator]
     page = generate_latest(observer.registry).decode()
     assert all(name in page for name in names.METRICS)

@@ -49,6 +49,9 @@ METRICS: Final[dict[str, Metric]] = {}
 SPANS: Final[dict[str, Span]] = {}
 EVENTS: Final[dict[str, Event]] = {}
 
+# Of an embedding batch: from a short text alone to more than any provider takes in one request.
+_BATCH_TOKEN_BUCKETS: Final = (100.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 2.5e4, 5e4, 1e5, 2.5e5, 5e5, 1e6)
+_BATCH_ITEM_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
 # Seconds: from a warm local read to an object store having a bad day.
 LATENCY_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -63,6 +66,10 @@ def _gauge(name: str, help: str, *labels: str) -> Metric:
 
 def _latency(name: str, help: str, *labels: str) -> Metric:
     return _metric(Metric(name, Kind.HISTOGRAM, help, labels, LATENCY_BUCKETS))
+
+
+def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return _metric(Metric(name, Kind.HISTOGRAM, help, labels, buckets))
 
 
 def _metric(metric: Metric) -> Metric:
@@ -95,14 +102,11 @@ REGISTER_CONFLICTS = _counter(
 REGISTER_UNKNOWN = _counter(
     "penstock_register_unknown_total", "Writes of unknown outcome, by what re-reading showed.", "register", "resolved"
 )
-REGISTER_GROUP_SIZE = _metric(
-    Metric(
-        "penstock_register_group_size",
-        Kind.HISTOGRAM,
-        "Updates that shared one conditional write.",
-        ("register",),
-        (1, 2, 4, 8, 16, 32, 64, 128),
-    )
+REGISTER_GROUP_SIZE = _histogram(
+    "penstock_register_group_size",
+    "Updates that shared one conditional write.",
+    (1, 2, 4, 8, 16, 32, 64, 128),
+    "register",
 )
 
 # keyvalue -----------------------------------------------------------------------------------------
@@ -198,11 +202,206 @@ BUFFER_DEAD_LETTER = _event("buffer.dead_letter", "error", "A batch object is mi
 BUFFER_REPLAYED = _event("buffer.replayed", "info", "A dead letter was put back into the queue.")
 BUFFER_COLLECT_FAILED = _event("buffer.collect_failed", "warning", "A collection failed; the next one goes on.")
 
-# vector -------------------------------------------------------------------------------------------
-VECTOR_CACHE_BYTES = _gauge("penstock_vector_cache_bytes", "Decoded blocks held in memory.")
-VECTOR_CACHE_READS = _counter(
-    "penstock_vector_cache_reads_total", "Blocks asked for, by whether they were in memory.", "outcome"
+# catalog ------------------------------------------------------------------------------------------
+# Commits, conflicts and lost answers: the register metrics, labelled catalog and catalog.shards.
+CATALOG_HEAD_BYTES = _gauge("penstock_catalog_head_bytes", "Size of a shard's head when it was last written.", "shard")
+CATALOG_INLINE_FILES = _gauge("penstock_catalog_inline_files", "Files that a shard's head carries inline.", "shard")
+CATALOG_COMMIT_SECONDS = _latency("penstock_catalog_commit_seconds", "Time of one commit, retries included.", "change")
+CATALOG_PLAN_SECONDS = _latency("penstock_catalog_plan_seconds", "Time of one plan, reads included.")
+CATALOG_RETRIES = _counter("penstock_catalog_retries_total", "Changes tried again after a segment was fetched.")
+CATALOG_VACUUMED = _counter("penstock_catalog_vacuumed_total", "Objects deleted by vacuum, by kind.", "kind")
+COMPACTION_TASKS = _counter("penstock_compaction_tasks_total", "Merges of data files, by outcome.", "outcome")
+COMPACTION_BYTES = _counter("penstock_compaction_bytes_total", "Bytes of files that merges read and wrote.", "kind")
+COMPACTION_ROWS = _counter("penstock_compaction_rows_total", "Rows of merged files.")
+COMPACTION_SECONDS = _latency("penstock_compaction_merge_seconds", "Time of one merge.", "level")
+COMPACTION_FAILED = _event("compaction.failed", "warning", "A merge or an upkeep came to nothing; it is tried again.")
+SQL_QUERIES = _counter("penstock_sql_queries_total", "SQL queries, by outcome.", "outcome")
+SQL_SECONDS = _latency("penstock_sql_query_seconds", "Time of one SQL query, from its text to its rows.")
+SQL_PLAN_SECONDS = _latency("penstock_sql_plan_seconds", "Part of a SQL query that planning its files took.")
+CATALOG_GROWING = _event("catalog.growing", "warning", "A head has grown large; the event says what to do.")
+CATALOG_UPKEEP_FAILED = _event(
+    "catalog.upkeep_failed", "warning", "Files were not spilled or archived; the next commit tries again."
 )
+
+# quiver -------------------------------------------------------------------------------------------
+QUIVER_INGESTED_BUNDLES = _counter("penstock_quiver_ingest_bundles_total", "Bundles acknowledged.", "instance")
+QUIVER_INGESTED_BYTES = _counter("penstock_quiver_ingest_bytes_total", "Bytes of bundles acknowledged.", "instance")
+QUIVER_THROTTLED = _counter(
+    "penstock_quiver_ingest_throttle_total", "Calls of ingest that had to wait or were refused at the cap.", "instance"
+)
+QUIVER_BACKPRESSURE_SECONDS = _counter(
+    "penstock_quiver_backpressure_seconds_total", "Time that callers of ingest waited for room.", "instance"
+)
+QUIVER_WAL_SYNC_SECONDS = _latency("penstock_quiver_wal_sync_seconds", "Time of one group commit of the log.")
+QUIVER_SEGMENTS_FINALISED = _counter("penstock_quiver_segments_finalised_total", "Open segments sealed.", "reason")
+QUIVER_OPEN_SEGMENT_BYTES = _gauge(
+    "penstock_quiver_open_segment_bytes", "Bytes of bundles in memory, not yet in a segment file.", "instance"
+)
+QUIVER_BYTES = _gauge("penstock_quiver_bytes", "Bytes on disk, by kind: wal, segments, ack_log.", "instance", "kind")
+QUIVER_CORE_BYTES = _gauge("penstock_quiver_core_bytes", "Bytes on disk of one instance.", "core_id")
+QUIVER_CORE_CAP_FRACTION = _gauge(
+    "penstock_quiver_core_cap_fraction", "Share of the size cap that one instance takes.", "core_id"
+)
+QUIVER_OUTSTANDING_SEGMENTS = _gauge(
+    "penstock_quiver_outstanding_segments", "Segments that wait for a subscriber.", "instance", "subscriber"
+)
+QUIVER_GAP_SET_SIZE = _gauge(
+    "penstock_quiver_gap_set_size", "Acknowledgements above a subscriber's mark.", "instance", "subscriber"
+)
+QUIVER_ACK_LOG_DEPTH = _gauge(
+    "penstock_quiver_ack_log_depth", "Records of ack.log behind its last checkpoint.", "instance"
+)
+QUIVER_OUTCOMES = _counter(
+    "penstock_quiver_outcomes_total", "Outcomes of deliveries, by subscriber.", "subscriber", "outcome"
+)
+QUIVER_GC_EVICTIONS = _counter("penstock_quiver_gc_evictions_total", "Segments removed, by reason.", "reason")
+QUIVER_SIZE_EMERGENCIES = _counter(
+    "penstock_quiver_retention_size_emergency_total", "Sweeps that had to remove segments because of a cap."
+)
+QUIVER_SUBSCRIBER_DROPPED = _counter(
+    "penstock_quiver_subscriber_dropped_segments_total",
+    "Segments dropped unprocessed, for each subscriber.",
+    "subscriber",
+)
+QUIVER_SEGMENTS_DROPPED = _counter(
+    "penstock_quiver_segment_dropped_total", "Segments lost before everybody had processed them, by reason.", "reason"
+)
+QUIVER_BUNDLES_LOST = _counter("penstock_quiver_lost_bundles_total", "Bundles lost unprocessed, by reason.", "reason")
+QUIVER_ROWS_LOST = _counter("penstock_quiver_lost_rows_total", "Rows lost unprocessed, by reason.", "reason")
+QUIVER_BYTES_LOST = _counter("penstock_quiver_lost_bytes_total", "Bytes lost unprocessed, by reason.", "reason")
+QUIVER_OPENED = _event("quiver.opened", "info", "A store was opened, with what its start found.")
+QUIVER_DAMAGE = _event(
+    "quiver.damage", "error", "Something cannot be read; it was set aside, and what it held is lost."
+)
+QUIVER_WAL_FAILED = _event("quiver.wal_failed", "warning", "A write of the log failed; it goes on in a new file.")
+QUIVER_SEGMENT_FAILED = _event(
+    "quiver.segment_failed", "warning", "A segment could not be written; it stays in memory and is tried again."
+)
+QUIVER_REMOVAL_FAILED = _event(
+    "quiver.removal_failed", "warning", "Files of removed segments are still there; the next start removes them."
+)
+QUIVER_DEAD_LETTER = _event("quiver.dead_letter", "error", "A subscriber refused a segment for good.")
+QUIVER_ORPHAN_RELEASED = _event(
+    "quiver.orphan_released", "warning", "A subscriber that nobody asked for was unregistered."
+)
+
+# landing ------------------------------------------------------------------------------------------
+LANDING_BATCHES = _counter(
+    "penstock_landing_batches_total",
+    "Batches of the queue that the telemetry job settled: landed, repeated, set-aside.",
+    "outcome",
+)
+LANDING_ROWS = _counter("penstock_landing_rows_total", "Rows in data files that were registered.")
+LANDING_FILES = _counter("penstock_landing_files_total", "Data files that were registered.")
+LANDING_FILE_BYTES = _counter("penstock_landing_file_bytes_total", "Bytes of data files that were registered.")
+LANDING_SAMPLES = _counter("penstock_landing_samples_total", "Samples written to the time series.")
+LANDING_REFUSED_POINTS = _counter(
+    "penstock_landing_refused_points_total", "Points that have no series, by the reason.", "reason"
+)
+LANDING_QUARANTINED_ROWS = _counter(
+    "penstock_landing_quarantined_rows_total", "Rows put aside because they do not fit their table."
+)
+LANDING_POSITION = _gauge("penstock_landing_position", "Last sequence of the queue that both stores have.")
+LANDING_ROUND_SECONDS = _latency("penstock_landing_round_seconds", "From taking a round to its acknowledgement.")
+LANDING_SET_ASIDE = _event(
+    "landing.set_aside", "warning", "A batch cannot be read; it is a dead letter, and the job goes on."
+)
+LANDING_QUARANTINED = _event("landing.quarantined", "warning", "Rows do not fit their table, and were put aside.")
+LANDING_SAMPLES_REFUSED = _event(
+    "landing.samples_refused",
+    "warning",
+    "The time series take no samples of a tenant's batch; its rows are in the catalog.",
+)
+LANDING_GAP = _event(
+    "landing.gap", "warning", "Batches that a store lacks have left the queue; it goes on behind them."
+)
+
+# relay --------------------------------------------------------------------------------------------
+RELAY_SEGMENTS = _counter(
+    "penstock_relay_segments_total",
+    "Segments settled: sent, found (an earlier attempt had brought it), refused, lost.",
+    "subscriber",
+    "outcome",
+)
+RELAY_ROWS = _counter("penstock_relay_rows_total", "Rows of segments settled.", "subscriber", "outcome")
+RELAY_BYTES = _counter("penstock_relay_bytes_total", "Bytes of segments settled.", "subscriber", "outcome")
+RELAY_SEGMENT_SECONDS = _latency(
+    "penstock_relay_segment_seconds", "Time from a segment's delivery to its acknowledgement.", "subscriber"
+)
+RELAY_RETRIES = _counter("penstock_relay_retries_total", "Attempts that met a fault which may pass.", "subscriber")
+RELAY_STALLED_SECONDS = _gauge(
+    "penstock_relay_stalled_seconds", "Time since a relay's target is away; 0 while it is there.", "subscriber"
+)
+RELAY_UNPROVED_SEGMENTS = _counter(
+    "penstock_relay_unproved_segments_total",
+    "Segments of which nobody could tell after a crash whether they were consumed, by policy.",
+    "policy",
+)
+RELAY_OTLP_REQUESTS = _counter(
+    "penstock_relay_otlp_requests_total", "Requests to a collector: success, retryable, permanent, none.", "answer"
+)
+RELAY_OTLP_REJECTED = _counter(
+    "penstock_relay_otlp_rejected_items_total", "Items that a collector refused in a partial success.", "signal"
+)
+RELAY_CONSUMED_BATCHES = _counter(
+    "penstock_relay_consumed_batches_total", "Batches of a queue stored together with their sequence.", "consumer"
+)
+RELAY_CONSUMED_RECORDS = _counter(
+    "penstock_relay_consumed_records_total",
+    "Records of a queue: taken (all of a batch), and rejected among them.",
+    "consumer",
+    "outcome",
+)
+RELAY_RECORD_REJECTED = _event(
+    "relay.record_rejected", "warning", "A store cannot take a record of its queue; it was set aside."
+)
+RELAY_STALLED = _event("relay.stalled", "warning", "A relay's target is away; it is tried until it is back.")
+RELAY_RESUMED = _event("relay.resumed", "info", "A relay's target is back.")
+RELAY_UNPROVED = _event(
+    "relay.unproved",
+    "warning",
+    "A segment may have been consumed before a crash; the policy decides what becomes of it.",
+)
+RELAY_JOURNAL_LOST = _event(
+    "relay.journal_lost", "error", "A relay's journal cannot be read; what it was sending may arrive twice."
+)
+RELAY_OTLP_PARTIAL = _event("relay.otlp_partial", "warning", "A collector took a request in part, or warned of it.")
+
+# blocks -------------------------------------------------------------------------------------------
+BLOCKS_CACHE_BYTES = _gauge("penstock_blocks_cache_bytes", "Decoded blocks held in memory.", "store")
+BLOCKS_CACHE_READS = _counter(
+    "penstock_blocks_cache_reads_total", "Blocks asked for, by whether they were in memory.", "store", "outcome"
+)
+BLOCKS_CORRUPT = _event("blocks.corrupt", "error", "A block cannot be read; answers without it are partial.")
+
+# timeseries ---------------------------------------------------------------------------------------
+TIMESERIES_SAMPLES = _counter("penstock_timeseries_samples_total", "Samples written, as asked for.")
+TIMESERIES_SERIES_CREATED = _counter(
+    "penstock_timeseries_series_created_total", "Series that an hour had not seen before: churn, and one for each hour."
+)
+TIMESERIES_CHANGES_SKIPPED = _counter(
+    "penstock_timeseries_changes_skipped_total",
+    "Changes left out because their source position had been stored before.",
+)
+TIMESERIES_SAMPLES_EXPIRED = _counter(
+    "penstock_timeseries_samples_expired_total", "Samples left out because they were older than the retention."
+)
+TIMESERIES_HOURS_FOLDED = _counter("penstock_timeseries_hours_folded_total", "Closed hours that were folded.")
+TIMESERIES_HOURS_EXPIRED = _counter("penstock_timeseries_hours_expired_total", "Hours removed by retention.")
+TIMESERIES_QUERY_SECONDS = _latency("penstock_timeseries_query_seconds", "Time of one PromQL query, reading included.")
+TIMESERIES_UPKEEP_FAILED = _event(
+    "timeseries.upkeep_failed",
+    "warning",
+    "An hour was not folded or removed; the data is not affected. It is tried again after the next write.",
+)
+TIMESERIES_ASIDE = _event(
+    "timeseries.aside", "error", "A damaged tenant or hour takes no writes until it is restored or removed."
+)
+TIMESERIES_RECORD_CORRUPT = _event(
+    "timeseries.record_corrupt", "error", "The store's record or a source's position cannot be read; the rest is open."
+)
+
+# vector -------------------------------------------------------------------------------------------
 VECTOR_ROWS = _counter("penstock_vector_rows_total", "Rows written and ids deleted, as asked for.", "operation")
 VECTOR_CHANGES_SKIPPED = _counter(
     "penstock_vector_changes_skipped_total", "Changes left out because their source position had been stored before."
@@ -218,9 +417,6 @@ VECTOR_UPKEEP_FAILED = _event(
     "vector.upkeep_failed",
     "warning",
     "Lists or dead rows were not tidied; the data is not affected. It is tried again after the next write.",
-)
-VECTOR_BLOCK_CORRUPT = _event(
-    "vector.block_corrupt", "error", "A block cannot be read; answers without it are partial."
 )
 VECTOR_COLLECTION_ASIDE = _event(
     "vector.collection_aside", "error", "A damaged collection takes no writes until it is repaired or dropped."
@@ -259,8 +455,59 @@ INDEXING_PROVIDER_AWAY = _gauge(
 INDEXING_WAITING_DOCUMENTS = _gauge(
     "penstock_indexing_waiting_documents", "Documents that wait because their buckets do not answer."
 )
+INDEXING_READ_BYTES = _counter("penstock_indexing_read_bytes_total", "Bytes of documents read from their buckets.")
+INDEXING_READ_SECONDS = _latency("penstock_indexing_read_seconds", "Time of one read from a document's bucket.")
+INDEXING_RESUMES = _counter(
+    "penstock_indexing_resumes_total", "Documents that a job took up where an earlier one had left them."
+)
+INDEXING_BATCHES = _counter(
+    "penstock_indexing_batches_total", "Embedding batches emitted, by what closed them.", "reason"
+)
+INDEXING_BATCH_TOKENS = _histogram(
+    "penstock_indexing_batch_tokens", "Tokens of one embedding batch.", _BATCH_TOKEN_BUCKETS
+)
+INDEXING_BATCH_ITEMS = _histogram(
+    "penstock_indexing_batch_items", "Chunks of one embedding batch.", _BATCH_ITEM_BUCKETS
+)
+INDEXING_DUPLICATES = _counter(
+    "penstock_indexing_duplicates_total", "Events and chunks dropped because they had been taken before.", "what"
+)
+INDEXING_WARNINGS = _counter("penstock_indexing_warnings_total", "Warnings in the reports of documents that are done.")
+INDEXING_RECEIVE = _span("indexing.receive", "One delivery of notifications: checked, read and queued.")
+INDEXING_NOTIFY = _span("indexing.notify", "Notifications put on the queue; in the trace of each event that has one.")
+INDEXING_READ = _span(
+    "indexing.read", "One document: its part of a round read, parsed and chunked; in the trace of its event."
+)
+INDEXING_EMBED = _span("indexing.embed", "One embedding batch; linked to the traces of its documents' events.")
+INDEXING_DOCUMENT = _span(
+    "indexing.document", "One document, from its event's arrival in the queue to its end; in the trace of its event."
+)
 INDEXING_PLAN = _span("indexing.plan", "One micro-batch: its events decided on and the decisions written.")
 INDEXING_ROUND = _span("indexing.round", "One round: read, batch, embed and write.")
 INDEXING_OUTAGE = _event("indexing.outage", "warning", "An embedding provider stays away; the job asks again later.")
 INDEXING_POSTPONED = _event("indexing.postponed", "warning", "A bucket does not answer; its documents wait.")
 INDEXING_RESUMED = _event("indexing.resumed", "info", "A job took up documents that an earlier one had not finished.")
+INDEXING_NOTIFIED = _event("indexing.notified", "info", "Notifications were put on the queue.")
+INDEXING_PLANNED = _event("indexing.planned", "debug", "A version of a document waits to be read.")
+INDEXING_BATCHED = _event("indexing.batched", "debug", "An embedding batch was made.")
+INDEXING_DONE = _event("indexing.done", "info", "A version of a document is searchable.")
+INDEXING_SET_ASIDE = _event("indexing.set_aside", "warning", "A version of a document could not be made searchable.")
+
+# gateway ---------------------------------------------------------------------------------------------------
+
+GATEWAY_REQUESTS = _counter("penstock_gateway_requests_total", "Requests answered.", "route", "status")
+GATEWAY_REQUEST_SECONDS = _latency("penstock_gateway_request_seconds", "Time from a request to its answer.", "route")
+GATEWAY_ROWS = _counter("penstock_gateway_rows_total", "Rows of telemetry acknowledged.", "signal")
+GATEWAY_REJECTED_ROWS = _counter(
+    "penstock_gateway_rejected_rows_total", "Rows of telemetry refused in requests that were taken.", "signal"
+)
+GATEWAY_FAILED = _event("gateway.failed", "error", "A request ended with an unforeseen error.")
+GATEWAY_AUDIT = _event("gateway.audit", "info", "An administrative request was answered.")
+
+# serve -----------------------------------------------------------------------------------------------------
+
+SERVE_RUNNING = _gauge("penstock_serve_job_running", "1 while a supervised job runs.", "job")
+SERVE_RESTARTS = _counter(
+    "penstock_serve_job_restarts_total", "Supervised jobs that ended and were started again.", "job"
+)
+SERVE_JOB_ENDED = _event("serve.job_ended", "warning", "A supervised job ended; it is started again.")
