@@ -486,7 +486,13 @@ def test_a_wrong_secret_is_a_refusal_and_not_an_outage(s3_server: S3Server, open
         asyncio.run(opening("s3://penstock", "store", **options))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_soon_after_opening() -> None:
-    options = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b", "region": "r"}
+    options: dict[str, Any] = {
+        "endpoint": "http://127.0.0.1:1",
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "region": "r",
+    }
     with pytest.raises(Unavailable, match="s3://penstock/store"):
         asyncio.run(open_keyvalue("s3://penstock", "store", **options))

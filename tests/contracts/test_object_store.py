@@ -452,6 +452,7 @@ def test_pages_are_full_but_the_last(on_store: OnStore, page_size: int) -> None:
     on_store(promise)
 
 
+@pytest.mark.slow
 def test_more_objects_than_a_service_gives_in_one_answer_are_all_listed(on_store: OnStore) -> None:
     # S3 and our own walks give a thousand at once. Azure gives five thousand: more take its emulator minutes to store.
     count = 110 if on_store.backend == "azurite" else 1100  # type: ignore[attr-defined]
@@ -651,6 +652,7 @@ KEY = st.lists(SEGMENT, min_size=1, max_size=3).map("/".join)
 STEP = st.tuples(st.sampled_from(["put", "create", "update", "stale", "delete"]), KEY, st.binary(max_size=20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, max_size=15), prefix=st.one_of(st.just(""), KEY), offset=st.one_of(st.just(""), KEY))

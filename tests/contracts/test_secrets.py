@@ -111,6 +111,7 @@ def test_an_option_that_cannot_be_used_is_refused_without_its_value(
     assert SECRET not in told_by(opener, url, **options, **{option: form.format(secret)})
 
 
+@pytest.mark.slow
 def test_a_service_that_refuses_a_key_is_told_of_without_it() -> None:
     with bucket_server() as server:
         server.denied.add(".penstock/none")
@@ -122,7 +123,7 @@ def test_a_service_that_refuses_a_key_is_told_of_without_it() -> None:
 
 
 def test_what_describes_a_store_does_not_show_its_options() -> None:
-    from penstock.objects.services import AzureOptions, GoogleOptions, S3Options
+    from penstock.objects.cloud.services import AzureOptions, GoogleOptions, S3Options
 
     shown = [
         StoreSpec("s3://bucket", {"secret_access_key": SECRET}),

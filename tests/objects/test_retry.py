@@ -85,7 +85,7 @@ def on_script(promise: Promise, policy: RetryPolicy = POLICY, seed: int = 1) -> 
 
     async def main(simulation: Simulation) -> float:
         store, observer = ScriptedStore(), RecordingObserver()
-        doors = {"clock": simulation.clock, "entropy": simulation.entropy, "observer": observer}
+        doors: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy, "observer": observer}
         await promise(RetryingStore(store, policy, **doors), store, observer)
         return simulation.clock.monotonic()
 

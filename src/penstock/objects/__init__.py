@@ -3,27 +3,41 @@
 from penstock.objects.directory import DirectoryStore
 from penstock.objects.memory import MemoryStore
 from penstock.objects.open import StoreSpec, open_store
-from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
-from penstock.objects.register import Format, Register, RegisterPolicy, Token
+from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_key
+from penstock.objects.register import (
+    BytesCodec,
+    Codec,
+    Register,
+    RegisterFormat,
+    RegisterPolicy,
+    Stamped,
+    StampedFormat,
+    Token,
+)
 from penstock.objects.retry import RetryPolicy
-from penstock.objects.stamp import BytesCodec, Codec, Stamped, StampedFormat
+from penstock.objects.url import StoreUrl, check_endpoint, check_sendable, parse_url
 
 __all__ = [
     "Body",
     "BytesCodec",
     "Codec",
     "DirectoryStore",
-    "Format",
     "MemoryStore",
     "Object",
     "ObjectMeta",
     "ObjectStore",
     "Register",
+    "RegisterFormat",
     "RegisterPolicy",
     "RetryPolicy",
     "Stamped",
     "StampedFormat",
     "StoreSpec",
+    "StoreUrl",
     "Token",
+    "check_endpoint",
+    "check_key",
+    "check_sendable",
     "open_store",
+    "parse_url",
 ]

@@ -21,15 +21,15 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, PenstockError, Unsupported
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import GET_BYTES_MAX
-from penstock.objects.cloud import CloudStore
-from penstock.objects.directory import DirectoryStore
-from penstock.objects.folder import Unreadable
+from penstock.objects.cloud.services import SERVICES, connect
+from penstock.objects.cloud.store import CloudStore
+from penstock.objects.directory.folder import Unreadable
+from penstock.objects.directory.store import DirectoryStore
 from penstock.objects.memory import MemoryStore
 from penstock.objects.port import ObjectStore
 from penstock.objects.probe import probe_conditional_writes
 from penstock.objects.readonly import ReadOnlyStore
 from penstock.objects.retry import DEFAULT_RETRY, Repeater, RetryingStore, RetryPolicy
-from penstock.objects.services import SERVICES, connect
 from penstock.objects.url import StoreUrl, parse_url
 from penstock.observability import SILENT, Observer
 

@@ -13,8 +13,9 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
+from penstock.disk import Body
 from penstock.errors import InvalidInput
 
 __all__ = [
@@ -29,8 +30,6 @@ __all__ = [
     "check_keys",
     "check_range",
 ]
-
-Body: TypeAlias = bytes | bytearray | memoryview
 
 # S3, Azure and GCS all stop at 1,024 bytes of UTF-8.
 KEY_BYTES_MAX: Final = 1024

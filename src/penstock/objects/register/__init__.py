@@ -1,0 +1,7 @@
+"""One object under compare-and-swap, with a fence: what every room stands on that has to agree on something."""
+
+from penstock.objects.register.format import RegisterFormat
+from penstock.objects.register.register import Register, RegisterPolicy, Token
+from penstock.objects.register.stamp import BytesCodec, Codec, Stamped, StampedFormat
+
+__all__ = ["BytesCodec", "Codec", "Register", "RegisterFormat", "RegisterPolicy", "Stamped", "StampedFormat", "Token"]
