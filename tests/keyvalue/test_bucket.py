@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.objects.bucket_server import BucketServer, bucket_server
@@ -12,7 +13,7 @@ from penstock.keyvalue import KeyValue, WriteBatch, open_follower, open_keyvalue
 from penstock.testing.servers import S3Server
 
 
-async def _opened(server: BucketServer, path: str = "store", **more: bool) -> KeyValue:
+async def _opened(server: BucketServer, path: str = "store", **more: Any) -> KeyValue:
     return await open_keyvalue("s3://bucket/prefix", path, **server.s3_options, **more)
 
 

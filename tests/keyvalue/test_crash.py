@@ -20,7 +20,7 @@ from slatedb import uniffi
 from tests.campaigns import IS_LONG
 
 from penstock.keyvalue import KeyValue, open_keyvalue
-from penstock.keyvalue.directory import DurableDirectory
+from penstock.keyvalue.durable_directory import DurableDirectory
 from penstock.keyvalue.slate import SlateKeyValue
 
 PROGRAM = Path(__file__).with_name("process.py")

@@ -63,7 +63,7 @@ def test_bad_input_makes_no_directory(tmp_path: Path) -> None:
         ((tmp_path / "new").as_uri(), "store", {"endpoint": "http://x"}),
     ]:
         with pytest.raises(InvalidInput):
-            asyncio.run(open_keyvalue(url, path, **options))
+            asyncio.run(open_keyvalue(url, path, **options))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

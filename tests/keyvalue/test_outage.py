@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -50,7 +51,7 @@ class Line:
 
 
 @asynccontextmanager
-async def line_to(server: S3Server) -> AsyncIterator[tuple[Line, dict[str, str]]]:
+async def line_to(server: S3Server) -> AsyncIterator[tuple[Line, dict[str, Any]]]:
     address = urlsplit(server.endpoint)
     line = Line(str(address.hostname), int(address.port or 0))
     listener = await asyncio.start_server(line.carry, "127.0.0.1", 0)

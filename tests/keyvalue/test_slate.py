@@ -13,7 +13,7 @@ from slatedb import uniffi
 
 from penstock.errors import Closed, Fenced, OutcomeUnknown
 from penstock.keyvalue import KeyValue, WriteBatch, open_keyvalue
-from penstock.keyvalue.directory import DurableDirectory
+from penstock.keyvalue.durable_directory import DurableDirectory
 from penstock.keyvalue.slate import _ROWS_MAX, SlateKeyValue, _rows_to_ask
 from penstock.observability import names
 from penstock.testing import RecordingObserver

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import InvalidInput
 from penstock.keyvalue.location import Location
-from penstock.objects.url import check_endpoint, check_sendable
+from penstock.objects import check_endpoint, check_sendable
 
 __all__ = ["client_entries"]
 

@@ -15,8 +15,7 @@ from penstock.clock import Clock
 from penstock.errors import Unsupported
 from penstock.keyvalue.engine import check_reachable
 from penstock.keyvalue.location import Location
-from penstock.objects import open_store
-from penstock.objects.url import StoreUrl
+from penstock.objects import StoreUrl, open_store
 
 __all__ = ["check_bucket"]
 

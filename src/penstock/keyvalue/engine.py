@@ -16,7 +16,7 @@ from penstock.clock import Clock
 from penstock.errors import Corrupt, Unavailable
 from penstock.keyvalue import shim
 from penstock.keyvalue.damage import naming
-from penstock.keyvalue.directory import DurableDirectory, check_readable
+from penstock.keyvalue.durable_directory import DurableDirectory, check_readable
 from penstock.keyvalue.faults import is_no_store, translating
 from penstock.keyvalue.location import Location
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import InvalidInput
-from penstock.objects.url import parse_url
+from penstock.objects import parse_url
 
 __all__ = ["Location", "locate"]
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, NotFound
 from penstock.keyvalue.access import client_entries
+from penstock.keyvalue.config import CACHE_BYTES_MAX, UNFLUSHED_BYTES_MAX
 from penstock.keyvalue.location import Location, locate
 from penstock.keyvalue.memory import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.keyvalue.port import KeyValue, Reader
@@ -24,10 +25,6 @@ __all__ = ["open_follower", "open_keyvalue"]
 # How long a write waits for company before its log object is sent. A directory takes a file in two
 # milliseconds; a bucket needs 40 for a PUT, and bills every one.
 _FLUSH_INTERVAL_MS: Final = {"memory": 1.0, "file": 5.0, "s3": 100.0, "az": 100.0, "gs": 100.0}
-# Written, but in no sorted file yet: past this a write waits. Four tables of 64 MB.
-_UNFLUSHED_BYTES_MAX: Final = 256 << 20
-# Blocks kept in memory for point reads.
-_CACHE_BYTES_MAX: Final = 128 << 20
 # How often SlateDB sends a failed request again, a second apart, on top of the client's own ten tries.
 # A server that restarts is waited for; a disk that is full is reported after four seconds.
 _RETRIES_MAX: Final = {"memory": 1, "file": 6, "s3": 20, "az": 20, "gs": 20}
@@ -43,8 +40,8 @@ async def open_keyvalue(
     path: str,
     *,
     flush_interval_ms: float | None = None,
-    unflushed_bytes_max: int = _UNFLUSHED_BYTES_MAX,
-    cache_bytes_max: int = _CACHE_BYTES_MAX,
+    unflushed_bytes_max: int = UNFLUSHED_BYTES_MAX,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
     retries_max: int | None = None,
     probe: bool = True,
     clock: Clock = SYSTEM_CLOCK,
@@ -79,7 +76,7 @@ async def open_follower(
     path: str,
     *,
     poll_interval_ms: float = _POLL_INTERVAL_MS,
-    cache_bytes_max: int = _CACHE_BYTES_MAX,
+    cache_bytes_max: int = CACHE_BYTES_MAX,
     retries_max: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
     observer: Observer = SILENT,

@@ -16,12 +16,12 @@ __all__ = [
     "BLOCK_BYTES",
     "KEY_BYTES_MAX",
     "VALUE_BYTES_MAX",
+    "DurabilityHandle",
     "Entry",
     "KeyValue",
     "Reader",
     "Snapshot",
     "WriteBatch",
-    "WriteHandle",
     "check_scan",
     "checked",
     "prefix_end",
@@ -67,7 +67,7 @@ class WriteBatch:
         return self
 
 
-class WriteHandle(Protocol):
+class DurabilityHandle(Protocol):
     """A write that was applied in memory."""
 
     async def durable(self) -> None:
@@ -120,7 +120,7 @@ class KeyValue(Reader, Protocol):
     `close` flushes, and raises only when a write is lost by it that nobody was told of.
     """
 
-    async def write(self, batch: WriteBatch) -> WriteHandle:
+    async def write(self, batch: WriteBatch) -> DurabilityHandle:
         """Apply a batch atomically; the handle tells when it is durable. An empty batch is durable already.
 
         A call that is cancelled has written the whole batch or nothing of it.

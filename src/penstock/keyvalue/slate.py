@@ -18,7 +18,7 @@ from slatedb import uniffi
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Corrupt, Fenced, OutcomeUnknown
 from penstock.keyvalue.damage import naming
-from penstock.keyvalue.directory import DurableDirectory
+from penstock.keyvalue.durable_directory import DurableDirectory
 from penstock.keyvalue.faults import translating
 from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.sync import SyncGroup
@@ -171,7 +171,7 @@ class SlateKeyValue(_SlateReader):
         # Half a shutdown would leave the log's last writes behind: it ends even if its caller gives up.
         await asyncio.shield(self._closing)
 
-    async def wait_durable(self, handle: uniffi.WriteHandle, began: float) -> None:
+    async def wait_durable(self, handle: uniffi.DurabilityHandle, began: float) -> None:
         """Return once a write is in the store's log, and the log on the disk."""
         with self._writing():
             await handle.await_durable()
@@ -227,7 +227,7 @@ class SlateKeyValue(_SlateReader):
 class SlateWriteHandle:
     """A write of a `SlateKeyValue`."""
 
-    def __init__(self, store: SlateKeyValue, raw: uniffi.WriteHandle | None, began: float) -> None:
+    def __init__(self, store: SlateKeyValue, raw: uniffi.DurabilityHandle | None, began: float) -> None:
         self._store = store
         self._raw = raw
         self._began = began

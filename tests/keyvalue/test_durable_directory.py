@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidInput, NotFound, PermissionDenied, StorageFull, Unavailable
-from penstock.keyvalue.directory import _SYNCHRONOUS, DurableDirectory, _flags, _refused, check_readable
+from penstock.keyvalue.durable_directory import _SYNCHRONOUS, DurableDirectory, _flags, _refused, check_readable
 
 NOBODY = 65534
 
