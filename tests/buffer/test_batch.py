@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.buffer.batch import (
@@ -54,6 +54,8 @@ def test_a_record_is_found_by_its_place_from_either_end(
 def test_an_object_cut_anywhere_is_refused(parts: list[bytes], compression: Compression, data: st.DataObject) -> None:
     body = bytes(encode_batch(parts, compression))
     cut = data.draw(st.integers(0, len(body) - 1))
+    # The one cut that nobody can tell: an empty record and one of 256 bytes begin like a whole batch of no records.
+    assume(body[:cut] != bytes(encode_batch([])))
     # Without checksums a cut may end in bytes that look like a footer; it must then fail on its structure.
     with pytest.raises((Corrupt, Unsupported)):
         decode_batch(body[:cut])
@@ -104,9 +106,9 @@ def test_a_compressed_batch_is_a_plain_zstd_frame_with_its_checksum_to_any_other
     body = encode_batch([b"hello", b"penstock" * 100], Compression.ZSTD)
     frame, block = body[:-7], encode_batch([b"hello", b"penstock" * 100])[:-7]
     assert zstandard.get_frame_parameters(frame).has_checksum
-    assert pa.input_stream(pa.BufferReader(frame), compression="zstd").read() == block
+    assert pa.input_stream(pa.BufferReader(frame), compression="zstd").read() == block  # type: ignore[arg-type]
     with pytest.raises(OSError, match="checksum"):
-        pa.input_stream(pa.BufferReader(frame[:-1] + b"!"), compression="zstd").read()
+        pa.input_stream(pa.BufferReader(frame[:-1] + b"!"), compression="zstd").read()  # type: ignore[arg-type]
 
 
 def test_decoding_does_not_copy_the_records() -> None:

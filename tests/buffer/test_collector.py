@@ -15,7 +15,7 @@ from tests.buffer.simulated import simulated
 from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.location import batch_location, batch_time_ms
-from penstock.buffer.manifest import Draft
+from penstock.buffer.manifest import DescriptorDraft
 from penstock.errors import InvalidInput, OutcomeUnknown, StorageFull
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
@@ -41,7 +41,7 @@ async def stored(simulation: Simulation, *locations: str, queue: tuple[str, ...]
     store = MemoryStore(clock=simulation.clock)
     for location in locations:
         await store.put(location, b"body")
-    await store.put(MANIFEST, Manifest.empty().append([Draft(location) for location in queue]).body)
+    await store.put(MANIFEST, Manifest.empty().append([DescriptorDraft(location) for location in queue]).body)
     await store.put(MARKER, b'{"version":1,"manifest":"ingest/manifest"}')
     await simulation.clock.sleep(3600.0)
     await write(store)
@@ -311,7 +311,7 @@ ages = st.integers(0, 50)
 def test_garbage_is_exactly_what_all_rules_allow(objects: list[tuple[int, bool]]) -> None:
     entropy = SeededEntropy(1)
     named = [(batch_location("p", ulid(1000 - age, entropy)), queued) for age, queued in objects]
-    manifest = Manifest.empty().append([Draft(location) for location, queued in named if queued])
+    manifest = Manifest.empty().append([DescriptorDraft(location) for location, queued in named if queued])
     times = [batch_time_ms(location) or 0 for location, queued in named if queued]
     metas = [ObjectMeta(location, 0, "", 0) for location, _ in named]
     expected = [

@@ -9,7 +9,7 @@ from tests.buffer.simulated import simulated
 from penstock.buffer import (
     DeadLetterPolicy,
     DeadLetters,
-    Draft,
+    DescriptorDraft,
     Manifest,
 )
 from penstock.errors import Corrupt, Fenced, InvalidInput, NotFound, PenstockError, Unavailable
@@ -53,7 +53,7 @@ def test_an_unreadable_batch_halts_the_consumer_until_it_is_repaired(
 @simulated
 async def test_an_entry_whose_location_nothing_can_have_is_set_aside_like_any_other(simulation: Simulation) -> None:
     store = await filled(simulation, 0)
-    await store.put(MANIFEST, Manifest.empty().append([Draft("../../etc/passwd")]).body)
+    await store.put(MANIFEST, Manifest.empty().append([DescriptorDraft("../../etc/passwd")]).body)
     await fill(simulation, store, range(1, 2))
     made = consumer(simulation, store, dead_letter=DeadLetterPolicy.SET_ASIDE)
     assert (await the_next(made)).sequence == 1

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from penstock.buffer.handle import Outcome, WriteHandle
+from penstock.buffer.handle import BatchOutcome, InputHandle
 from penstock.errors import Unavailable
 
 
 def test_everybody_who_waits_gets_the_sequence_also_later() -> None:
     async def main() -> None:
-        outcome = Outcome()
-        handles = [WriteHandle(outcome) for _ in range(3)]
+        outcome = BatchOutcome()
+        handles = [InputHandle(outcome) for _ in range(3)]
         waiting = [asyncio.create_task(handle.durable()) for handle in handles]
         await asyncio.sleep(0)
         assert not handles[0].done
@@ -27,7 +27,7 @@ def test_everybody_who_waits_gets_the_sequence_also_later() -> None:
 
 def test_everybody_gets_an_error_of_their_own_with_the_cause() -> None:
     async def main() -> None:
-        outcome, raised = Outcome(), []
+        outcome, raised = BatchOutcome(), []
         error = Unavailable("no answer", "the store is down", "wait")
         outcome.failed(error)
         for _ in range(2):
@@ -42,7 +42,7 @@ def test_everybody_gets_an_error_of_their_own_with_the_cause() -> None:
 
 def test_waiting_without_raising_tells_a_failure_by_its_error() -> None:
     async def main() -> None:
-        outcome = Outcome()
+        outcome = BatchOutcome()
         outcome.failed(Unavailable("no answer"))
         await outcome.told()
         assert isinstance(outcome.error, Unavailable)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from penstock.buffer.lag import Lag, lag_of
 from penstock.buffer.location import batch_location
-from penstock.buffer.manifest import Draft, Manifest, MetadataRange
+from penstock.buffer.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.ids import ulid
 from penstock.testing import SeededEntropy
 
-QUEUE = Manifest.empty().append([Draft(f"b{i}", [MetadataRange(0, 1000 * i)]) for i in range(4)])
+QUEUE = Manifest.empty().append([DescriptorDraft(f"b{i}", [MetadataRange(0, 1000 * i)]) for i in range(4)])
 
 
 def test_it_counts_from_the_oldest_batch_that_is_not_acknowledged() -> None:
@@ -27,5 +27,5 @@ def test_a_producer_whose_clock_runs_ahead_counts_as_no_lag() -> None:
 
 def test_a_batch_without_metadata_is_as_old_as_its_name() -> None:
     name = batch_location("ingest", ulid(5000, SeededEntropy(1)))
-    assert lag_of(Manifest.empty().append([Draft(name)]), None, 9000) == Lag(1, 4.0)
-    assert lag_of(Manifest.empty().append([Draft("other")]), None, 9000) == Lag(1, 0.0)
+    assert lag_of(Manifest.empty().append([DescriptorDraft(name)]), None, 9000) == Lag(1, 4.0)
+    assert lag_of(Manifest.empty().append([DescriptorDraft("other")]), None, 9000) == Lag(1, 0.0)

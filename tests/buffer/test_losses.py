@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from penstock.buffer.handle import Outcome, WriteHandle
+from penstock.buffer.handle import BatchOutcome, InputHandle
 from penstock.buffer.losses import Losses
 from penstock.errors import Unavailable
 
 
-def failed(text: str) -> Outcome:
-    outcome = Outcome()
-    WriteHandle(outcome)
+def failed(text: str) -> BatchOutcome:
+    outcome = BatchOutcome()
+    InputHandle(outcome)
     outcome.failed(Unavailable(text))
     return outcome
 
@@ -33,8 +33,8 @@ def test_those_that_were_heard_of_make_room_for_those_that_were_not() -> None:
     async def main() -> None:
         losses = Losses()
         for number in range(3000):
-            outcome = Outcome()
-            handle = WriteHandle(outcome)
+            outcome = BatchOutcome()
+            handle = InputHandle(outcome)
             outcome.failed(Unavailable(f"loss {number}"))
             losses.add(outcome)
             with pytest.raises(Unavailable):
@@ -46,8 +46,8 @@ def test_those_that_were_heard_of_make_room_for_those_that_were_not() -> None:
 
 def test_what_was_awaited_is_raised_even_if_a_handle_raised_it() -> None:
     async def main() -> None:
-        losses, outcome = Losses(), Outcome()
-        handle = WriteHandle(outcome)
+        losses, outcome = Losses(), BatchOutcome()
+        handle = InputHandle(outcome)
         outcome.failed(Unavailable("loss"))
         losses.add(outcome)
         with pytest.raises(Unavailable):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.manifest import FOOTER_BYTES, Descriptor, Draft, Manifest, MetadataRange
+from penstock.buffer.manifest import FOOTER_BYTES, Descriptor, DescriptorDraft, Manifest, MetadataRange
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
 u32 = st.integers(0, 2**32 - 1)
@@ -21,7 +21,7 @@ contents = st.lists(st.tuples(locations, st.lists(ranges, max_size=3)), max_size
 
 def built(entries: list[tuple[str, list[MetadataRange]]], first: int = 0, fence: int = 0) -> Manifest:
     head = Manifest(struct.pack("<IQQH", 0, first, fence, 1))
-    return head.append([Draft(location, metadata) for location, metadata in entries])
+    return head.append([DescriptorDraft(location, metadata) for location, metadata in entries])
 
 
 def entry(sequence: int, location: bytes, metadata: bytes = struct.pack("<I", 0)) -> bytes:
@@ -33,6 +33,7 @@ def footer(count: int, next_sequence: int = 0, fence: int = 0, version: int = 1)
     return struct.pack("<IQQH", count, next_sequence, fence, version)
 
 
+@pytest.mark.slow
 @given(contents, st.integers(0, 2**63), u64)
 def test_entries_come_back_in_order_with_their_numbers_and_metadata(
     entries: list[tuple[str, list[MetadataRange]]], first: int, fence: int
@@ -106,9 +107,9 @@ def test_an_entry_that_does_not_add_up_is_refused(damaged: bytes) -> None:
 
 
 def test_a_location_longer_than_its_length_field_is_refused() -> None:
-    Draft("x" * 65_535)
+    DescriptorDraft("x" * 65_535)
     with pytest.raises(InvalidInput, match="65535"):
-        Draft("x" * 65_536)
+        DescriptorDraft("x" * 65_536)
 
 
 @given(contents, contents, st.integers(0, 2**63), u64)
@@ -116,7 +117,7 @@ def test_append_keeps_the_entries_before_it_byte_for_byte(
     old: list[tuple[str, list[MetadataRange]]], new: list[tuple[str, list[MetadataRange]]], first: int, fence: int
 ) -> None:
     before = built(old, first, fence)
-    after = before.append([Draft(location, metadata) for location, metadata in new])
+    after = before.append([DescriptorDraft(location, metadata) for location, metadata in new])
     kept = before.body[:-FOOTER_BYTES]
     assert after.body.startswith(kept)
     assert [found.sequence for found in after] == list(range(first, first + len(old) + len(new)))
@@ -147,7 +148,7 @@ def test_the_next_sequence_survives_an_empty_queue_so_that_numbers_never_return(
     emptied = built([("a", []), ("b", [])]).dequeue_through(1)
     assert len(emptied) == 0
     assert emptied.first_sequence == 2
-    assert [found.sequence for found in emptied.append([Draft("c")])] == [2]
+    assert [found.sequence for found in emptied.append([DescriptorDraft("c")])] == [2]
 
 
 @given(contents, u64)
@@ -186,7 +187,7 @@ def test_entries_that_do_not_count_up_by_one_to_the_next_sequence_are_refused_by
         lambda m: m.after(None, 1),
         lambda m: m.count_after(0),
         lambda m: m.location_of(3),
-        lambda m: m.append([Draft("b")]),
+        lambda m: m.append([DescriptorDraft("b")]),
         lambda m: m.dequeue_through(3),
         lambda m: m.with_fence(9),
         list,
@@ -213,13 +214,13 @@ def test_no_single_flipped_bit_changes_which_batches_are_queued_in_silence() -> 
 def test_append_refuses_to_write_onto_damaged_entries() -> None:
     damaged = Manifest(b"12345" + footer(1, 1))
     with pytest.raises(Corrupt):
-        damaged.append([Draft("a")])
+        damaged.append([DescriptorDraft("a")])
 
 
 def test_a_full_queue_refuses_another_batch_and_says_how_many_wait() -> None:
     manifest = built([("a" * 50, [])] * 10)
     with pytest.raises(AtCapacity, match="10 batches are queued"):
-        manifest.append([Draft("b")], bytes_max=len(manifest.body))
+        manifest.append([DescriptorDraft("b")], bytes_max=len(manifest.body))
 
 
 def test_sequences_end_where_their_field_ends() -> None:

@@ -192,7 +192,7 @@ BRIEF_GRACE_SECONDS = 1.2
 DURABLE, HALTED, BROKEN = 1, 2, 3
 
 
-async def _produce_and_stop(url: str, wait: Callable[[], None]) -> int:
+async def _produce_and_stop(url: str, wait: Callable[[], object]) -> int:
     """DURABLE or HALTED: who sleeps past the deadline of a write may be told that it was given up."""
     store = Stopping(await open_store(url), lambda: os.kill(os.getpid(), signal.SIGSTOP))
     config = ProducerConfig(collector_grace_seconds=BRIEF_GRACE_SECONDS, manifest_deadline_seconds=0.3)
@@ -212,7 +212,7 @@ async def _produce_and_stop(url: str, wait: Callable[[], None]) -> int:
         await store.close()
 
 
-async def _collect(url: str, child: int, let_go: Callable[[], None]) -> None:
+async def _collect(url: str, child: int, let_go: Callable[[], object]) -> None:
     """Empty the queue, let the producer run into its stop, and collect what it had uploaded. Wake it, and read on."""
     store = await open_store(url)
     config = ConsumerConfig(
@@ -255,11 +255,11 @@ def test_a_process_stopped_past_the_grace_leaves_no_entry_without_its_object(tmp
         signal.alarm(60)
         code = BROKEN
         try:
-            code = asyncio.run(_produce_and_stop(url, lambda: os.read(reading, 1) and None))
+            code = asyncio.run(_produce_and_stop(url, lambda: bool(os.read(reading, 1))))
         finally:
             os._exit(code)
     try:
-        asyncio.run(_collect(url, child, lambda: os.write(writing, b".") and None))
+        asyncio.run(_collect(url, child, lambda: bool(os.write(writing, b"."))))
     finally:
         os.kill(child, signal.SIGCONT)
     _, status = os.waitpid(child, 0)

@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.manifest import Draft, Manifest
+from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.buffer.queue import Dequeue, Enqueue, GrownTooOld, ManifestFormat
 from penstock.errors import AtCapacity
 
-START = Manifest.empty().append([Draft("old0"), Draft("old1")])
+START = Manifest.empty().append([DescriptorDraft("old0"), DescriptorDraft("old1")])
 
 
 def enqueue(*locations: str, too_old: bool = False, bytes_max: int = 10_000) -> Enqueue:
-    return Enqueue([Draft(location) for location in locations], bytes_max=bytes_max, too_old=lambda _: too_old)
+    return Enqueue(
+        [DescriptorDraft(location) for location in locations], bytes_max=bytes_max, too_old=lambda _: too_old
+    )
 
 
 def test_an_enqueue_takes_the_next_sequences() -> None:
@@ -26,7 +28,7 @@ def test_an_enqueue_takes_the_next_sequences() -> None:
 def test_an_enqueue_that_is_in_the_queue_has_landed() -> None:
     change = enqueue("a", "b")
     after = change(START)
-    for later in (after, after.with_fence(9), after.append([Draft("other")]), after.dequeue_through(2)):
+    for later in (after, after.with_fence(9), after.append([DescriptorDraft("other")]), after.dequeue_through(2)):
         assert change.landed(later) is True
         assert not change.unproved
 
@@ -34,8 +36,12 @@ def test_an_enqueue_that_is_in_the_queue_has_landed() -> None:
 def test_an_enqueue_whose_place_is_free_or_taken_by_another_has_not_landed() -> None:
     change = enqueue("a", "b")
     change(START)
-    free = [START.with_fence(9), START.dequeue_through(1), START.append([Draft("one too few")])]
-    for later in (*free, START.append([Draft("x"), Draft("y")]), START.append([Draft("x"), Draft("y"), Draft("z")])):
+    free = [START.with_fence(9), START.dequeue_through(1), START.append([DescriptorDraft("one too few")])]
+    for later in (
+        *free,
+        START.append([DescriptorDraft("x"), DescriptorDraft("y")]),
+        START.append([DescriptorDraft("x"), DescriptorDraft("y"), DescriptorDraft("z")]),
+    ):
         assert change.landed(later) is False
         assert not change.unproved
 
@@ -43,7 +49,7 @@ def test_an_enqueue_whose_place_is_free_or_taken_by_another_has_not_landed() -> 
 def test_an_enqueue_that_left_the_queue_whole_cannot_be_told_from_one_that_never_entered() -> None:
     change = enqueue("a", "b")
     landed = change(START).dequeue_through(3)
-    never = START.append([Draft("x"), Draft("y")]).dequeue_through(3)
+    never = START.append([DescriptorDraft("x"), DescriptorDraft("y")]).dequeue_through(3)
     assert landed.body == never.body
     assert change.landed(landed) is None
     assert change.unproved
@@ -52,13 +58,13 @@ def test_an_enqueue_that_left_the_queue_whole_cannot_be_told_from_one_that_never
 @given(st.integers(0, 4), st.integers(1, 4), st.lists(st.sampled_from("adf"), max_size=8), st.booleans(), st.data())
 def test_a_verdict_is_never_wrong(before: int, size: int, later: list[str], lands: bool, data: st.DataObject) -> None:
     """Whatever others do to the queue afterwards: append, dequeue or take the fence."""
-    manifest = Manifest.empty().append([Draft(f"old{i}") for i in range(before)])
+    manifest = Manifest.empty().append([DescriptorDraft(f"old{i}") for i in range(before)])
     change = enqueue(*(f"mine{i}" for i in range(size)))
     after = change(manifest)
     manifest = after if lands else manifest
     for move in later:
         if move == "a":
-            manifest = manifest.append([Draft("theirs")] * data.draw(st.integers(1, 3)))
+            manifest = manifest.append([DescriptorDraft("theirs")] * data.draw(st.integers(1, 3)))
         elif move == "d":
             manifest = manifest.dequeue_through(data.draw(st.integers(0, max(0, manifest.next_sequence - 1))))
         else:
@@ -69,7 +75,7 @@ def test_a_verdict_is_never_wrong(before: int, size: int, later: list[str], land
 
 def test_the_age_is_asked_at_every_attempt() -> None:
     ages = iter([False, True])
-    change = Enqueue([Draft("a")], bytes_max=10_000, too_old=lambda _: next(ages))
+    change = Enqueue([DescriptorDraft("a")], bytes_max=10_000, too_old=lambda _: next(ages))
     change(START)
     with pytest.raises(GrownTooOld):
         change(START)
@@ -82,11 +88,11 @@ def test_a_full_queue_refuses() -> None:
 
 @given(st.integers(0, 8), st.integers(0, 8))
 def test_a_dequeue_shows_for_ever(through: int, more: int) -> None:
-    manifest = Manifest.empty().append([Draft("x")] * 6)
+    manifest = Manifest.empty().append([DescriptorDraft("x")] * 6)
     change = Dequeue(through)
     if through < 6:
         assert change.landed(manifest) is False
-        assert change.landed(change(manifest).append([Draft("y")] * more)) is True
+        assert change.landed(change(manifest).append([DescriptorDraft("y")] * more)) is True
 
 
 def test_a_fence_counts_on_leaves_the_sentinel_out_and_wraps_to_zero() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.buffer import ConsumerConfig, Draft, Manifest
+from penstock.buffer import ConsumerConfig, DescriptorDraft, Manifest
 from penstock.buffer.relief import Relief
 
 
 def manifest_of(count: int, first: int = 0) -> Manifest:
-    grown = Manifest.empty().append([Draft("x" * 20)] * (first + count))
+    grown = Manifest.empty().append([DescriptorDraft("x" * 20)] * (first + count))
     return grown.dequeue_through(first - 1)
 
 

@@ -11,7 +11,7 @@ from tests.buffer.simulated import simulated
 from penstock.buffer.batch import Compression, RecordBlock, decode_batch
 from penstock.buffer.config import ProducerConfig
 from penstock.buffer.location import batch_time_ms
-from penstock.buffer.upload import Placement, Uploader
+from penstock.buffer.upload import BatchPlacement, Uploader
 from penstock.errors import Unavailable
 from penstock.ids import SYSTEM_ENTROPY
 from penstock.objects import MemoryStore, ObjectMeta
@@ -69,7 +69,7 @@ async def test_an_upload_is_given_up_after_its_attempts_and_their_pauses(simulat
 def test_an_object_is_vouched_for_by_its_fence_or_by_the_stores_stamps_alone() -> None:
     config = ProducerConfig(collector_grace_seconds=600.0)
     uploader = Uploader(MemoryStore(), config, clock=ManualClock(), entropy=SeededEntropy(1), observer=SILENT)
-    placed = Placement("x", 0, 0.0, fence=7)
+    placed = BatchPlacement("x", 0, 0.0, fence=7)
     assert uploader.vouched(placed, 7, None)
     assert not uploader.vouched(placed, 8, 1000), "nobody knows since when it is there"
     assert not uploader.vouched(replace(placed, fence=None), 7, 1000)
@@ -86,8 +86,10 @@ def test_a_batch_is_too_old_by_whichever_clock_says_so(by: str) -> None:
     uploader = Uploader(MemoryStore(), config, clock=clock, entropy=SeededEntropy(1), observer=SILENT)
     clock.advance(1000.0)
     now_ms, now = clock.now_ms(), clock.monotonic()
-    aged = Placement("x", now_ms - 300_000, now, 7) if by == "wall" else Placement("x", now_ms, now - 300.0, 7)
-    young = Placement("x", now_ms - 299_999, now - 299.9, 7)
+    aged = (
+        BatchPlacement("x", now_ms - 300_000, now, 7) if by == "wall" else BatchPlacement("x", now_ms, now - 300.0, 7)
+    )
+    young = BatchPlacement("x", now_ms - 299_999, now - 299.9, 7)
     assert uploader.too_old(aged)
     assert not uploader.too_old(young)
 

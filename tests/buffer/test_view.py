@@ -8,7 +8,7 @@ import pytest
 from tests.buffer.consumers import MANIFEST, consumer, fill, queued, the_next
 from tests.buffer.simulated import simulated
 
-from penstock.buffer import DeadLetterPolicy, DeadLetters, Draft, Manifest, encode_batch
+from penstock.buffer import DeadLetterPolicy, DeadLetters, DescriptorDraft, Manifest, encode_batch
 from penstock.errors import Corrupt, Fenced
 from penstock.objects import MemoryStore, Object, ObjectMeta
 from penstock.objects.port import Body
@@ -62,7 +62,7 @@ async def backlog(simulation: Simulation, count: int) -> CountingStore:
     """So many entries, all of one batch object."""
     store = CountingStore(simulation)
     await store.put("ingest/one", encode_batch([b"record"]))
-    await store.put(MANIFEST, Manifest.empty().append([Draft("ingest/one")] * count).body)
+    await store.put(MANIFEST, Manifest.empty().append([DescriptorDraft("ingest/one")] * count).body)
     return store
 
 
@@ -81,6 +81,7 @@ async def test_polling_an_unchanged_queue_moves_no_byte_of_its_manifest(simulati
         assert store.requests == {"unchanged": 150}
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_long_queue_is_drained_with_a_few_times_its_manifest_moved(simulation: Simulation) -> None:
     """Twice the queue, twice the bytes: each acknowledgement alone once moved the whole manifest."""
@@ -100,6 +101,7 @@ async def test_a_long_queue_is_drained_with_a_few_times_its_manifest_moved(simul
     assert moved[10_000] < 2.5 * moved[5_000]
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_long_queue_of_dead_letters_is_not_copied_for_each_of_them(simulation: Simulation) -> None:
     """As after somebody deleted the folder of the batch objects."""
@@ -180,7 +182,7 @@ def test_a_manifest_that_does_not_follow_from_what_it_was_is_damaged(numbers: tu
         await made.next_descriptors(3)
         await made.ack_through(1)
         first, end = numbers
-        grown = Manifest.empty().append([Draft("ingest/one")] * end).with_fence(1)
+        grown = Manifest.empty().append([DescriptorDraft("ingest/one")] * end).with_fence(1)
         await store.put(MANIFEST, grown.dequeue_through(first - 1).body)
         if numbers == (2, 3):
             assert await made.next_descriptors(3) == []

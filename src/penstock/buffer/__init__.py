@@ -1,14 +1,17 @@
 """Hand batches over through object storage: many producers, one manifest, one fenced consumer, exactly once."""
 
 from penstock.buffer.batch import Compression, Records, decode_batch, encode_batch
-from penstock.buffer.collector import Collection, Collector
+from penstock.buffer.collector import Collector, GarbageReport
 from penstock.buffer.config import CollectorConfig, ConsumerConfig, DeadLetterPolicy, ProducerConfig, RunnerConfig
 from penstock.buffer.consumer import Consumer
 from penstock.buffer.dead_letter import DeadLetter, DeadLetters
 from penstock.buffer.fetch import ConsumedBatch, FetchHandle
-from penstock.buffer.handle import WriteHandle
-from penstock.buffer.lag import Lag
-from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
+from penstock.buffer.handle import InputHandle
+from penstock.buffer.inspection import queued_now, read_batches, read_manifest
+from penstock.buffer.lag import Lag, lag_of
+from penstock.buffer.location import key_of
+from penstock.buffer.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
+from penstock.buffer.once import OnceProducer, OnceReceipt, Unproved
 from penstock.buffer.producer import Producer
 from penstock.buffer.replay import Replayed, Replayer
 from penstock.buffer.runner import Runner, Sink
@@ -16,7 +19,6 @@ from penstock.buffer.sync import SyncConsumer, SyncProducer
 from penstock.buffer.watermark import Watermark
 
 __all__ = [
-    "Collection",
     "Collector",
     "CollectorConfig",
     "Compression",
@@ -27,11 +29,15 @@ __all__ = [
     "DeadLetterPolicy",
     "DeadLetters",
     "Descriptor",
-    "Draft",
+    "DescriptorDraft",
     "FetchHandle",
+    "GarbageReport",
+    "InputHandle",
     "Lag",
     "Manifest",
     "MetadataRange",
+    "OnceProducer",
+    "OnceReceipt",
     "Producer",
     "ProducerConfig",
     "Records",
@@ -42,8 +48,13 @@ __all__ = [
     "Sink",
     "SyncConsumer",
     "SyncProducer",
+    "Unproved",
     "Watermark",
-    "WriteHandle",
     "decode_batch",
     "encode_batch",
+    "key_of",
+    "lag_of",
+    "queued_now",
+    "read_batches",
+    "read_manifest",
 ]

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.buffer.batch import RECORDS_MAX, RecordBlock, checked_records
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.handle import Outcome
+from penstock.buffer.handle import BatchOutcome
 from penstock.buffer.manifest import MetadataRange
 from penstock.errors import InvalidInput
 from penstock.objects import Body
@@ -67,7 +67,7 @@ class OpenBatch:
         self.metadata_size = 0
         self.inputs = 0
         self.size = 0
-        self.outcome = Outcome()
+        self.outcome = BatchOutcome()
         # To be closed as soon as the pipeline has room for it, for this reason.
         self.overdue: str | None = None
 

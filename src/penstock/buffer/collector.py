@@ -29,11 +29,11 @@ from penstock.errors import NotFound, StorageFull
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
-__all__ = ["Collection", "Collector", "garbage"]
+__all__ = ["Collector", "GarbageReport", "garbage"]
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class GarbageReport:
     """What one collection came to. Of a dry run, what it would have come to."""
 
     deleted: int
@@ -64,7 +64,7 @@ class Collector:
         self._clock = clock
         self._observer = observer
 
-    async def collect(self, *, dry_run: bool = False) -> Collection:
+    async def collect(self, *, dry_run: bool = False) -> GarbageReport:
         """Delete what is garbage now, page by page."""
         began = self._clock.monotonic()
         deleted = deleted_bytes = waiting = 0
@@ -76,7 +76,7 @@ class Collector:
             deleted_bytes += sum(meta.size for meta in page.garbage)
             waiting += page.waiting
         self._observer.observe(names.BUFFER_COLLECT_SECONDS, self._clock.monotonic() - began)
-        return Collection(deleted, deleted_bytes, dry_run, waiting)
+        return GarbageReport(deleted, deleted_bytes, dry_run, waiting)
 
     async def find(self) -> AsyncIterator[list[ObjectMeta]]:
         """Pages of garbage, as `collect` would delete them without writing anything else."""

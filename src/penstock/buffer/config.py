@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
 from penstock.buffer.location import batch_time_ms, owner_location
 from penstock.errors import InvalidInput
-from penstock.objects.port import check_key
+from penstock.objects import check_key
 
 __all__ = ["CollectorConfig", "ConsumerConfig", "DeadLetterPolicy", "ProducerConfig", "RunnerConfig"]
 

@@ -7,15 +7,15 @@ import copy
 
 from penstock.errors import PenstockError
 
-__all__ = ["Outcome", "WriteHandle"]
+__all__ = ["BatchOutcome", "InputHandle"]
 
 
-class WriteHandle:
+class InputHandle:
     """One accepted input. Waiting for it may be cancelled and repeated; the input goes its way regardless."""
 
     __slots__ = ("_heard", "_outcome")
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: BatchOutcome) -> None:
         self._outcome = outcome
         self._heard = False
         outcome.unheard += 1
@@ -39,7 +39,7 @@ class WriteHandle:
         return self._outcome.done
 
 
-class Outcome:
+class BatchOutcome:
     """What becomes of one batch, told to everyone whose input is in it."""
 
     __slots__ = ("_error", "_sequence", "_told", "unheard")

@@ -12,19 +12,27 @@ from penstock.buffer.manifest import Descriptor, Manifest
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 
-__all__ = ["Reading", "read_batches", "read_manifest"]
+__all__ = ["QueuedReading", "queued_now", "read_batches", "read_manifest"]
 
 # Objects read at once: enough to hide latency, few enough to hold in memory.
 _READS_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class QueuedReading:
     """One queued batch, or why it cannot be read."""
 
     descriptor: Descriptor
     batch: ConsumedBatch | None = None
     error: PenstockError | None = None
+
+
+async def queued_now(store: ObjectStore, path: str) -> Manifest:
+    """The queue as it is now, empty if it was never written to; only what is looked at is checked."""
+    try:
+        return Manifest((await store.get(path)).data)
+    except NotFound:
+        return Manifest.empty()
 
 
 async def read_manifest(store: ObjectStore, path: str) -> Manifest:
@@ -40,7 +48,7 @@ async def read_manifest(store: ObjectStore, path: str) -> Manifest:
         raise type(error)(what, str(error), "check that the path is a manifest's; it was left as it is") from error
 
 
-async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> AsyncIterator[Reading]:
+async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> AsyncIterator[QueuedReading]:
     """Fetch and decode the batches of these descriptors, in order, a few ahead. One that fails stops no other."""
     handle = FetchHandle(store, StoreSpec(store.url))
     for first in range(0, len(descriptors), _READS_AT_ONCE):
@@ -49,8 +57,8 @@ async def read_batches(store: ObjectStore, descriptors: list[Descriptor]) -> Asy
             yield reading
 
 
-async def _read(handle: FetchHandle, descriptor: Descriptor) -> Reading:
+async def _read(handle: FetchHandle, descriptor: Descriptor) -> QueuedReading:
     try:
-        return Reading(descriptor, await handle.fetch(descriptor))
+        return QueuedReading(descriptor, await handle.fetch(descriptor))
     except (*UNREADABLE, AtCapacity) as error:
-        return Reading(descriptor, error=error)
+        return QueuedReading(descriptor, error=error)

@@ -10,8 +10,7 @@ from typing import Final
 
 from penstock.errors import Corrupt, InvalidInput
 from penstock.ids import is_ulid, ulid_time_ms
-from penstock.objects.port import check_key
-from penstock.objects.url import parse_url
+from penstock.objects import check_key, parse_url
 
 __all__ = ["batch_location", "batch_time_ms", "bucket_prefix", "key_of", "owner_location"]
 

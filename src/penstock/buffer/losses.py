@@ -10,7 +10,7 @@ import copy
 from collections.abc import Collection
 from typing import Final
 
-from penstock.buffer.handle import Outcome
+from penstock.buffer.handle import BatchOutcome
 from penstock.errors import PenstockError
 
 __all__ = ["Losses"]
@@ -23,12 +23,12 @@ class Losses:
     """The failed batches of one producer, since they were last told of."""
 
     def __init__(self) -> None:
-        self._kept: list[Outcome] = []
+        self._kept: list[BatchOutcome] = []
         # How many more there were, and the first of them.
         self._more = 0
-        self._next: Outcome | None = None
+        self._next: BatchOutcome | None = None
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BatchOutcome) -> None:
         """Take note of a batch that failed."""
         if len(self._kept) >= _KEPT_MAX:
             self._kept = [known for known in self._kept if known.unheard]
@@ -38,7 +38,7 @@ class Losses:
             self._more += 1
             self._next = self._next or outcome
 
-    def take(self, awaited: Collection[Outcome]) -> PenstockError | None:
+    def take(self, awaited: Collection[BatchOutcome]) -> PenstockError | None:
         """The first failure to raise now: of those `awaited`, heard of or not, and of all that nobody heard of.
 
         After this all of them count as told.

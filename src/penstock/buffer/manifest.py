@@ -21,7 +21,7 @@ from typing import Final
 from penstock.buffer.frames import LENGTH, LENGTH_MAX, frame_starts
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
-__all__ = ["FOOTER_BYTES", "Descriptor", "Draft", "Manifest", "MetadataRange", "fence_of"]
+__all__ = ["FOOTER_BYTES", "Descriptor", "DescriptorDraft", "Manifest", "MetadataRange", "fence_of"]
 
 VERSION: Final = 1
 _FOOTER: Final = struct.Struct("<IQQH")
@@ -58,7 +58,7 @@ class Descriptor:
         return next((found for found in reversed(self.metadata) if found.start_index <= record), None)
 
 
-class Draft:
+class DescriptorDraft:
     """An entry that has no sequence yet, encoded once however often its append is tried."""
 
     __slots__ = ("location", "tail")
@@ -138,7 +138,7 @@ class Manifest:
         """How many bytes the entries through this sequence take, or all of them when it is None."""
         return self._index()[self._count if sequence is None else self._position_after(sequence)]
 
-    def append(self, drafts: Sequence[Draft], *, bytes_max: int = LENGTH_MAX) -> Manifest:
+    def append(self, drafts: Sequence[DescriptorDraft], *, bytes_max: int = LENGTH_MAX) -> Manifest:
         """The queue with these entries behind it, numbered from `next_sequence` on."""
         end = self.next_sequence + len(drafts)
         if end > _SEQUENCE_MAX or self._count + len(drafts) > LENGTH_MAX:

@@ -24,11 +24,11 @@ from typing import Final
 from penstock.buffer.accumulator import OpenBatch
 from penstock.buffer.batch import RecordBlock
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.handle import Outcome
-from penstock.buffer.manifest import Draft, Manifest
+from penstock.buffer.handle import BatchOutcome
+from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.buffer.ownership import Ownership
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
-from penstock.buffer.upload import Placement, Uploader
+from penstock.buffer.upload import BatchPlacement, Uploader
 from penstock.clock import Clock
 from penstock.errors import AtCapacity, DeadlineExceeded, OutcomeUnknown, PenstockError, Unavailable
 from penstock.ids import Entropy
@@ -53,7 +53,7 @@ class Pipeline:
         config: ProducerConfig,
         *,
         released: Callable[[int], None],
-        failed: Callable[[Outcome, int, PenstockError], None],
+        failed: Callable[[BatchOutcome, int, PenstockError], None],
         halted: Callable[[PenstockError], None],
         clock: Clock,
         entropy: Entropy,
@@ -92,7 +92,7 @@ class Pipeline:
         return self._register.conflict_rate
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[BatchOutcome]:
         """Of the batches not yet settled, in order."""
         return [batch.outcome for batch in self._batches]
 
@@ -199,7 +199,7 @@ class Pipeline:
             self._uploader.fence = manifest.fence
             return any(self._uploader.too_old(batch.placed) or not self._vouched(batch, manifest) for batch in group)
 
-        drafts = [Draft(batch.placed.location, batch.metadata) for batch in group]
+        drafts = [DescriptorDraft(batch.placed.location, batch.metadata) for batch in group]
         change = Enqueue(drafts, bytes_max=self._config.manifest_bytes_max, too_old=too_old)
         try:
             with self._observer.span(names.BUFFER_ENQUEUE, batches=len(group)):
@@ -303,7 +303,7 @@ class _Closed:
         self.opened_at = batch.opened_at
         self.outcome = batch.outcome
         self.body: Body | None = None
-        self.placement: Placement | None = None
+        self.placement: BatchPlacement | None = None
         self.failure: PenstockError | None = None
         # A collector may have deleted its object.
         self.doubtful = False
@@ -316,7 +316,7 @@ class _Closed:
         return _ENTRY_BYTES + len(self.placed.location) + self.metadata_size
 
     @property
-    def placed(self) -> Placement:
+    def placed(self) -> BatchPlacement:
         assert self.placement is not None, "asked before its upload was over"
         return self.placement
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.buffer.accumulator import Input, OpenBatch
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.handle import Outcome, WriteHandle
+from penstock.buffer.handle import BatchOutcome, InputHandle
 from penstock.buffer.losses import Losses
 from penstock.buffer.pipeline import Pipeline
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -79,7 +79,7 @@ class Producer:
         self._check_accepting()
         await self._pipeline.claim()
 
-    async def produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
+    async def produce(self, records: Iterable[Body], metadata: Body = b"") -> InputHandle:
         """Accept records, all into one batch; wait for room if there is none.
 
         `AtCapacity` with the records when those who wait already hold `max_waiting_bytes`.
@@ -94,7 +94,7 @@ class Producer:
             raise self._refused(records)
         return await self._wait_in_line(offered)
 
-    def try_produce(self, records: Iterable[Body], metadata: Body = b"") -> WriteHandle:
+    def try_produce(self, records: Iterable[Body], metadata: Body = b"") -> InputHandle:
         """Accept records now, or raise `AtCapacity` with them."""
         self._check_accepting()
         offered = Input.of(records, metadata, self._config)
@@ -187,7 +187,7 @@ class Producer:
     def _begin_turn(self) -> None:
         self._turn_began = None
 
-    async def _wait_in_line(self, offered: Input) -> WriteHandle:
+    async def _wait_in_line(self, offered: Input) -> InputHandle:
         mine = asyncio.Event()
         self._line.append(mine)
         self._waiting_bytes += offered.size
@@ -214,7 +214,7 @@ class Producer:
         for waiting in self._line:
             waiting.set()
 
-    def _accept(self, offered: Input, admission: str) -> WriteHandle:
+    def _accept(self, offered: Input, admission: str) -> InputHandle:
         self._observer.count(names.BUFFER_INPUTS, admission=admission)
         if self._open is None:
             self._open = OpenBatch(self._clock.monotonic())
@@ -225,7 +225,7 @@ class Producer:
             self._seal(reason)
         elif self._timer is None:
             self._timer = asyncio.create_task(self._close_on_time(), name="buffer timer")
-        return WriteHandle(batch.outcome)
+        return InputHandle(batch.outcome)
 
     # Closing batches -------------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Producer:
             self._open = None
         self._call_all()
 
-    def _lose(self, outcome: Outcome, records: int, error: PenstockError) -> None:
+    def _lose(self, outcome: BatchOutcome, records: int, error: PenstockError) -> None:
         """Every batch that fails passes here once: handles, flush, the metric and the callback all learn of it."""
         outcome.failed(error)
         self._losses.add(outcome)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.buffer.manifest import Draft, Manifest
+from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.clock import Clock
 from penstock.ids import Entropy
 from penstock.objects import ObjectStore, Register, RegisterPolicy, Token
@@ -82,7 +82,9 @@ class GrownTooOld(Exception):
 class Enqueue:
     """Appends a group of batches in one write, and can tell afterwards whether it did."""
 
-    def __init__(self, drafts: Sequence[Draft], *, bytes_max: int, too_old: Callable[[Manifest], bool]) -> None:
+    def __init__(
+        self, drafts: Sequence[DescriptorDraft], *, bytes_max: int, too_old: Callable[[Manifest], bool]
+    ) -> None:
         self._drafts = drafts
         self._bytes_max = bytes_max
         self._too_old = too_old

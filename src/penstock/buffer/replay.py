@@ -23,7 +23,7 @@ from penstock.buffer.config import ProducerConfig
 from penstock.buffer.dead_letter import DeadLetter, DeadLetters, Replay
 from penstock.buffer.fetch import UNREADABLE
 from penstock.buffer.location import batch_location, bucket_prefix, key_of
-from penstock.buffer.manifest import Draft, Manifest
+from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Corrupt, DeadlineExceeded, InvalidInput, OutcomeUnknown
@@ -150,7 +150,7 @@ class Replayer:
     async def _enqueue(self, letter: DeadLetter, intent: Replay, body: bytes) -> Replayed:
         await self._store.put(key_of(intent.location, self._store.url), body)
         enqueue = Enqueue(
-            [Draft(intent.location, letter.metadata)],
+            [DescriptorDraft(intent.location, letter.metadata)],
             bytes_max=self._config.manifest_bytes_max,
             too_old=lambda *_: False,
         )

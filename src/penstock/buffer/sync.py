@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar
 from penstock.buffer.config import ConsumerConfig, ProducerConfig
 from penstock.buffer.consumer import Consumer
 from penstock.buffer.fetch import ConsumedBatch
-from penstock.buffer.handle import WriteHandle
+from penstock.buffer.handle import InputHandle
 from penstock.buffer.lag import Lag
-from penstock.buffer.loop_thread import LoopThread
 from penstock.buffer.manifest import Descriptor
 from penstock.buffer.producer import Producer
 from penstock.errors import PenstockError
+from penstock.loops import LoopThread
 from penstock.objects import Body, ObjectStore, StoreSpec
 from penstock.observability import SILENT, Observer
 
@@ -67,7 +67,7 @@ class _Door(Generic[Role]):
 class SyncWriteHandle:
     """One accepted input."""
 
-    def __init__(self, thread: LoopThread, handle: WriteHandle) -> None:
+    def __init__(self, thread: LoopThread, handle: InputHandle) -> None:
         self._thread = thread
         self._handle = handle
 

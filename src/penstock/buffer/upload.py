@@ -19,14 +19,14 @@ from penstock.ids import Entropy, UlidFactory, ulid_time_ms
 from penstock.objects import Body, ObjectStore
 from penstock.observability import Observer, names
 
-__all__ = ["Placement", "Uploader"]
+__all__ = ["BatchPlacement", "Uploader"]
 
 # Below this, compressing takes less time than handing it to a thread.
 _THREAD_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class BatchPlacement:
     """Where a batch object lies in its bucket, when it got its name by either clock, and the fence known by then.
 
     `stored_ms` is the store's own stamp, once somebody has asked for it.
@@ -64,23 +64,25 @@ class Uploader:
         async with self._encoders:
             return await asyncio.to_thread(block.seal, self._config.compression)
 
-    async def upload(self, body: Body) -> Placement:
+    async def upload(self, body: Body) -> BatchPlacement:
         """Put it under a new name. Raises what the last attempt met once all are used up."""
         async with self._uploads:
             name = self._ulids.next()
             key = batch_location(self._config.data_path_prefix, name)
-            placement = Placement(self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic(), self.fence)
+            placement = BatchPlacement(
+                self._bucket_prefix + key, ulid_time_ms(name), self._clock.monotonic(), self.fence
+            )
             await self._put(key, body)
             self._observer.count(names.BUFFER_UPLOAD_BYTES, len(body))
             return placement
 
-    def too_old(self, placement: Placement) -> bool:
+    def too_old(self, placement: BatchPlacement) -> bool:
         """Whether a collector may soon take it for garbage. Either clock may have been the wrong one to trust."""
         by_wall = (self._clock.now_ms() - placement.named_ms) / 1000
         age = max(by_wall, self._clock.monotonic() - placement.named_at)
         return age >= self._config.enqueue_age_seconds_max
 
-    def vouched(self, placement: Placement, fence: int, written_ms: int | None) -> bool:
+    def vouched(self, placement: BatchPlacement, fence: int, written_ms: int | None) -> bool:
         """Whether no collector can have deleted it by a manifest of this fence, written at `written_ms`, or before.
 
         A consumer's collector renews the fence before it deletes, so an object named under this very
@@ -93,7 +95,7 @@ class Uploader:
             return False
         return written_ms - placement.stored_ms < 1000 * self._config.enqueue_age_seconds_max
 
-    async def stamped(self, placement: Placement) -> Placement | None:
+    async def stamped(self, placement: BatchPlacement) -> BatchPlacement | None:
         """The same with the store's stamp; None when it is gone, or the store does not say."""
         try:
             found = await self._store.head(placement.location.removeprefix(self._bucket_prefix))
