@@ -384,7 +384,7 @@ def test_the_end_of_the_loop_answers_those_who_still_wait() -> None:
     async def main() -> None:
         from penstock.coordinator import Coordinator
 
-        coordinator = Coordinator(Sleeper(), {})  # type: ignore[arg-type]
+        coordinator = Coordinator(Sleeper(), {})  # type: ignore[arg-type, var-annotated]
         await coordinator.write(Upserts(a=1))
         coordinator._machine.ask_flush()
         await asyncio.sleep(0)

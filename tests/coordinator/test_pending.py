@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from tests.coordinator.stores import Samples
 
-from penstock.coordinator.pending import Pending
+from penstock.coordinator.pending import PendingDeltas
 
 
-def _pending(writes: int, *, view_every: int = 0) -> Pending[Samples]:
-    pending: Pending[Samples] = Pending(Samples)
+def _pending(writes: int, *, view_every: int = 0) -> PendingDeltas[Samples]:
+    pending: PendingDeltas[Samples] = PendingDeltas(Samples)
     for number in range(writes):
         pending.merge(Samples(cpu=number), 10)
         if view_every and number % view_every == 0:
@@ -43,7 +43,7 @@ def test_a_view_without_new_writes_is_the_same_deltas_again() -> None:
 
 
 def test_frozen_deltas_are_not_changed_by_later_writes_and_views() -> None:
-    pending: Pending[Samples] = Pending(Samples)
+    pending: PendingDeltas[Samples] = PendingDeltas(Samples)
     seen = []
     for number in range(40):
         pending.merge(Samples(cpu=number), 10)

@@ -166,7 +166,7 @@ def test_views_of_an_appending_store_add_up_to_all_that_was_written() -> None:
         everything = coordinator.current.snapshot["cpu"]
         for view, epoch in views:
             assert view.epoch == epoch
-            assert read(view) == everything[:epoch]
+            assert read(view) == everything[:epoch]  # type: ignore[arg-type]
 
     for seed in range(30):
         simulate(main, seed)

@@ -4,7 +4,7 @@ from penstock.coordinator.config import CoordinatorConfig
 from penstock.coordinator.coordinator import Coordinator, WriteHandle
 from penstock.coordinator.machine import State
 from penstock.coordinator.protocols import Delta, Epochs, Flushed, FlushHandler
-from penstock.coordinator.snapshots import Published, Subscription, View
+from penstock.coordinator.snapshots import Published, SnapshotSubscription, View
 from penstock.coordinator.watermarks import Mark, Watermarks
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "Flushed",
     "Mark",
     "Published",
+    "SnapshotSubscription",
     "State",
-    "Subscription",
     "View",
     "Watermarks",
     "WriteHandle",

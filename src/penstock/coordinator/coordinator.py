@@ -36,7 +36,7 @@ from penstock.coordinator.failure import ends_program, unsettled
 from penstock.coordinator.machine import Machine, State
 from penstock.coordinator.meters import Meters
 from penstock.coordinator.protocols import Delta, Epochs, FlushHandler
-from penstock.coordinator.snapshots import Broadcast, Published, Subscription, View
+from penstock.coordinator.snapshots import Broadcast, Published, SnapshotSubscription, View
 from penstock.coordinator.watermarks import Mark, Waiters, Watermarks
 from penstock.errors import AtCapacity, Closed, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
@@ -148,7 +148,7 @@ class Coordinator(Generic[D, S]):
         """The published snapshot, with the epoch it covers."""
         return self._broadcast.current
 
-    def subscribe(self) -> Subscription[S]:
+    def subscribe(self) -> SnapshotSubscription[S]:
         """Snapshots from the current one on: always the newest, ending with the shutdown."""
         return self._broadcast.subscribe()
 

@@ -40,8 +40,8 @@ from penstock.coordinator.alarms import Alarm, Timer
 from penstock.coordinator.config import CoordinatorConfig
 from penstock.coordinator.failure import ends_program, is_transient, refusal, settled_as, shut_down
 from penstock.coordinator.flights import Flight, Flights
-from penstock.coordinator.patience import Patience
-from penstock.coordinator.pending import Pending
+from penstock.coordinator.patience import FlushPatience
+from penstock.coordinator.pending import PendingDeltas
 from penstock.coordinator.protocols import Delta, Epochs
 from penstock.coordinator.watermarks import Mark, Watermarks
 from penstock.errors import Closed, InvalidInput, PenstockError
@@ -67,7 +67,7 @@ class Machine(Generic[D, S]):
     def __init__(self, config: CoordinatorConfig, empty: Callable[[], D]) -> None:
         self.config = config
         self.room = Room(config.max_buffered_bytes, config.max_buffered_writes)
-        self.pending: Pending[D] = Pending(empty)
+        self.pending: PendingDeltas[D] = PendingDeltas(empty)
         self.flights: Flights[D] = Flights()
         self.applied = self.flushed = self.durable = 0
         self.due = False
@@ -82,7 +82,7 @@ class Machine(Generic[D, S]):
         self._interval = Alarm(Timer.INTERVAL, config.flush_interval_seconds)
         self._commit = Alarm(Timer.COMMIT, config.commit_delay_seconds)
         self._backing_off = False
-        self._patience = Patience(config)
+        self._patience = FlushPatience(config)
         self._max_bytes, self._max_writes = config.max_pending_bytes, config.max_pending_writes
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock.coordinator.config import CoordinatorConfig
 
-__all__ = ["Patience"]
+__all__ = ["FlushPatience"]
 
 
-class Patience:
+class FlushPatience:
     """The errors since something last became durable. Landing alone is no progress: it may never settle."""
 
     def __init__(self, config: CoordinatorConfig) -> None:

@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 
 from penstock.coordinator.protocols import Delta
 
-__all__ = ["Pending"]
+__all__ = ["PendingDeltas"]
 
 D = TypeVar("D", bound=Delta)
 
 
-class Pending(Generic[D]):
+class PendingDeltas(Generic[D]):
     """Accepted writes in their order: frozen deltas, oldest first, and one that still takes writes."""
 
     def __init__(self, empty: Callable[[], D]) -> None:

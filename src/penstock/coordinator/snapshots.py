@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Broadcast", "Published", "Subscription", "View"]
+__all__ = ["Broadcast", "Published", "SnapshotSubscription", "View"]
 
 D = TypeVar("D")
 S = TypeVar("S")
@@ -57,8 +57,8 @@ class Broadcast(Generic[S]):
         self.closed = True
         self._wake()
 
-    def subscribe(self) -> Subscription[S]:
-        return Subscription(self)
+    def subscribe(self) -> SnapshotSubscription[S]:
+        return SnapshotSubscription(self)
 
     async def changed(self) -> None:
         """Return after the next publication, or after the close."""
@@ -75,7 +75,7 @@ class Broadcast(Generic[S]):
                 change.set_result(None)
 
 
-class Subscription(AsyncIterator[Published[S]]):
+class SnapshotSubscription(AsyncIterator[Published[S]]):
     """Iterates over snapshots from the current one on: always the newest, none twice, until the shutdown."""
 
     def __init__(self, broadcast: Broadcast[S]) -> None:
