@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.vector import CollectionName
-from penstock.vector.metric import Metric
-from penstock.vector.state import CollectionRecord, CollectionState
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.state import CollectionRecord, CollectionState
 
 
 @pytest.fixture
@@ -39,5 +39,5 @@ def rows() -> Callable[..., pa.Table]:
 @pytest.fixture
 def empty_state() -> CollectionState:
     """A collection of four dimensions that has never been written to."""
-    record = CollectionRecord(7, 4, Metric.L2, 0)
+    record = CollectionRecord(7, 4, DistanceMetric.L2, 0)
     return CollectionState.new(CollectionName("tenant", "index", "model"), record)

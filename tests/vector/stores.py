@@ -21,7 +21,7 @@ async def opened(volume: MemoryVolume, config: VectorConfig = SMALL, **options: 
 
 
 async def collection_of(store: VectorStore, **options: Any) -> Collection:
-    return await store.collection("tenant", "index", "model", **{"dimensions": 2, "metric": "l2"} | options)
+    return await store.collection("tenant", "index", "model", **{"dimensions": 2, "metric": "l2"} | options)  # type: ignore[arg-type]
 
 
 def with_store(work: Callable[[VectorStore, Collection], Awaitable[None]], **options: Any) -> None:

@@ -10,14 +10,16 @@ import pytest
 from tests.vector.stores import QUIET, found, opened
 from tests.vector.test_damage import every_value, lived_in
 
+from penstock.blocks import STORE, RecordKind
+from penstock.blocks.keys import head_key, position_key
 from penstock.errors import Corrupt
 from penstock.keyvalue import MemoryFollower, MemoryVolume
 from penstock.observability import names
 from penstock.testing import RecordingObserver
 from penstock.vector import CollectionName, VectorConfig, VectorReader, VectorStore
-from penstock.vector.block import Kind
-from penstock.vector.keys import STORE, collection_key, collection_prefix, head_key, position_key
-from penstock.vector.state import StoreRecord, decode_record
+from penstock.vector.format.keys import collection_key, collection_prefix
+from penstock.vector.format.state import StoreRecord
+from penstock.vector.format.store_format import FORMAT
 
 Make = Callable[..., pa.Table]
 NAME = CollectionName("t", "i", "m")
@@ -34,7 +36,7 @@ def run(work: Callable[[MemoryVolume], Awaitable[None]]) -> None:
 def records(volume: MemoryVolume) -> dict[str, tuple[bytes, bytes]]:
     """Every value that a collection can lose, one of each kind, with what cannot be opened without it."""
     table = volume.table("keyvalue")
-    values = {"record": collection_key(NAME), "head": head_key(0)}
+    values = {"record": collection_key(NAME), "head": head_key(collection_prefix(0))}
     return every_value(volume) | {name: (key, table.get(key) or b"") for name, key in values.items()}
 
 
@@ -191,7 +193,7 @@ def test_a_damaged_store_record_is_made_again_and_gives_no_number_out_twice(rows
             fresh = await store.collection("t", "i", "fresh", dimensions=2)
             await fresh.upsert(rows(["a"], [[1, 1]]), durable=True)
             assert [report.problems for report in await store.verify()] == [[], [], []]
-        record = decode_record(Kind.STORE, volume.table("keyvalue").get(STORE) or b"", StoreRecord)
+        record = FORMAT.decode_record(RecordKind.STORE, volume.table("keyvalue").get(STORE) or b"", StoreRecord)
         assert record.next_collection > 2 + (1 << 16)
 
     run(work)
@@ -214,6 +216,7 @@ def test_figures_of_one_that_cannot_be_read_say_so_and_the_others_are_given(rows
     run(work)
 
 
+@pytest.mark.slow
 def test_hundreds_of_collections_go_on_though_some_are_damaged(rows: Make) -> None:
     async def work(volume: MemoryVolume) -> None:
         config = VectorConfig(list_rows=2, threads=1, collections_open=16, coordinator=QUIET)

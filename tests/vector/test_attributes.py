@@ -68,7 +68,7 @@ def test_a_field_without_any_value_says_nothing_about_its_type() -> None:
 
 def test_too_many_attributes_and_names_that_are_empty_or_twice_are_refused() -> None:
     with pytest.raises(InvalidInput, match=f"at most {ATTRIBUTES_MAX}"):
-        columns(**{f"a{number}": [1] for number in range(ATTRIBUTES_MAX + 1)})
+        columns(**{f"a{number}": [1] for number in range(ATTRIBUTES_MAX + 1)})  # type: ignore[arg-type]
     twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     with pytest.raises(InvalidInput, match="occur once"):
         attribute_columns(twice, {})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.blocks import fragments_prefix, pages_prefix
+from penstock.blocks.keys import head_key
 from penstock.errors import Corrupt
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.keyvalue.port import prefix_end
@@ -24,16 +27,8 @@ from penstock.vector import (
     attribute,
     partial_blocks,
 )
-from penstock.vector.keys import (
-    COLLECTIONS,
-    Family,
-    collection_key,
-    fragments_prefix,
-    head_key,
-    pages_prefix,
-    parse_fragment_key,
-    parse_page_key,
-)
+from penstock.vector.format.keys import COLLECTIONS, Family, collection_key, collection_prefix
+from penstock.vector.format.store_format import FORMAT
 
 Make = Callable[..., pa.Table]
 _IDS = [f"r{n}" for n in range(60)]
@@ -48,8 +43,8 @@ async def filled(volume: MemoryVolume, rows: Make) -> None:
 
 def damage(volume: MemoryVolume, family: Family, *, remove: bool = False) -> str:
     """Flip a bit of one block, or take it away; returns its name."""
-    for key, value in volume.table("keyvalue").entries(fragments_prefix(0), None, reverse=False):
-        address = parse_fragment_key(key)
+    for key, value in volume.table("keyvalue").entries(fragments_prefix(collection_prefix(0)), None, reverse=False):
+        address = FORMAT.address(key)
         if address.shelf.family is family:
             broken = bytes([*value[:-1], value[-1] ^ 1])
             volume.land("keyvalue", [(key, None if remove else broken)])
@@ -78,7 +73,7 @@ def test_a_list_that_cannot_be_read_is_named_and_the_others_answer(rows: Make, r
             assert partial_blocks(answer) == [name]
             assert 40 <= answer.num_rows < 60
         assert observer.counted(names.VECTOR_SEARCHES_PARTIAL) == 2
-        assert observer.events(names.VECTOR_BLOCK_CORRUPT)[0]["block"] == name
+        assert observer.events(names.BLOCKS_CORRUPT)[0]["block"] == name
         await store.close()
 
     run(work)
@@ -191,13 +186,16 @@ async def lived_in(volume: MemoryVolume, rows: Make) -> None:
 def every_value(volume: MemoryVolume) -> dict[str, tuple[bytes, bytes]]:
     """One value of each kind that makes up the first collection, by its name."""
     found: dict[str, tuple[bytes, bytes]] = {}
-    table, (pages, fragments) = volume.table("keyvalue"), (pages_prefix(0), fragments_prefix(0))
+    table, (pages, fragments) = (
+        volume.table("keyvalue"),
+        (pages_prefix(collection_prefix(0)), fragments_prefix(collection_prefix(0))),
+    )
     for key, value in table.entries(pages, prefix_end(pages), reverse=False):
-        shelf, low = parse_page_key(key)
+        shelf, low = FORMAT.page(key)
         found.setdefault(f"the directory of {shelf} of t/i/m, page {low}", (key, value))
     families = set()
     for key, value in table.entries(fragments, prefix_end(fragments), reverse=False):
-        address = parse_fragment_key(key)
+        address = FORMAT.address(key)
         if address.shelf not in families:
             families.add(address.shelf)
             found[f"{address} of t/i/m"] = (key, value)
@@ -209,7 +207,8 @@ def test_whatever_is_damaged_is_named_and_everything_else_answers(rows: Make) ->
 
     async def work(volume: MemoryVolume) -> None:
         await lived_in(volume, rows)
-        visible, everything = set(_IDS[1:]), set()
+        everything: set[Any] = set()
+        visible = set(_IDS[1:])
         for name, (key, value) in every_value(volume).items():
             broken = bytearray(value)
             # A bit of the body, or of the version: a block of this store cannot be of a newer format.
@@ -302,7 +301,7 @@ def test_a_follower_notices_that_a_block_was_restored(rows: Make) -> None:
     ("key", "name"),
     [
         (collection_key(CollectionName("t", "i", "m")), "the record of t/i/m"),
-        (head_key(0), "the head of t/i/m"),
+        (head_key(collection_prefix(0)), "the head of t/i/m"),
     ],
     ids=["record", "head"],
 )

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import SMALL, collection_of, found, opened, with_store
 
+from penstock.blocks.keys import head_key
 from penstock.errors import InvalidInput, NotFound, OutcomeUnknown
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.vector import CollectionName, VectorConfig, VectorReader, VectorStore
-from penstock.vector.keys import collection_key, collection_prefix, head_key
+from penstock.vector.format.keys import collection_key, collection_prefix
 
 Make = Callable[..., pa.Table]
 NAME = CollectionName("tenant", "index", "model")
@@ -157,7 +158,7 @@ def test_one_whose_head_is_damaged_can_be_dropped(rows: Make) -> None:
         store = await opened(volume)
         await filled(store, rows)
         await store.close()
-        volume.land("keyvalue", [(head_key(0), b"damaged")])
+        volume.land("keyvalue", [(head_key(collection_prefix(0)), b"damaged")])
         store = await VectorStore.over(MemoryKeyValue(volume), SMALL)
         assert await store.drop(NAME)
         assert belonging(volume) == []

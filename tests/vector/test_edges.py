@@ -232,7 +232,7 @@ def test_a_position_that_is_none_is_refused_and_the_store_goes_on(rows: Make, po
     async def work(store: VectorStore, collection: Collection) -> None:
         with pytest.raises(InvalidInput, match="position"):
             await collection.upsert(rows(["bad"], [[1, 1]]), source="queue", position=position)
-        await collection.upsert(rows(["good"], [[1, 1]]), source="queue", position=np.int64(7), durable=True)
+        await collection.upsert(rows(["good"], [[1, 1]]), source="queue", position=np.int64(7), durable=True)  # type: ignore[arg-type]
         assert (store.position("queue"), await ids_of(collection)) == (7, ["good"])
 
     with_store(work)

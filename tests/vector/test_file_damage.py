@@ -69,6 +69,7 @@ def test_a_flipped_bit_in_a_file_costs_a_block_and_not_the_answer(tmp_path: Path
     assert sum(found) >= len(found) // 2, "the damage was never met"
 
 
+@pytest.mark.slow
 def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
     async def run() -> None:
         table = await _written(tmp_path)

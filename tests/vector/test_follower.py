@@ -10,14 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.blocks import STORE, RecordKind
+from penstock.blocks.keys import head_key
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import NotFound, Unavailable, Unsupported
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
 from penstock.vector import ALL_LISTS, VectorConfig, VectorReader, VectorStore, partial_blocks
-from penstock.vector.block import FORMAT_VERSION, Kind
-from penstock.vector.keys import STORE, head_key
-from penstock.vector.state import StoreRecord, encode_record
+from penstock.vector.format.keys import collection_prefix
+from penstock.vector.format.state import StoreRecord
+from penstock.vector.format.store_format import FORMAT, FORMAT_VERSION
 
 Make = Callable[..., pa.Table]
 _CONFIG = VectorConfig(list_rows=4, cache_bytes=1, staleness_seconds=2.0)
@@ -181,7 +183,7 @@ def test_a_collection_that_is_not_there_and_a_newer_format_are_told_apart(rows: 
         store, _ = await written(volume)
         with pytest.raises(NotFound, match="t/i/other"):
             await follower(volume, clock).collection("t", "i", "other")
-        newer = encode_record(Kind.STORE, StoreRecord(FORMAT_VERSION + 1, 0))
+        newer = FORMAT.encode_record(RecordKind.STORE, StoreRecord(FORMAT_VERSION + 1, 0))
         volume.land("keyvalue", [(STORE, newer)])
         with pytest.raises(Unsupported):
             await follower(volume, clock).collection("t", "i", "m")
@@ -204,7 +206,7 @@ def test_it_forgets_collections_beyond_its_bound(rows: Make) -> None:
         for number in range(5):
             clock.advance(1)
             assert (await (await reader.collection("t", f"i{number}", "m")).stats()).rows == 1
-        assert len(reader._seen) == 2
+        assert len(reader._states._seen) == 2
         await store.close()
 
     asyncio.run(run())
@@ -215,7 +217,7 @@ class _Advancing(MemoryFollower):
 
     async def get(self, key: bytes) -> bytes | None:
         found = await super().get(key)
-        if key == head_key(0):
+        if key == head_key(collection_prefix(0)):
             self._poll()
         return found
 
@@ -251,16 +253,16 @@ def test_it_finds_lists_in_their_order_though_some_were_read_before_and_others_w
         reader = follower(volume, clock, VectorConfig(list_rows=4, staleness_seconds=2.0))
         seen = await reader.collection("t", "i", "m")
         assert await ids(seen) == await ids(collection)
-        lists = (await reader._fresh(seen.name)).centroids.lists
+        lists = (await reader._states.state(seen.name)).centroids.lists
         assert len(lists) > 128
         for target in (0, len(lists) // 2):
             # Rows around one centre: its list splits, and the block of that centre alone is written again.
-            state = await reader._fresh(seen.name)
+            state = await reader._states.state(seen.name)
             near = state.centroids.vectors[target] + np.linspace(0, 1e-3, 24)[:, None]
             await collection.upsert(rows([f"n{target}-{n}" for n in range(24)], near), durable=True)
             await store.tend()
             clock.advance(10)
-            state = await reader._fresh(seen.name)
+            state = await reader._states.state(seen.name)
             assert (np.diff(state.centroids.lists) > 0).all()
             assert await ids(seen) == await ids(collection)
             near = await seen.search(vectors[:50], 3)

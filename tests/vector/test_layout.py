@@ -9,19 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.vector.stores import collection_of, opened
 
+from penstock.blocks import layout
 from penstock.keyvalue import MemoryVolume
-from penstock.vector import layout
-from penstock.vector.content import IdBlock
-from penstock.vector.directory import FRAGMENT, Directory
-from penstock.vector.identity import identities_of
-from penstock.vector.keys import Family, Shelf
+from penstock.vector.format.identity import identities_of
 
 Make = Callable[..., pa.Table]
-DICTIONARY = Shelf(Family.DICTIONARY)
 
 
 @pytest.fixture
@@ -29,11 +23,6 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four rows of the dictionary."""
     monkeypatch.setattr(layout, "BUCKET_BYTES", 96)
     monkeypatch.setattr(layout, "_BUCKET_BYTES_MAX", 192)
-
-
-def test_the_first_bucket_owns_what_lies_before_it() -> None:
-    directory = Directory(np.array([(10, 1, 1, 1), (20, 2, 1, 1)], FRAGMENT), np.zeros(1, np.uint64))
-    assert directory.owners(np.array([0, 9, 10, 19, 20, 2**64 - 1], np.uint64)).tolist() == [0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.usefixtures("small_buckets")
@@ -86,12 +75,3 @@ def test_buckets_that_are_cut_emptied_and_merged_hold_what_a_dictionary_would(ro
         await store.close()
 
     asyncio.run(work())
-
-
-@given(st.lists(st.integers(0, 5), min_size=1))
-def test_rows_are_shared_out_whole_and_in_their_order(places: list[int]) -> None:
-    content = IdBlock(np.arange(len(places), dtype=np.int64))
-    shares = {place: part.ids.tolist() for place, part in layout._shares(content, np.array(places))}
-    assert shares == {
-        place: [row for row, owner in enumerate(places) if owner == place] for place in sorted(set(places))
-    }

@@ -19,15 +19,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from penstock.blocks import layout
 from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
-from penstock.vector import ALL_LISTS, Metric, VectorConfig, VectorStore, attribute, layout, partial_blocks
-from penstock.vector.keys import COLLECTION_DATA, Family
-from penstock.vector.languages import Language
+from penstock.vector import ALL_LISTS, DistanceMetric, VectorConfig, VectorStore, attribute, partial_blocks
+from penstock.vector.format.keys import COLLECTION_DATA, Family
+from penstock.vector.format.languages import Language
+from penstock.vector.format.stems import stem
 from penstock.vector.operations import Change
-from penstock.vector.repair import Statements, repair_keyvalue
-from penstock.vector.stems import stem
+from penstock.vector.upkeep.repair import Statements, repair_keyvalue
 
 _DIMENSIONS = 3
 _WORDS = ("river", "stone", "lamp", "Ärger", "水")
@@ -106,7 +107,7 @@ def table_of(rows: dict[str, Any]) -> pa.Table:
             "id": list(rows),
             "vector": pa.array([vector for vector, _, _ in rows.values()], pa.list_(pa.float32())),
             "text": pa.array([text for _, text, _ in rows.values()], pa.string()),
-            "attributes": pa.array([{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})),
+            "attributes": pa.array([{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})),  # type: ignore[arg-type]
         }
     )
 
@@ -114,10 +115,10 @@ def table_of(rows: dict[str, Any]) -> pa.Table:
 class StoreMachine(RuleBasedStateMachine):
     """Runs the store and the dictionary side by side; every change carries its number as source position."""
 
-    metric = Metric.L2
+    metric = DistanceMetric.L2
 
-    @initialize(metric=st.sampled_from(list(Metric)))
-    def begin(self, metric: Metric) -> None:
+    @initialize(metric=st.sampled_from(list(DistanceMetric)))
+    def begin(self, metric: DistanceMetric) -> None:
         self.metric = metric
         # Buckets of a few rows, so that they are cut, emptied and merged all the time.
         self.sizes = pytest.MonkeyPatch()
@@ -340,12 +341,12 @@ class StoreMachine(RuleBasedStateMachine):
             assert math.isclose(expected[name], score, rel_tol=1e-4)
 
 
-def similarity(metric: Metric, query: Any, vector: tuple[float, ...]) -> float:
+def similarity(metric: DistanceMetric, query: Any, vector: tuple[float, ...]) -> float:
     q, v = np.asarray(query, np.float64), np.asarray(vector, np.float64)
-    if metric is Metric.L2:
+    if metric is DistanceMetric.L2:
         return -float(np.linalg.norm(q - v))
     product = float(q @ v)
-    return product if metric is Metric.DOT else product / float(np.linalg.norm(q) * np.linalg.norm(v))
+    return product if metric is DistanceMetric.DOT else product / float(np.linalg.norm(q) * np.linalg.norm(v))
 
 
 def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
@@ -374,7 +375,7 @@ def add_scores(scores: dict[str, float], asked: Iterable[str], words: dict[str, 
                 scores[name] = scores.get(name, 0.0) + rarity * count[word] * 3.0 / (count[word] + norm)
 
 
-TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.vector.metric import Metric
+from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.rows import prepared_queries, read_rows
 
 Make = Callable[..., pa.Table]
 
 
-def read(table: Any, dimensions: int = 2, metric: Metric = Metric.L2) -> Any:
+def read(table: Any, dimensions: int = 2, metric: DistanceMetric = DistanceMetric.L2) -> Any:
     return read_rows(table, dimensions, metric, {})
 
 
@@ -62,7 +62,7 @@ def test_a_vector_that_cannot_be_compared_is_refused_by_its_rows_name(vector: An
 
 def test_a_zero_vector_has_no_cosine(rows: Make) -> None:
     with pytest.raises(InvalidInput, match=r"'b'.*all zero"):
-        read(rows(["a", "b"], [[1, 0], [0, 0]]), metric=Metric.COSINE)
+        read(rows(["a", "b"], [[1, 0], [0, 0]]), metric=DistanceMetric.COSINE)
     assert len(read(rows(["a", "b"], [[1, 0], [0, 0]]))) == 2
 
 
@@ -108,8 +108,8 @@ def test_columns_are_the_known_ones(rows: Make) -> None:
 )
 def test_queries_are_checked_as_rows_are(vectors: Any, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
-        prepared_queries(vectors, 2, Metric.COSINE)
+        prepared_queries(vectors, 2, DistanceMetric.COSINE)
 
 
 def test_one_query_may_come_without_its_brackets() -> None:
-    assert prepared_queries([1.0, 2.0], 2, Metric.L2).tolist() == [[1.0, 2.0]]
+    assert prepared_queries([1.0, 2.0], 2, DistanceMetric.L2).tolist() == [[1.0, 2.0]]

@@ -12,15 +12,17 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import SMALL, collection_of, found, opened, with_store
 from tests.vector.test_aside import break_value
-from tests.vector.test_repair import repaired
-from tests.vector.test_verify import rewrite
+from tests.vector.upkeep.test_repair import repaired
+from tests.vector.upkeep.test_verify import rewrite
 
+from penstock.blocks import Shelf, fragments_prefix, layout
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import InvalidInput
 from penstock.keyvalue import MemoryVolume
-from penstock.vector import Collection, VectorConfig, VectorStore, attribute, layout, partial_blocks
-from penstock.vector.keys import Family, Shelf, fragments_prefix, parse_fragment_key
-from penstock.vector.metric import Metric
+from penstock.vector import Collection, VectorConfig, VectorStore, attribute, partial_blocks
+from penstock.vector.format.keys import Family, collection_prefix
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.store_format import FORMAT
 from penstock.vector.rows import read_rows
 
 Given = Sequence[tuple[str, Sequence[float] | None, str | None]]
@@ -36,7 +38,7 @@ def table_of(given: Given) -> pa.Table:
             "id": [name for name, _, _ in given],
             "vector": pa.array([vector for _, vector, _ in given], pa.list_(pa.float32(), 2)),
             "text": pa.array([text for _, _, text in given], pa.string()),
-            "attributes": pa.array([{"n": place} for place in range(len(given))], pa.struct({"n": pa.int64()})),
+            "attributes": pa.array([{"n": place} for place in range(len(given))], pa.struct({"n": pa.int64()})),  # type: ignore[arg-type]
         }
     )
 
@@ -60,13 +62,13 @@ async def sound(collection: Collection) -> None:
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 2)])
 def test_rows_with_a_text_may_have_no_vector(kind: pa.DataType) -> None:
     vectors = pa.array([None, [1.0, 2.0], None, [3.0, 4.0]], kind)
-    read = read_rows(pa.table({"id": list("abcd"), "vector": vectors, "text": ["w"] * 4}), 2, Metric.L2, {})
+    read = read_rows(pa.table({"id": list("abcd"), "vector": vectors, "text": ["w"] * 4}), 2, DistanceMetric.L2, {})
     assert read.vectors.tolist() == [[1, 2], [3, 4]]
     assert read.placed_mask.tolist() == [False, True, False, True]
 
 
 def test_a_table_of_texts_alone_may_have_a_column_of_nulls() -> None:
-    read = read_rows(pa.table({"id": ["a"], "vector": pa.nulls(1), "text": ["words"]}), 2, Metric.COSINE, {})
+    read = read_rows(pa.table({"id": ["a"], "vector": pa.nulls(1), "text": ["words"]}), 2, DistanceMetric.COSINE, {})
     assert (read.vectors.shape, read.placed_mask.tolist()) == ((0, 2), [False])
 
 
@@ -77,12 +79,12 @@ def test_a_row_with_neither_vector_nor_text_is_refused_by_name(texts: Any, kind:
     with pytest.raises(
         InvalidInput, match=f"the vector of '{'b' if texts else 'a'}': it is missing, and there is no text"
     ):
-        read_rows(pa.table(columns), 2, Metric.L2, {})
+        read_rows(pa.table(columns), 2, DistanceMetric.L2, {})
 
 
 def test_a_bad_vector_is_named_beside_rows_that_have_none() -> None:
     with pytest.raises(InvalidInput, match="the vector of 'c'"):
-        read_rows(table_of([("a", None, "w"), ("b", (1, 1), "w"), ("c", (0, 0), "w")]), 2, Metric.COSINE, {})
+        read_rows(table_of([("a", None, "w"), ("b", (1, 1), "w"), ("c", (0, 0), "w")]), 2, DistanceMetric.COSINE, {})
 
 
 # what is found ----------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def test_a_filter_leaves_only_rows_with_a_vector_to_a_vector_search(k: int) -> N
             (attribute("n").is_in([0, 3, 6]), []),
             (attribute("n") == 7, [7]),
         ):
-            for _ in range(2):
+            for _ in range(2):  # type: ignore[assignment]
                 answer = await collection.search([(0.0, 1.0)], k, filter=where)
                 assert answer["id"].to_pylist() == [f"r{n}" for n in placed][:k]
                 assert partial_blocks(answer) == []
@@ -220,8 +222,8 @@ async def filled(volume: MemoryVolume, given: Given) -> None:
 
 def break_blocks(volume: MemoryVolume, family: Family, most: int = 1) -> None:
     """Damage the first blocks of a family."""
-    entries = list(volume.table("keyvalue").entries(fragments_prefix(0), None, reverse=False))
-    mine = [(key, value) for key, value in entries if parse_fragment_key(key).shelf.family is family]
+    entries = list(volume.table("keyvalue").entries(fragments_prefix(collection_prefix(0)), None, reverse=False))
+    mine = [(key, value) for key, value in entries if FORMAT.address(key).shelf.family is family]
     assert mine
     for key, value in mine[:most]:
         break_value(volume, key, value)

@@ -215,6 +215,10 @@ class TestBadInput:
             ({"k": 10_001}, "k = 10001"),
             ({"probes": 0}, "probes = 0"),
             ({"recall_target": 1.5}, "recall_target"),
+            ({"recall_target": "0.9"}, "recall_target"),
+            ({"recall_target": True}, "recall_target"),
+            ({"fusion": "rank"}, "fusion"),
+            ({"group": 5}, "group"),
             ({"probes": 3, "recall_target": 0.9}, "both given"),
             ({"vectors": None}, "needs a query"),
             ({"text": ["a", "b"]}, "1 vectors and 2 texts"),
@@ -403,6 +407,6 @@ class TestOneMoment:
         async def work(store: VectorStore, collection: Collection) -> None:
             for number in range(10):
                 await collection.upsert(rows([f"r{number}"], [[1, number]]), durable=True)
-            assert len(store._handler._handed_out) <= 3
+            assert len(store._handler._open) <= 3
 
         with_store(work)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import QUIET, collection_of, found, opened, with_store
 
+from penstock.blocks import STORE, BlockReader, RecordKind
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import Closed, Fenced, OutcomeUnknown, Unavailable, Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
@@ -22,10 +23,8 @@ from penstock.vector import (
     VectorConfig,
     VectorStore,
 )
-from penstock.vector.block import FORMAT_VERSION, Kind
-from penstock.vector.blocks import BlockReader
-from penstock.vector.keys import STORE
-from penstock.vector.state import CollectionState, Head, StoreRecord, SweepKind, encode_record
+from penstock.vector.format.state import CollectionState, Head, StoreRecord, SweepKind
+from penstock.vector.format.store_format import FORMAT, FORMAT_VERSION
 
 Make = Callable[..., pa.Table]
 
@@ -100,7 +99,7 @@ class TestFailure:
     def test_a_store_of_a_newer_format_is_refused_untouched(self) -> None:
         async def run() -> None:
             volume = MemoryVolume()
-            newer = encode_record(Kind.STORE, StoreRecord(FORMAT_VERSION + 1, 0))
+            newer = FORMAT.encode_record(RecordKind.STORE, StoreRecord(FORMAT_VERSION + 1, 0))
             volume.land("keyvalue", [(STORE, newer)])
             with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
                 await opened(volume)
@@ -182,7 +181,7 @@ class TestFailure:
                 for number in range(6):
                     ids = [f"r{n}" for n in random.choice(60, 20, replace=False)]
                     await collection.upsert(rows(ids, random.standard_normal((20, 2)), ["some words"] * 20))
-                    version = {"document": "d", "version": f"v{number}"}
+                    version: dict[str, Any] = {"document": "d", "version": f"v{number}"}
                     await collection.upsert(
                         rows([f"d{n}" for n in range(3)], random.standard_normal((3, 2))), **version
                     )
@@ -232,7 +231,8 @@ class TestFailure:
 class TestVersions:
     def test_a_version_is_hidden_until_it_is_current_and_the_old_one_leaves_at_that_moment(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
-            one, two = {"document": "doc", "version": "v1"}, {"document": "doc", "version": "v2"}
+            one: dict[str, Any] = {"document": "doc", "version": "v1"}
+            two: dict[str, Any] = {"document": "doc", "version": "v2"}
             await collection.upsert(
                 rows(["c0", "c1", "c2"], [[0, 1], [0, 2], [0, 3]], ["x", "x", "x"]), **one, durable=True
             )
@@ -270,7 +270,7 @@ class TestVersions:
 
     def test_flipping_again_and_replaying_rows_of_the_current_version_change_nothing(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
-            version = {"document": "doc", "version": "v1"}
+            version: dict[str, Any] = {"document": "doc", "version": "v1"}
             for _ in range(3):
                 await collection.upsert(rows(["c0", "c1"], [[0, 1], [0, 2]]), **version, durable=True)
                 await collection.flip("doc", "v1", durable=True)
@@ -281,7 +281,7 @@ class TestVersions:
 
     def test_a_failed_attempt_is_dropped_when_the_version_begins_again(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
-            version = {"document": "doc", "version": "v1"}
+            version: dict[str, Any] = {"document": "doc", "version": "v1"}
             await collection.upsert(rows(["c0", "c1", "stale"], np.ones((3, 2))), **version, durable=True)
             await collection.begin_version("doc", "v1")
             await collection.upsert(rows(["c0", "c1"], np.ones((2, 2))), **version)

@@ -1,19 +1,19 @@
 """Similarity and full-text search over block-valued indexes: one writer, many followers, answers of one moment."""
 
-from penstock.vector.attributes import AttributeType
+from penstock.vector.attributes import AttributeType, Scalar
 from penstock.vector.collection import Changes, Collection, CollectionReader
 from penstock.vector.config import VectorConfig
 from penstock.vector.filter import And, Attribute, Filter, In, Not, Or, Range, attribute
 from penstock.vector.follower import VectorReader
-from penstock.vector.fusion import Fusion
-from penstock.vector.keys import CollectionName
-from penstock.vector.metric import Metric
-from penstock.vector.repair import RepairReport
-from penstock.vector.search import ALL_LISTS, partial_blocks
-from penstock.vector.stats import CollectionStats
+from penstock.vector.format.keys import CollectionName
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.read.stats import CollectionStats
+from penstock.vector.search.fusion import Fusion
+from penstock.vector.search.search import ALL_LISTS, partial_blocks
 from penstock.vector.store import VectorStore
-from penstock.vector.terms import TextAnalysis
-from penstock.vector.verify import VerifyReport
+from penstock.vector.upkeep.repair import RepairReport
+from penstock.vector.upkeep.verify import VerifyReport, unreadable
 
 __all__ = [
     "ALL_LISTS",
@@ -25,14 +25,15 @@ __all__ = [
     "CollectionName",
     "CollectionReader",
     "CollectionStats",
+    "DistanceMetric",
     "Filter",
     "Fusion",
     "In",
-    "Metric",
     "Not",
     "Or",
     "Range",
     "RepairReport",
+    "Scalar",
     "TextAnalysis",
     "VectorConfig",
     "VectorReader",
@@ -40,4 +41,5 @@ __all__ = [
     "VerifyReport",
     "attribute",
     "partial_blocks",
+    "unreadable",
 ]

@@ -7,7 +7,7 @@ filters alike. Integers are not floats, and a number is never a string.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -29,6 +29,8 @@ _INTEGER_MIN, _INTEGER_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class AttributeType(StrEnum):
+    """The type of an attribute column."""
+
     STRING = "string"
     INTEGER = "integer"
     FLOAT = "float"
@@ -55,8 +57,10 @@ _ARROW: Final[dict[AttributeType, pa.DataType]] = {
     # Microseconds in UTC: what Python's datetime holds.
     AttributeType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
+# In Python's own numbers: the first scalar that pyarrow makes of a Python object imports pandas.
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT_MIN, _MOMENT_MAX = (
-    pa.scalar(end, pa.timestamp("us", tz="UTC")).value
+    (end - _UNIX_EPOCH) // timedelta(microseconds=1)
     for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 )
 

@@ -12,19 +12,17 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from penstock.blocks import BlockReader, StateMoved
 from penstock.coordinator import WriteHandle
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
 from penstock.vector.attributes import AttributeType
-from penstock.vector.blocks import BlockReader, StateMoved
 from penstock.vector.bounds import whole_number
-from penstock.vector.documents import Mark
 from penstock.vector.filter import Filter
-from penstock.vector.fusion import Fusion
-from penstock.vector.identity import ABSENT, identities_of, identities_of_versions
-from penstock.vector.keys import ROW_FAMILIES, CollectionName, Family
-from penstock.vector.listing import PAGE_ROWS, ListRequest, list_rows
-from penstock.vector.lookup import document_blocks, find_rows
+from penstock.vector.format.document_log import DocumentMark
+from penstock.vector.format.identity import ABSENT, identities_of, identities_of_versions
+from penstock.vector.format.keys import ROW_FAMILIES, CollectionName, Family
+from penstock.vector.format.state import CollectionState
 from penstock.vector.operations import (
     Change,
     CollectionSpec,
@@ -36,12 +34,14 @@ from penstock.vector.operations import (
     Upsert,
     Version,
 )
+from penstock.vector.read.lookup import document_blocks, find_rows
+from penstock.vector.read.row_columns import COLUMNS, read_columns
+from penstock.vector.read.scan_pages import PAGE_ROWS, ListRequest, list_rows
+from penstock.vector.read.stats import CollectionStats, stats_of
 from penstock.vector.rows import Rows, check_ids, prepared_queries, read_rows, text_array
-from penstock.vector.rows_of import COLUMNS, read_columns
-from penstock.vector.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
-from penstock.vector.state import CollectionState
-from penstock.vector.stats import CollectionStats, stats_of
-from penstock.vector.verify import VerifyReport, verify_collection
+from penstock.vector.search.fusion import BY_RANK, Fusion
+from penstock.vector.search.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
+from penstock.vector.upkeep.verify import VerifyReport, verify_collection
 
 __all__ = ["Changes", "Collection", "CollectionReader"]
 
@@ -100,8 +100,12 @@ class CollectionReader:
         fusion: Fusion | None = None,
         columns: Sequence[str] = (),
         rerank: bool = True,
+        group: str | None = None,
     ) -> pa.Table:
-        """The best `k` rows of each query: by vector, by text, or by both joined."""
+        """The best `k` rows of each query: by vector, by text, or by both joined.
+
+        `group` names the attribute that rows of one document share: they support each other.
+        """
         queries = None
         if vectors is not None:
             queries = prepared_queries(vectors, self.spec.dimensions, self.spec.metric)
@@ -114,7 +118,16 @@ class CollectionReader:
         if probes is not None:
             probes = whole_number("probes", probes, 1, ALL_LISTS, "at least one list must be probed")
         request = SearchRequest(
-            count, queries, texts, filter, probes, recall_target, fusion or Fusion(), columns, rerank=rerank
+            count,
+            queries,
+            texts,
+            filter,
+            probes,
+            recall_target,
+            fusion or BY_RANK,
+            columns,
+            rerank=rerank,
+            group=group,
         )
         return await self._views.read(
             self.spec, lambda blocks, state: self._views.searcher.search(blocks, state, request)
@@ -161,9 +174,9 @@ class CollectionReader:
             current = None
             for block in await document_blocks(blocks, state, [document]):
                 entries = block.of_documents([document])
-                marks = entries.filter(compute.not_equal(entries["mark"], int(Mark.ROW)))
+                marks = entries.filter(compute.not_equal(entries["mark"], int(DocumentMark.ROW)))
                 for version, mark in zip(marks["version"].to_pylist(), marks["mark"].to_pylist(), strict=True):
-                    current = version if mark == Mark.CURRENT else None
+                    current = version if mark == DocumentMark.CURRENT else None
             return current
 
         return await self._views.read(self.spec, read)

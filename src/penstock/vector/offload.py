@@ -40,7 +40,9 @@ class OneThread:
 
     def __enter__(self) -> None:
         self._before: int = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)
+        if self._before != 1:
+            faiss.omp_set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
-        faiss.omp_set_num_threads(self._before)
+        if self._before != 1:
+            faiss.omp_set_num_threads(self._before)

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, TypeAlias
 
+from penstock.blocks import check_name, check_position, is_stored
 from penstock.errors import Corrupt, InvalidInput
 from penstock.vector.attributes import AttributeType
-from penstock.vector.bounds import whole_number
-from penstock.vector.identity import Identities
-from penstock.vector.keys import CollectionName, check_name
-from penstock.vector.metric import Metric
+from penstock.vector.format.identity import Identities
+from penstock.vector.format.keys import CollectionName
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.terms import TextAnalysis
 from penstock.vector.rows import Rows
-from penstock.vector.terms import TextAnalysis
 
 __all__ = [
     "Change",
     "CollectionSpec",
     "Delete",
     "Discard",
-    "Drop",
+    "DropCollection",
     "Flip",
     "Operation",
     "Receipt",
@@ -37,7 +38,6 @@ __all__ = [
 
 # What an operation holds beside its rows.
 _OVERHEAD_BYTES: Final = 256
-_POSITION_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class CollectionSpec:
 
     name: CollectionName
     dimensions: int
-    metric: Metric
+    metric: DistanceMetric
     analysis: TextAnalysis = TextAnalysis.STEMS
 
-    def check(self, dimensions: int, metric: Metric) -> None:
+    def check(self, dimensions: int, metric: DistanceMetric) -> None:
         """Refuse to serve a handle of a collection that was dropped, and made again as another."""
         if (dimensions, metric) != (self.dimensions, self.metric):
             raise InvalidInput(
@@ -71,7 +71,7 @@ class Version:
         check_name("version", self.version)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Upsert:
     """Write rows; those of a version stay hidden until it is current."""
 
@@ -83,8 +83,8 @@ class Upsert:
     # By document, version and external id.
     versioned: Identities | None = None
 
-    @property
-    def size_bytes(self) -> int:
+    @cached_property
+    def size_bytes(self) -> int:  # asked by everybody who holds it to a bound, and counted anew by Arrow
         return _OVERHEAD_BYTES + self.rows.size_bytes + 32 * len(self.rows)
 
 
@@ -124,7 +124,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropCollection:
     """Remove the collection itself; what follows makes it anew."""
 
     size_bytes: int = _OVERHEAD_BYTES
@@ -139,7 +139,7 @@ class Tend:
     size_bytes: int = _OVERHEAD_BYTES
 
 
-Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | Drop | Tend
+Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | DropCollection | Tend
 
 
 @dataclass(slots=True, eq=False)
@@ -167,13 +167,7 @@ class Change:
     receipt: Receipt = field(default_factory=Receipt, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if (self.source is None) != (self.position is None):
-            raise InvalidInput("a change names a source or a position", "it needs both, or neither")
-        if self.source is not None:
-            check_name("source", self.source)
-        if self.position is not None:
-            what, why = f"the position of {self.source!r}", "positions are numbers from 0 on"
-            object.__setattr__(self, "position", whole_number(what, self.position, 0, _POSITION_MAX, why))
+        object.__setattr__(self, "position", check_position(self.source, self.position))
 
     @property
     def size_bytes(self) -> int:
@@ -181,9 +175,7 @@ class Change:
 
     def is_stored(self, positions: Mapping[str, int]) -> bool:
         """Whether its source has passed it already."""
-        if self.source is None or self.position is None:
-            return False
-        return self.position <= positions.get(self.source, -1)
+        return is_stored(positions, self.source, self.position)
 
     def attributes(self) -> dict[CollectionSpec, dict[str, AttributeType]]:
         """The collections that the change has rows for, and the types of their attributes."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, Floats, compute
 from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
-from penstock.vector.metric import MAGNITUDE_MAX, Metric, all_between
+from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between
 
 __all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queries", "read_rows", "text_array"]
 
@@ -75,7 +75,7 @@ class Rows:
 
 
 def read_rows(
-    table: pa.Table | pa.RecordBatch, dimensions: int, metric: Metric, known: Mapping[str, AttributeType]
+    table: pa.Table | pa.RecordBatch, dimensions: int, metric: DistanceMetric, known: Mapping[str, AttributeType]
 ) -> Rows:
     """The rows of a table, or `InvalidInput`."""
     if not isinstance(table, pa.Table | pa.RecordBatch):
@@ -123,14 +123,14 @@ def text_array(what: str, texts: Iterable[str]) -> Column:
         raise InvalidInput(f"{what} = {listed!r:.60}", f"each must be text that can be written: {error}") from error
 
 
-def check_vectors(column: Column, names: Column, dimensions: int, metric: Metric) -> Floats:
+def check_vectors(column: Column, names: Column, dimensions: int, metric: DistanceMetric) -> Floats:
     """The vectors of rows as an array of four-byte floats."""
     vectors = _matrix(_array(column), names, dimensions)
     _check_numbers(vectors, metric, lambda bad: f"the vector of {_name(names, bad)}")
     return vectors
 
 
-def prepared_queries(vectors: object, dimensions: int, metric: Metric) -> Floats:
+def prepared_queries(vectors: object, dimensions: int, metric: DistanceMetric) -> Floats:
     """Query vectors, one or many, checked as those of rows are, as they are compared."""
     if isinstance(vectors, _ARROW):
         names = pa.array([f"query {place}" for place in range(len(vectors))])
@@ -156,7 +156,7 @@ def _floats(vectors: object) -> Floats:
     return queries[None] if queries.ndim == 1 else queries
 
 
-def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str]) -> Floats:
+def _check_numbers(vectors: Floats, metric: DistanceMetric, named: Callable[[Bools], str]) -> Floats:
     """Refuse what cannot be compared; returns the squares of the lengths."""
     # One pass settles the usual case: a sum of squares within bounds has no component that is beyond them.
     squares: Floats = np.einsum("nd,nd->n", vectors, vectors)
@@ -166,7 +166,7 @@ def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str
     for bad, why in (
         (~np.isfinite(peak), "it holds NaN or infinity"),
         (peak > MAGNITUDE_MAX, f"a component is beyond ±{MAGNITUDE_MAX:g}"),
-        ((peak == 0) & (metric is Metric.COSINE), "it is all zero, and cosine compares directions"),
+        ((peak == 0) & (metric is DistanceMetric.COSINE), "it is all zero, and cosine compares directions"),
     ):
         if bad.any():
             raise InvalidInput(named(bad), why)
@@ -174,7 +174,7 @@ def _check_numbers(vectors: Floats, metric: Metric, named: Callable[[Bools], str
 
 
 def _vectors(
-    column: Column, names: Column, texts: Column | None, dimensions: int, metric: Metric
+    column: Column, names: Column, texts: Column | None, dimensions: int, metric: DistanceMetric
 ) -> tuple[Floats, Bools | None]:
     """The vectors of rows that have one, and which rows those are; None if all."""
     if not column.null_count:

@@ -7,12 +7,13 @@ The pages docs/rooms/vector.md and docs/format/vector.md tell what is promised a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
+from penstock.blocks import BlockCache, BlockFlushHandler, BlockReader, StoreSnapshot, read_positions
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput, NotFound
@@ -20,38 +21,33 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.attributes import AttributeType
-from penstock.vector.blocks import BlockReader
 from penstock.vector.bounds import whole_number
-from penstock.vector.cache import BlockCache
 from penstock.vector.collection import Changes, Collection, Moment, Work
 from penstock.vector.config import VectorConfig
-from penstock.vector.flush import VectorFlushHandler
+from penstock.vector.flush import VectorFlushPlanner
 from penstock.vector.follower import VectorReader
-from penstock.vector.keeper import Keeper
-from penstock.vector.keys import CollectionName, Family
-from penstock.vector.metric import Metric
-from penstock.vector.operations import Change, CollectionSpec, Drop, Receipt, Tend, VectorDelta
-from penstock.vector.pieces import pieces_of
-from penstock.vector.refusals import ChangeHandle, Refusals
-from penstock.vector.repair import RepairReport, Statements, repair_keyvalue, repairs
-from penstock.vector.schema import Schema
-from penstock.vector.search import Searcher
-from penstock.vector.snapshot import (
-    VectorSnapshot,
-    list_collections,
-    read_positions,
-    read_store,
-    rebuilt_store,
-    record_problems,
-)
-from penstock.vector.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
-from penstock.vector.stats import CollectionStats, unreadable_stats
-from penstock.vector.terms import TextAnalysis
-from penstock.vector.verify import RECORDS, VerifyReport, unreadable
+from penstock.vector.format.keys import CollectionName, Family
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
+from penstock.vector.format.store_format import FORMAT
+from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.operations import Change, CollectionSpec, DropCollection, Receipt, VectorDelta
+from penstock.vector.read.reading import read_state
+from penstock.vector.read.records import VectorSnapshot, list_collections, read_store, rebuilt_store, record_problems
+from penstock.vector.read.stats import CollectionStats, unreadable_stats
+from penstock.vector.search.search import Searcher
+from penstock.vector.upkeep.compaction import compact_collection
+from penstock.vector.upkeep.keeper import Keeper
+from penstock.vector.upkeep.repair import RepairReport, Statements, repair_keyvalue, repairs
+from penstock.vector.upkeep.verify import RECORDS, VerifyReport, unreadable
+from penstock.vector.write.pieces import pieces_of
+from penstock.vector.write.refusals import ChangeHandle, Refusals
+from penstock.vector.write.schema import Schema, Schemas
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
 T = TypeVar("T")
+VectorHandler: TypeAlias = BlockFlushHandler[VectorDelta, StoreRecord, CollectionName, CollectionState]
 
 _YIELD_BYTES: Final = 1 << 20
 
@@ -65,7 +61,8 @@ class VectorStore:
     def __init__(
         self,
         keyvalue: KeyValue,
-        handler: VectorFlushHandler,
+        handler: VectorHandler,
+        planner: VectorFlushPlanner,
         coordinator: Coordinator[VectorDelta, VectorSnapshot],
         keeper: Keeper,
         searcher: Searcher,
@@ -74,14 +71,13 @@ class VectorStore:
     ) -> None:
         self._keyvalue = keyvalue
         self._handler = handler
+        self._planner = planner
         self._coordinator = coordinator
         self._keeper = keeper
         self.searcher = searcher
         self._clock = clock
         self._refusals = refusals
-        self._schemas: dict[CollectionName, Schema] = {}
-        # Collections that were dropped, and the write that did it.
-        self._dropped: dict[CollectionName, WriteHandle] = {}
+        self._schemas = Schemas()
         self._closed = False
 
     @classmethod
@@ -117,20 +113,22 @@ class VectorStore:
         """The writer over a key-value store, which it then owns."""
         config = config or VectorConfig()
         reader = await keyvalue.snapshot()
-        blocks = BlockReader(reader, BlockCache(config.cache_bytes, observer=observer), observer=observer)
-        positions = await read_positions(reader)
+        cache = BlockCache(config.cache_bytes, store=FORMAT.label, observer=observer)
+        blocks = BlockReader(reader, FORMAT, cache, observer=observer)
+        positions = await read_positions(reader, FORMAT)
         for unknown in positions.unknown.values():
             observer.event(names.VECTOR_RECORD_CORRUPT, why=str(unknown))
-        snapshot = VectorSnapshot(blocks, await _store_record(reader, observer), positions.known)
+        snapshot = StoreSnapshot(blocks, await _store_record(reader, observer), positions.known, read_state)
         refusals = Refusals(positions.unknown)
-        handler = VectorFlushHandler(keyvalue, config, snapshot, refusals, clock=clock, observer=observer)
+        planner = VectorFlushPlanner(config, refusals, clock=clock, observer=observer)
+        handler = BlockFlushHandler(keyvalue, FORMAT, planner, snapshot, states_max=config.collections_open)
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
         keeper = Keeper(coordinator, config, clock=clock)
         handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
         searcher = Searcher(config, clock=clock, observer=observer)
-        return cls(keyvalue, handler, coordinator, keeper, searcher, clock, refusals)
+        return cls(keyvalue, handler, planner, coordinator, keeper, searcher, clock, refusals)
 
     @staticmethod
     async def open_reader(
@@ -155,7 +153,7 @@ class VectorStore:
         *,
         dry_run: bool = False,
         positions: Mapping[str, int | None] | None = None,
-        metric: Metric | str | None = None,
+        metric: DistanceMetric | str | None = None,
         keep_doubtful: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
@@ -188,20 +186,20 @@ class VectorStore:
         model: str,
         *,
         dimensions: int | None = None,
-        metric: Metric | str | None = None,
+        metric: DistanceMetric | str | None = None,
         analysis: TextAnalysis | str | None = None,
     ) -> Collection:
         """A collection; with `dimensions` it is made by its first write if there is none (cosine, stems by default)."""
         name = CollectionName(tenant, index, model)
         wanted = None if metric is None else _metric(metric)
         how = None if analysis is None else _analysis(analysis)
-        if name not in self._schemas:
-            if name in self._dropped:
-                await self._dropped[name].flushed()
+        if self._schemas.get(name) is None:
+            await self._schemas.drop_flushed(name)
             # Somebody else may have asked meanwhile, and written already: what is known by then stays.
-            announced = await self._announce(name, dimensions, wanted, how)
-            self._schemas.setdefault(name, announced)
-        spec = self._schemas[name].spec
+            self._schemas.announce(await self._found(name, dimensions, wanted, how))
+        known = self._schemas.get(name)
+        assert known is not None
+        spec = known.spec
         for what, asked, found in (
             ("dimensions", dimensions, spec.dimensions),
             ("metric", wanted, spec.metric),
@@ -216,46 +214,36 @@ class VectorStore:
         with self._snapshot().held() as snapshot:
             return await list_collections(snapshot.reader)
 
-    async def _announce(
-        self, name: CollectionName, dimensions: int | None, metric: Metric | None, analysis: TextAnalysis | None
+    async def _found(
+        self, name: CollectionName, dimensions: int | None, metric: DistanceMetric | None, analysis: TextAnalysis | None
     ) -> Schema:
         with self._snapshot().held() as snapshot:
             state = await snapshot.state(name)
         if state is not None:
             if state.lost and not state.mendable:
-                self._handler.set_aside(name, state.damage(tuple(Family)))
+                self._planner.set_aside(name, state.damage(tuple(Family)))
             # An earlier writer may have stopped before its upkeep was done.
             self._keeper.notice(state)
             return Schema(CollectionSpec(name, state.dimensions, state.metric, state.analysis), state.types)
         if dimensions is None:
             raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
         whole = whole_number("dimensions", dimensions, 1, DIMENSIONS_MAX, f"a vector has 1 to {DIMENSIONS_MAX}")
-        return Schema(CollectionSpec(name, whole, metric or Metric.COSINE, analysis or TextAnalysis.STEMS), {})
+        return Schema(CollectionSpec(name, whole, metric or DistanceMetric.COSINE, analysis or TextAnalysis.STEMS), {})
 
     def known_attributes(self, spec: CollectionSpec) -> Mapping[str, AttributeType]:
-        return self._schema(spec).types
-
-    def _schema(self, spec: CollectionSpec) -> Schema:
-        """What rows for a collection are checked against; one that was dropped begins anew with them."""
-        if spec.name not in self._schemas:
-            if spec.name not in self._dropped:
-                raise InvalidInput(
-                    f"rows for {spec.name}", "this store was not asked for it", "call `collection` first"
-                )
-            self._schemas[spec.name] = Schema(spec, {})
-        self._schemas[spec.name].check(spec)
-        return self._schemas[spec.name]
+        return self._schemas.of(spec).types
 
     async def drop(self, name: CollectionName, *, durable: bool = True) -> bool:
         """Remove a collection and everything that belongs to it, in one write; whether there was one.
 
         Writes that are accepted later make it anew, with other dimensions if need be.
         """
-        if name not in self._schemas and name not in await self.collections():
+        known = self._schemas.get(name)
+        if known is None and name not in await self.collections():
             return False
-        spec = self._schemas[name].spec if name in self._schemas else CollectionSpec(name, 1, Metric.COSINE)
-        self._dropped[name] = handle = await self._coordinator.write(VectorDelta([Change(((spec, Drop()),))]))
-        self._schemas.pop(name, None)
+        spec = CollectionSpec(name, 1, DistanceMetric.COSINE) if known is None else known.spec
+        handle = await self._coordinator.write(VectorDelta([Change(((spec, DropCollection()),))]))
+        self._schemas.drop(name, handle)
         await self._coordinator.flush(handle.epoch, until=Mark.DURABLE if durable else Mark.FLUSHED)
         return True
 
@@ -280,8 +268,7 @@ class VectorStore:
         change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=Receipt())
         if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
             raise why
-        claims = [(self._schema(spec), types) for spec, types in change.attributes().items()]
-        with _claimed(claims):
+        with self._schemas.claimed(change):
             accepted = await self._write_pieces(change, timeout)
         handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
         if durable:
@@ -331,7 +318,9 @@ class VectorStore:
         for found in [name] if name is not None else await self.collections():
             try:
                 collection = await self.collection(found.tenant, found.index, found.model)
-                failure = await self._compact(collection.spec)
+                failure = await compact_collection(
+                    self._coordinator, collection.spec, self.read, self._planner.upkeep_errors
+                )
             except Corrupt as error:
                 failure = error
             if failure is not None:
@@ -339,23 +328,6 @@ class VectorStore:
         await self._coordinator.flush()
         if failures:
             raise failures[0]
-
-    async def _compact(self, spec: CollectionSpec) -> Exception | None:
-        """Sweep a whole collection; returns what kept its upkeep from it."""
-
-        async def require_whole(_: BlockReader, state: CollectionState) -> None:
-            if not state.mendable:
-                state.require(tuple(Family))
-
-        await self.read(spec, require_whole)
-        whole = True
-        while whole or await self._sweeping(spec):
-            handle = await self._coordinator.write(VectorDelta([Change(((spec, Tend(whole)),))]))
-            await self._coordinator.flush(handle.epoch, Mark.FLUSHED)
-            if (failure := self._handler.upkeep_errors.get(spec.name)) is not None:
-                return failure
-            whole = False
-        return None
 
     async def tend(self) -> None:
         """Do the upkeep that is due in the collections in use now, instead of in the next pauses between writes."""
@@ -384,12 +356,6 @@ class VectorStore:
             except Corrupt as error:
                 found.append(unreadable_stats(name, error))
         return found
-
-    async def _sweeping(self, spec: CollectionSpec) -> bool:
-        async def look(_: BlockReader, state: CollectionState) -> bool:
-            return state.head.sweep is not None
-
-        return await self.read(spec, look)
 
     # reading --------------------------------------------------------------------------------------
 
@@ -456,27 +422,11 @@ async def _store_record(reader: Reader, observer: Observer) -> StoreRecord:
         return await rebuilt_store(reader)
 
 
-@contextmanager
-def _claimed(claims: Sequence[tuple[Schema, Mapping[str, AttributeType]]]) -> Iterator[None]:
-    """Hold attributes to their types while a write is offered; they stay so if it is accepted."""
-    held: list[tuple[Schema, Mapping[str, AttributeType]]] = []
-    accepted = False
+def _metric(metric: DistanceMetric | str) -> DistanceMetric:
     try:
-        for schema, types in claims:
-            schema.claim(types)
-            held.append((schema, types))
-        yield
-        accepted = True
-    finally:
-        for schema, types in held:
-            schema.settle(types, accepted=accepted)
-
-
-def _metric(metric: Metric | str) -> Metric:
-    try:
-        return Metric(metric)
+        return DistanceMetric(metric)
     except ValueError as error:
-        raise InvalidInput(f"metric = {metric!r}", f"the metrics are {', '.join(Metric)}") from error
+        raise InvalidInput(f"metric = {metric!r}", f"the metrics are {', '.join(DistanceMetric)}") from error
 
 
 def _analysis(analysis: TextAnalysis | str) -> TextAnalysis:

@@ -1,0 +1,91 @@
+"""One ranking from two: how near a row's vector is, and how well its text answers.
+
+Reciprocal rank (the default) adds 1 / (60 + rank) over both rankings and needs no scale: right for two rankings that
+are equally good. A weighted sum takes each score as a share of the best one of its ranking and mixes the shares: a weak
+model gets a small say, and what a row gets does not depend on how many others were looked at. A row that one ranking
+lacks gets nothing from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.errors import InvalidInput
+from penstock.vector.arrays import Array, Floats, Ids
+
+__all__ = ["BY_RANK", "Fusion", "Ranking", "best_places", "fuse"]
+
+# The constant of the method's authors: it keeps the first place of one ranking from outweighing all of the other.
+_RANK_OFFSET: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How to join two rankings: by rank, or by score with this share for the vectors."""
+
+    vector_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
+            raise InvalidInput(f"vector_weight = {self.vector_weight}", "it is a share, from 0 to 1")
+
+    @classmethod
+    def reciprocal(cls) -> Fusion:
+        return cls()
+
+    @classmethod
+    def weighted(cls, vector_weight: float) -> Fusion:
+        return cls(vector_weight)
+
+
+# What a search uses that does not say.
+BY_RANK: Final = Fusion()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows of one query, best first."""
+
+    ids: Ids
+    scores: Floats
+
+    @classmethod
+    def none(cls) -> Ranking:
+        return cls(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int | None = None) -> Ranking:
+    """The best `count` rows of both rankings together, or all; of equals the older row first."""
+    ids = np.union1d(vectors.ids, texts.ids)
+    total = np.zeros(len(ids), np.float64)
+    share = 0.5 if how.vector_weight is None else how.vector_weight
+    for ranking, weight in ((vectors, share), (texts, 1 - share)):
+        places = np.searchsorted(ids, ranking.ids)
+        if how.vector_weight is None:
+            total[places] += 1.0 / (_RANK_OFFSET + 1 + np.arange(len(places)))
+        else:
+            total[places] += weight * _shares(ranking.scores)
+    best = np.argsort(-total, kind="stable")[:count]
+    return Ranking(ids[best], total[best].astype(np.float32))
+
+
+def best_places(scores: Array, count: int) -> Array:
+    """Places of the highest scores, of equals the first."""
+    if len(scores) > count:
+        # Everything that ties with the last place is looked at, so that equals are chosen by age.
+        edge = np.partition(scores, len(scores) - count)[len(scores) - count]
+        near = np.flatnonzero(scores >= edge)
+    else:
+        near = np.arange(len(scores))
+    chosen: Array = near[np.argsort(-scores[near], kind="stable")][:count]
+    return chosen
+
+
+def _shares(scores: Floats) -> Floats:
+    """Scores as shares of the best; what is no better than nothing counts nothing."""
+    best = scores.max(initial=0)
+    shares: Floats = np.maximum(scores, 0) / best if best > 0 else np.zeros_like(scores)
+    return shares

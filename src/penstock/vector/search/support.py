@@ -1,0 +1,39 @@
+"""Rows of one document support each other: a page with two good passages is a better answer than one with a single one.
+
+The best row of a group gets a share of the score of the second best. The others keep theirs, so that one document does
+not fill an answer. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from penstock.vector.arrays import Array, Column
+from penstock.vector.search.fusion import Ranking, best_places
+
+__all__ = ["group_codes", "supported"]
+
+# 0.15 to 0.35 are equally good on average; more makes long documents win (docs/decisions/0014-answers.md).
+_SECOND_SHARE: Final = 0.25
+_NO_GROUP: Final = -1
+
+
+def group_codes(values: Column) -> Array:
+    """A number for each different value, in the order of the rows; -1 for rows without one."""
+    codes: Array = values.dictionary_encode().indices.fill_null(_NO_GROUP).to_numpy(zero_copy_only=False)
+    return codes
+
+
+def supported(ranking: Ranking, groups: Array, count: int) -> Ranking:
+    """The best `count` rows of a ranking whose rows are of these groups."""
+    places = np.flatnonzero(groups != _NO_GROUP)
+    # Rows come best first, and a stable sort keeps them so within their group.
+    order = places[np.argsort(groups[places], kind="stable")]
+    firsts = np.flatnonzero(np.diff(groups[order], prepend=_NO_GROUP))
+    paired = firsts[np.diff(firsts, append=len(order)) > 1]
+    scores = ranking.scores.astype(np.float64)
+    scores[order[paired]] += _SECOND_SHARE * np.maximum(ranking.scores[order[paired + 1]], 0)
+    best = best_places(scores, count)
+    return Ranking(ranking.ids[best], scores[best].astype(np.float32))
