@@ -1,0 +1,145 @@
+"""The open segment: bundles in memory, sorted into streams, until they become a file. Pure.
+
+A stream is what one Arrow file can hold: the batches of one slot that have one schema.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.quiver.bundle import Bundle, KnownSchema, SharedBatches, combined
+
+__all__ = ["TICK_NS", "OpenSegment"]
+
+_KEPT_RATIO_MAX: Final = 2
+_LOOSE_BATCHES_MAX: Final = 128
+_TIME_MAX: Final = (1 << 63) - 1
+# Nanoseconds of a timestamp's units.
+TICK_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+@dataclass(slots=True)
+class OpenSegment:
+    opened_at: float
+    event_time_column: str = ""
+    bundles: int = 0
+    first_bundle: int = 0
+    last_bundle: int = 0
+    rows: int = 0
+    bytes: int = 0
+    ingestion_ms: tuple[int, int] | None = None
+    event_time_ns: tuple[int, int] | None = None
+    signals: set[str] = field(default_factory=set)
+    streams: dict[tuple[str, str], list[pa.RecordBatch]] = field(default_factory=dict)
+    # Of each stream: its schemas by their bytes, metadata included.
+    _schemas: dict[tuple[str, str], dict[builtins.bytes, pa.Schema]] = field(default_factory=dict)
+    # Of each stream: where the batches begin that are not put together yet.
+    _loose: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(
+        self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
+    ) -> None:
+        """Take bundles that follow the last one; the first of them has this number. `shared` is made if need be."""
+        if not bundles:
+            return
+        if not self.bundles:
+            self.first_bundle = bundle_seq
+        self.last_bundle = bundle_seq + len(bundles) - 1
+        self.bundles += len(bundles)
+        self.rows += sum([bundle.rows for bundle in bundles])
+        self.bytes += sum([bundle.nbytes for bundle in bundles])
+        self.ingestion_ms = _spanning(self.ingestion_ms, (ingestion_ms, ingestion_ms))
+        self.signals.update([bundle.signal for bundle in bundles])
+        for bundle in bundles:
+            if bundle.event_time_ns is not None or self.event_time_column:
+                self.event_time_ns = _spanning(self.event_time_ns, self._event_time(bundle))
+        if shared is None and len(bundles) > 1:
+            shared = SharedBatches(bundles)
+        for key, schema, batches in _by_stream(bundles, shared):
+            # Of batches without rows only the schema is kept.
+            stream = self.streams.setdefault(key, [])
+            whole = shared.whole.get((key[0], schema.body)) if shared else None
+            stream.extend([whole] if whole else _owned([batch for batch in batches if batch.num_rows], schema))
+            self._loose[key] = _put_together(stream, self._loose.get(key, 0))
+            self._schemas.setdefault(key, {}).setdefault(schema.body, batches[0].schema)
+
+    def table(self, slot: str, schema_fingerprint: str) -> pa.Table:
+        """All batches of a stream."""
+        batches, schemas = self.streams[slot, schema_fingerprint], self._schemas[slot, schema_fingerprint]
+        first = next(iter(schemas.values()))
+        if len(schemas) > 1:
+            # Equal fields with other metadata are one stream: the first one's stands for all.
+            batches = [pa.RecordBatch.from_arrays(batch.columns, schema=first) for batch in batches]
+        return pa.Table.from_batches(batches, first)
+
+    def _event_time(self, bundle: Bundle) -> tuple[int, int] | None:
+        if bundle.event_time_ns is not None or not self.event_time_column:
+            return bundle.event_time_ns
+        found = None
+        for batch in bundle.slots.values():
+            at = batch.schema.get_field_index(self.event_time_column)
+            if at >= 0 and pa.types.is_timestamp(batch.schema.field(at).type):
+                found = _spanning(found, _column_range(batch.column(at)))
+        return found
+
+
+def _column_range(column: pa.Array[Any]) -> tuple[int, int] | None:
+    """In nanoseconds, whatever the unit; a time that 64 bits do not reach counts as the last that they do."""
+    ends = pc.min_max(column.cast(pa.int64()))
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is None:
+        return None
+    factor = TICK_NS[column.type.unit]
+    return max(low * factor, -_TIME_MAX), min(high * factor, _TIME_MAX)
+
+
+def _spanning(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _by_stream(
+    bundles: Sequence[Bundle], shared: SharedBatches | None
+) -> list[tuple[tuple[str, str], KnownSchema, list[pa.RecordBatch]]]:
+    if shared is not None and shared.single is not None:
+        name, only = shared.single
+        return [((name, only.fingerprint), only, [shared.whole[name, only.body]])]
+    streams: dict[tuple[str, builtins.bytes], tuple[KnownSchema, list[pa.RecordBatch]]] = {}
+    for bundle in bundles:
+        for (slot, batch), schema in zip(bundle.slots.items(), bundle.schemas, strict=True):
+            streams.setdefault((slot, schema.body), (schema, []))[1].append(batch)
+    return [((slot, schema.fingerprint), schema, batches) for (slot, _), (schema, batches) in streams.items()]
+
+
+def _owned(batches: list[pa.RecordBatch], schema: KnownSchema) -> list[pa.RecordBatch]:
+    """The batches as they are; or a copy, of a slice that would keep a large whole."""
+    if schema.has_dictionaries:
+        return batches
+    return [_without_the_rest(batch) for batch in batches]
+
+
+def _put_together(stream: list[pa.RecordBatch], start: int) -> int:
+    """Put so many batches from `start` on into one, in place, and return where the next such row begins.
+
+    A batch takes kilobytes beside its rows: a segment of single rows would take many times its size.
+    """
+    if len(stream) - start < _LOOSE_BATCHES_MAX:
+        return start
+    loose = stream[start:]
+    whole = combined(loose, sum([batch.nbytes for batch in loose]))
+    if whole is not None:
+        stream[start:] = [whole]
+    return len(stream)
+
+
+def _without_the_rest(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if batch.get_total_buffer_size() <= _KEPT_RATIO_MAX * batch.nbytes + 4096:
+        return batch
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)

@@ -1,0 +1,468 @@
+"""The store: bundles in, segments out, and nothing acknowledged is lost in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.disk import Disk, RealDisk, explain
+from penstock.errors import Closed, Corrupt, PenstockError
+from penstock.ids import SYSTEM_ENTROPY, Entropy
+from penstock.loops import Offload, Threads
+from penstock.observability import SILENT, Observer, names
+from penstock.quiver.ack_log import AckLog
+from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord
+from penstock.quiver.admission import Admission
+from penstock.quiver.budget import SharedUsage
+from penstock.quiver.bundle import Ack, Bundle, decode_bundles
+from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
+from penstock.quiver.delivery import Delivery
+from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.finaliser import Finaliser
+from penstock.quiver.frames import Frame
+from penstock.quiver.layout import Layout
+from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
+from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
+from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment_store import MemorySegments, SegmentStore
+from penstock.quiver.subscribers import Subscribers
+from penstock.quiver.sweeper import Sweeper
+from penstock.quiver.wal import Wal
+
+__all__ = ["Quiver"]
+
+_THREADS: Final = 4
+_HOUR_SECONDS: Final = 3600.0
+# Numbers of segments that are gone may stay in a set until there are so many.
+_CHECKED_SPARE: Final = 1000
+
+
+class Quiver:
+    """One instance of a store, with one writer. Make it with `open`."""
+
+    def __init__(self, config: QuiverConfig, doors: Doors, opened: OpenedInstance | None, layout: Layout) -> None:
+        self.config = config
+        self.findings = opened.findings if opened else Findings()
+        self._doors = doors
+        self._changed = Signal(doors.clock)
+        # Something for the upkeep to do.
+        self._wake = Signal(doors.clock)
+        self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
+        self._threads: Threads | None = None
+        self._segments: dict[int, SegmentMeta] = opened.segments if opened else {}
+        self._checked: set[int] = set()
+        self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
+        self._ack_log = AckLog(
+            opened.ack.state if opened else AckState(),
+            opened.ack_log if opened else None,
+            offload=doors.offload,
+            clock=doors.clock,
+            checkpoint_records=config.checkpoint_records,
+            next_record=opened.ack.next_record if opened else 1,
+        )
+        self._finaliser = Finaliser(
+            self._shelf,
+            config.segment,
+            doors,
+            self._changed,
+            number=self._next_segment,
+            publish=self._publish,
+            begun=self._wake.notify,
+        )
+        self._wal = Wal(
+            opened.wal_log if opened else None,
+            doors,
+            durability=config.durability,
+            interval=config.wal.flush_interval,
+            persists=config.durability is not Durability.SEGMENT_ONLY,
+            next_record=max(opened.wal.next_record, self._state.finalised_through + 1) if opened else 1,
+            durable_before=opened.wal.durable_before if opened else 1,
+            accept=self._finaliser.add,
+        )
+        self._subscribers = Subscribers(
+            self._ack_log,
+            self._segments,
+            doors,
+            self._changed,
+            reader=self._read,
+            lost=self._lose,
+            settled=self._wake.notify,
+        )
+        self._usage = SharedUsage(doors.disk, layout.path, layout.instance) if opened else None
+        self._admission = Admission(
+            config,
+            self._wal,
+            self._finaliser,
+            self._usage,
+            doors,
+            self._changed,
+            stored=self._stored,
+            segments=self._segments,
+            sweep=self.sweep,
+        )
+        self._sweeper = Sweeper(
+            config.retention,
+            self._ack_log,
+            self._shelf,
+            self._segments,
+            self._subscribers,
+            doors,
+            self._changed,
+            bytes_over=self._admission.bytes_over,
+            segments_over=self._admission.segments_over,
+        )
+        self._upkeep: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # Life -----------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        config: QuiverConfig | None = None,
+        *,
+        instance: int = 0,
+        disk: Disk | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        offload: Offload | None = None,
+        observer: Observer = SILENT,
+    ) -> Quiver:
+        """Open an instance of the store in this directory, made if there is none.
+
+        `Conflict` while another process has it; everything that is damaged is set aside and told in `findings`.
+        """
+        config = config or QuiverConfig()
+        threads = Threads(_THREADS, "penstock-quiver", "the quiver")
+        doors = Doors(disk or RealDisk(), clock, entropy, offload or threads, observer, str(instance))
+        layout = Layout(full_path(path), instance)
+        try:
+            opened = None
+            if config.durability is not Durability.OFF:
+                opened = await doors.offload(_open, doors, layout, config)
+            store = cls(config, doors, opened, layout)
+        except BaseException:
+            threads.close()
+            raise
+        store._threads = threads
+        try:
+            await store._start(opened)
+        except BaseException as error:
+            store._release()
+            if isinstance(error, OSError):
+                raise explain(f"the store {path} cannot be opened", error) from error
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Write what is in memory, and give the store back. Raises why that was not possible; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait([self._upkeep])
+        self._subscribers.close()
+        try:
+            await self._wal.close()
+            await self._finaliser.stop()
+        finally:
+            await self._ack_log.close()
+            self._release()
+
+    async def __aenter__(self) -> Quiver:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Ingest ---------------------------------------------------------------------------------------
+
+    async def ingest(self, bundle: Bundle, timeout: float | None = None) -> Ack:
+        """Store one bundle; waits for room at the cap, up to `timeout` seconds (`DeadlineExceeded`)."""
+        return (await self._ingest([bundle], bundle, wait=True, timeout=timeout))[0]
+
+    async def ingest_many(self, bundles: Sequence[Bundle], timeout: float | None = None) -> list[Ack]:
+        """Store bundles together, as one record of the log: all are durable, or none."""
+        return await self._ingest(bundles, bundles, wait=True, timeout=timeout) if bundles else []
+
+    async def try_ingest(self, bundle: Bundle) -> Ack:
+        """Store one bundle, or refuse it (`AtCapacity`) where `ingest` would wait for room."""
+        return (await self._ingest([bundle], bundle, wait=False))[0]
+
+    async def flush(self) -> None:
+        """Return once every bundle that was acknowledged is in a segment."""
+        self._check_open()
+        await self._wal.drain()
+        await self._finaliser.flush("flush")
+
+    # Subscribers ----------------------------------------------------------------------------------
+
+    async def register(self, subscriber: str, config: SubscriberConfig | None = None) -> None:
+        self._check_open()
+        await self._subscribers.register(subscriber, config)
+
+    async def deactivate(self, subscriber: str) -> None:
+        self._check_open()
+        await self._subscribers.deactivate(subscriber)
+
+    async def unregister(self, subscriber: str) -> None:
+        self._check_open()
+        await self._subscribers.unregister(subscriber)
+
+    async def next(self, subscriber: str, timeout: float | None = None) -> Delivery | None:
+        self._check_open()
+        return await self._subscribers.next(subscriber, timeout)
+
+    async def replay(self, subscriber: str, segment_seqs: Sequence[int] | None = None) -> list[int]:
+        """Deliver segments once more: these, or all dead letters of the subscriber. Returns the ones still there."""
+        self._check_open()
+        known = self._state.subscriptions.get(subscriber)
+        chosen = list(segment_seqs) if segment_seqs is not None else sorted(known.rejected if known else ())
+        return await self._subscribers.replay(subscriber, chosen)
+
+    # Reading --------------------------------------------------------------------------------------
+
+    async def scan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        time: ScanTime = "event",
+        slot: str | None = None,
+    ) -> pa.Table:
+        """Rows of one slot that wait here, in segments and in memory, pruned by their ranges of time.
+
+        Event time counts nanoseconds, ingestion time milliseconds. Segments that overlap `[start, end)` come whole,
+        but for event time where `segment.event_time_column` says which rows are meant.
+        """
+        self._check_open()
+        found: dict[str, list[pa.Table]] = {}
+        for meta in [meta for meta in self.segments if is_wanted(meta, start, end, time)]:
+            for name, tables in (await self._subscribers.read(meta)).items():
+                found.setdefault(name, []).extend(tables)
+        for buffer in self._finaliser.buffers(self._state.finalised_through):
+            if is_wanted(buffer, start, end, time):
+                for name, tables in open_tables(buffer).items():
+                    found.setdefault(name, []).extend(tables)
+        chosen = choose_slot(found, slot)
+        column = self.config.segment.event_time_column if time == "event" else ""
+        return gather(found.get(chosen or "", []), columns, event_time=(column, start, end) if column else None)
+
+    async def repair(self) -> Findings:
+        """Read everything once: what cannot be read is set aside, and what is sound is written anew where it must be."""
+        await self.flush()
+        for meta in self.segments:
+            with suppress(Corrupt):
+                await self._subscribers.read(meta)
+        # Two, because the file before the newest is kept: neither then has a bad region.
+        await self._ack_log.checkpoint()
+        await self._ack_log.checkpoint()
+        return self.findings
+
+    # Upkeep ---------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """Remove what retention says, now."""
+        plan = await self._sweeper.sweep()
+        if plan.segment_seqs:
+            self._changed.notify()
+
+    @property
+    def state(self) -> AckState:
+        """Marks, gaps and what waits for whom. To be looked at, not changed."""
+        return self._state
+
+    @property
+    def segments(self) -> list[SegmentMeta]:
+        """Metadata of all segments, oldest first."""
+        return [self._segments[number] for number in sorted(self._segments)]
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes of bundles in memory."""
+        return self._finaliser.bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes on the disk."""
+        return self._stored()
+
+    # What serves it -------------------------------------------------------------------------------
+
+    @property
+    def _state(self) -> AckState:
+        return self._ack_log.state
+
+    async def _ingest(
+        self, bundles: Sequence[Bundle], rejected: object, *, wait: bool, timeout: float | None = None
+    ) -> list[Ack]:
+        self._check_open()
+        size = sum([bundle.nbytes for bundle in bundles])
+        await self._admission.admit(size, rejected, wait=wait, timeout=timeout)
+        self._check_open()
+        acks = await self._wal.append(bundles, size)
+        self._doors.observer.count(names.QUIVER_INGESTED_BUNDLES, len(bundles), instance=self._doors.instance)
+        self._doors.observer.count(names.QUIVER_INGESTED_BYTES, size, instance=self._doors.instance)
+        return acks
+
+    async def _start(self, opened: OpenedInstance | None) -> None:
+        if opened is not None:
+            await self._ack_log.checkpoint()
+            await self._prepare_spare(opened)
+            await self._settle_missing()
+            await self._replay(opened.wal.frames)
+            await self._release_wal()
+        await self._admission.publish()
+        lost = sum(end - first for first, end in self.findings.lost_bundles)
+        self._doors.observer.event(
+            names.QUIVER_OPENED,
+            instance=self._doors.instance,
+            segments=len(self._segments),
+            replayed=self.findings.replayed_bundles,
+            lost=lost,
+            set_aside=len(self.findings.set_aside),
+        )
+        for reason, bundles in (("damage", lost), ("expired", self.findings.expired_bundles)):
+            if bundles:
+                self._doors.observer.count(names.QUIVER_BUNDLES_LOST, bundles, reason=reason)
+        for place in self.findings.set_aside:
+            self._doors.observer.event(names.QUIVER_DAMAGE, instance=self._doors.instance, place=place)
+        self._upkeep = asyncio.create_task(self._keep_up())
+
+    async def _prepare_spare(self, opened: OpenedInstance) -> None:
+        """Acknowledging must work on a full disk; one that is full already does without for now."""
+        with suppress(OSError):
+            await self._doors.offload(opened.ack_log.prepare_spare)
+
+    async def _settle_missing(self) -> None:
+        """Segments that are gone without a word would hold up marks for ever."""
+        missing = self._state.missing()
+        now_ms = self._doors.clock.now_ms()
+        self.findings.lost_segments = sorted({number for number, _ in missing})
+        await self._ack_log.settle(
+            [OutcomeRecord(number, name, Outcome.LOST, now_ms, "its files are gone") for number, name in missing]
+        )
+
+    async def _replay(self, frames: Iterable[Frame]) -> None:
+        oldest_ms = self._doors.clock.now_ms() - self.config.retention.max_retain_ms
+        for frame in frames:
+            try:
+                ingestion_ms, bundles = decode_bundles(frame.payload)
+            except Corrupt:
+                self.findings.lost_bundles.append((frame.sequence, frame.sequence + frame.count))
+                continue
+            if ingestion_ms < oldest_ms:
+                self.findings.expired_bundles += len(bundles)
+                continue
+            done = max(0, self._state.finalised_through + 1 - frame.sequence)
+            self._finaliser.add(bundles[done:], frame.sequence + done, ingestion_ms)
+            self.findings.replayed_bundles += len(bundles) - done
+            while self._finaliser.is_behind and self._finaliser.failure is None:
+                await self._changed.wait()
+
+    async def _keep_up(self) -> None:
+        """Time passes: segments grow old, subscribers are gone, other instances change."""
+        clock, tick = self._doors.clock, self.config.maintenance_seconds
+        due = clock.monotonic() + tick
+        while True:
+            await self._wake.wait(min(due - clock.monotonic(), self._finaliser.open_seconds_left(tick)))
+            is_due = clock.monotonic() >= due
+            try:
+                self._finaliser.seal_if_old()
+                await self.sweep()
+                if not is_due:
+                    continue
+                await self._release_orphans()
+                await self._admission.publish()
+            except PenstockError as error:
+                self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
+            due = clock.monotonic() + tick
+            self._gauge()
+
+    async def _release_orphans(self) -> None:
+        if self.config.orphan_policy is OrphanPolicy.RELEASE:
+            for name in self._subscribers.orphans(self.config.orphan_after_hours * _HOUR_SECONDS):
+                await self._subscribers.unregister(name)
+                self._doors.observer.event(names.QUIVER_ORPHAN_RELEASED, instance=self._doors.instance, subscriber=name)
+
+    def _next_segment(self) -> int:
+        return self._state.next_segment_seq
+
+    async def _publish(self, meta: SegmentMeta) -> None:
+        """Durable: the log may forget its bundles, and subscribers hear of it."""
+        self._segments[meta.segment_seq] = meta
+        self._state.publish(meta.segment_seq, meta.last_bundle)
+        self._sweeper.publish(meta.segment_seq)
+        self._subscribers.publish(meta.segment_seq)
+        await self._release_wal()
+        await self._admission.publish()
+
+    async def _release_wal(self) -> None:
+        try:
+            await self._wal.release(self._state.finalised_through)
+        except OSError as error:
+            self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
+
+    async def _read(self, meta: SegmentMeta) -> dict[str, list[pa.Table]]:
+        is_new = meta.segment_seq not in self._checked
+        slots = await self._doors.offload(_read, self._shelf, meta, is_new)
+        self._checked.add(meta.segment_seq)
+        if len(self._checked) > 2 * len(self._segments) + _CHECKED_SPARE:
+            self._checked.intersection_update(self._segments)
+        return slots
+
+    async def _lose(self, meta: SegmentMeta, reason: str) -> None:
+        self.findings.lost_segments.append(meta.segment_seq)
+        await self._sweeper.lose(meta, reason)
+
+    def _stored(self) -> int:
+        return self._wal.bytes + self._ack_log.bytes + sum(meta.bytes for meta in self._segments.values())
+
+    def _gauge(self) -> None:
+        observer, instance = self._doors.observer, self._doors.instance
+        segment_bytes = sum(meta.bytes for meta in self._segments.values())
+        for kind, size in (("wal", self._wal.bytes), ("segments", segment_bytes), ("ack_log", self._ack_log.bytes)):
+            observer.gauge(names.QUIVER_BYTES, size, instance=instance, kind=kind)
+        observer.gauge(names.QUIVER_CORE_BYTES, self._stored(), core_id=instance)
+        observer.gauge(
+            names.QUIVER_CORE_CAP_FRACTION, self._stored() / self.config.retention.size_cap, core_id=instance
+        )
+        observer.gauge(names.QUIVER_OPEN_SEGMENT_BYTES, self._finaliser.bytes, instance=instance)
+        observer.gauge(names.QUIVER_ACK_LOG_DEPTH, self._ack_log.depth, instance=instance)
+        for name, known in self._state.subscriptions.items():
+            observer.gauge(names.QUIVER_GAP_SET_SIZE, len(known.done.gaps), instance=instance, subscriber=name)
+            observer.gauge(names.QUIVER_OUTSTANDING_SEGMENTS, self._state.lag(name), instance=instance, subscriber=name)
+
+    def _release(self) -> None:
+        # First the threads: whoever opens the store next must not find one of them still at work.
+        if self._threads is not None:
+            self._threads.close()
+        if self._usage is not None:
+            self._usage.close()
+        if self._lock is not None:
+            self._lock.__exit__(None, None, None)
+            self._lock = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the store is closed", "close() was called", "open it again")
+
+
+def _open(doors: Doors, layout: Layout, config: QuiverConfig) -> OpenedInstance:
+    return open_instance(doors.disk, layout, config, clock=doors.clock, entropy=doors.entropy)
+
+
+def _read(shelf: SegmentStore, meta: SegmentMeta, check: bool) -> dict[str, list[pa.Table]]:
+    return shelf.read(meta, check=check)

@@ -1,0 +1,170 @@
+"""The write-ahead log: gives each bundle its number, and answers when it is durable.
+
+Encoding, checksums and the write happen off the event loop. A group whose write or sync fails is written once more,
+into a new file; when that fails too, every caller of the group is told that its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.disk import explain, is_full
+from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.observability import names
+from penstock.quiver.bundle import Ack, Bundle, SharedBatches, encode_bundles
+from penstock.quiver.config import Durability
+from penstock.quiver.doors import Doors
+from penstock.quiver.frame_log import FrameLog, Record
+from penstock.quiver.frames import FrameKind
+from penstock.quiver.group_commit import GroupCommit
+
+__all__ = ["Wal"]
+
+
+@dataclass(slots=True)
+class _Entry:
+    bundles: Sequence[Bundle]
+    # What was put together for the log, for the open segment to use as well.
+    shared: SharedBatches | None = None
+
+
+class Wal:
+    """`accept` is called on the loop with each durable entry, in order, before its caller hears of it."""
+
+    def __init__(
+        self,
+        log: FrameLog | None,
+        doors: Doors,
+        *,
+        durability: Durability,
+        interval: float = 0.0,
+        persists: bool = True,
+        next_record: int,
+        durable_before: int,
+        accept: Callable[[Sequence[Bundle], int, int, SharedBatches | None], None],
+    ) -> None:
+        self._log = log
+        self._persists = persists and log is not None
+        self._doors = doors
+        self._accept = accept
+        self._next_record = next_record
+        # What a start found in the log a killed process may have written and not synced: until it is in a segment,
+        # no frame vouches for it, or its loss with the power would be reported as one of durable records.
+        self._durable_before, self._replayed_before = durable_before, next_record
+        self._released_through = 0
+        self._turn = asyncio.Lock()
+        self._group: GroupCommit[_Entry, list[Ack]] = GroupCommit(
+            self._commit, clock=doors.clock, interval=interval, one_by_one=durability is Durability.SYNC
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self._log.bytes if self._log else 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._group.waiting_bytes
+
+    @property
+    def files(self) -> int:
+        return 0 if self._log is None else len(self._log.retired) + (self._log.active is not None)
+
+    def growth(self, size: int) -> int:
+        """How much more room the disk gives when so many bytes come."""
+        log = self._log
+        if log is None or not self._persists:
+            return 0
+        file = log.active
+        if file is not None and file.end + self.waiting_bytes + size <= file.size:
+            return 0
+        return log.growth(size)
+
+    async def append(self, bundles: Sequence[Bundle], size: int) -> list[Ack]:
+        return await self._group.add(_Entry(bundles), size)
+
+    async def release(self, through: int) -> None:
+        """Give back the files whose records are all in segments."""
+        if self._log is not None:
+            async with self._turn:
+                self._released_through = through
+                await self._doors.offload(self._log.release, through)
+        if through >= self._replayed_before - 1:
+            self._durable_before = self._replayed_before
+
+    async def reuse(self) -> None:
+        """Give back the active file as well, if all its records are in segments: for a store that has no room left."""
+        if self._log is not None:
+            async with self._turn:
+                await self._doors.offload(self._log.release, self._released_through, True)
+
+    async def drain(self) -> None:
+        await self._group.drain()
+
+    async def close(self) -> None:
+        await self._group.close()
+        if self._log is not None:
+            async with self._turn:
+                await self._doors.offload(self._log.close)
+
+    async def _commit(self, group: Sequence[_Entry]) -> list[list[Ack] | Exception]:
+        now_ms, first = self._doors.clock.now_ms(), self._next_record
+        refused: dict[int, Exception] = {}
+        if self._persists:
+            started = self._doors.clock.monotonic()
+            async with self._turn:
+                refused = await self._make_durable(group, first, now_ms)
+            self._doors.observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
+        answers: list[list[Ack] | Exception] = []
+        sequence = first
+        for number, entry in enumerate(group):
+            if number in refused:
+                answers.append(refused[number])
+                continue
+            self._accept(entry.bundles, sequence, now_ms, entry.shared)
+            answers.append([Ack(sequence + at, now_ms, self._persists) for at in range(len(entry.bundles))])
+            sequence += len(entry.bundles)
+        # Only now: a group that failed leaves its numbers to the next one.
+        self._next_record = sequence
+        return answers
+
+    async def _make_durable(self, group: Sequence[_Entry], first: int, now_ms: int) -> dict[int, Exception]:
+        """Returns which entries of the group cannot be stored, and why: they are not in the log."""
+        try:
+            return await self._doors.offload(self._write, group, first, now_ms)
+        except OSError as error:
+            if is_full(error):
+                # Room is set aside before anything is written: nothing was.
+                raise explain("the bundle could not be stored", error) from error
+            self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+            try:
+                return await self._doors.offload(self._write, group, first, now_ms)
+            except OSError as again:
+                raise _explained(again) from again
+
+    def _write(self, group: Sequence[_Entry], first: int, now_ms: int) -> dict[int, Exception]:
+        assert self._log is not None
+        records, sequence = [], first
+        refused: dict[int, Exception] = {}
+        durable_before = first if self._durable_before == self._replayed_before else self._durable_before
+        for number, entry in enumerate(group):
+            try:
+                if len(entry.bundles) > 1:
+                    entry.shared = entry.shared or SharedBatches(entry.bundles)
+                parts = encode_bundles(entry.bundles, now_ms, entry.shared)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this caller's, and nobody else's
+                refused[number] = error
+                continue
+            records.append(Record(FrameKind.BUNDLES, parts, sequence, len(entry.bundles), durable_before))
+            sequence += len(entry.bundles)
+        if records:
+            self._log.write(records)
+        return refused
+
+
+def _explained(error: OSError) -> PenstockError:
+    meaning = explain("the bundle could not be stored for sure", error)
+    if is_full(error):
+        return meaning
+    return OutcomeUnknown(meaning.what, meaning.why, "mend the disk; then send it again if it is not there")
