@@ -1,0 +1,1 @@
+"""What the catalog decides: every change to a head, and every plan, as plain functions without I/O."""

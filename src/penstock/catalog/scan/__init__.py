@@ -1,0 +1,1 @@
+"""Read the rows of planned files: Parquet through the object store, filtered, with the columns of all files."""
