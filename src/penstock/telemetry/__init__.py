@@ -1,0 +1,71 @@
+"""Signals as Arrow: schemas of metrics, logs and traces, decoders and encoders, series, and the layout of data files."""
+
+from penstock.telemetry.arrow_stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
+from penstock.telemetry.compression import ENCODINGS, decompressed, unpack
+from penstock.telemetry.data_files import (
+    ColumnBounds,
+    DataFileConfig,
+    EncodedFile,
+    FilePlace,
+    Partition,
+    encode_files,
+    partitioned,
+    unified,
+)
+from penstock.telemetry.json_lines import decode_json_lines
+from penstock.telemetry.limits import DecodeLimits
+from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus_text
+from penstock.telemetry.otlp import decode_otlp, decode_otlp_json
+from penstock.telemetry.otlp_encode import encode_otlp
+from penstock.telemetry.payload import decode_records, encode_records
+from penstock.telemetry.prometheus_names import label_name, metric_name
+from penstock.telemetry.remote_write import RemoteWriteVersion, decode_remote_write
+from penstock.telemetry.rows import DecodedRows, RowSource
+from penstock.telemetry.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
+from penstock.telemetry.series import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
+
+__all__ = [
+    "ENCODINGS",
+    "LOGS",
+    "METRICS",
+    "TABLES",
+    "TRACES",
+    "ColumnBounds",
+    "DataFileConfig",
+    "DecodeLimits",
+    "DecodedRows",
+    "DeltaPolicy",
+    "EncodedFile",
+    "ExponentialPolicy",
+    "FilePlace",
+    "Partition",
+    "RemoteWriteVersion",
+    "RowSource",
+    "SeriesConfig",
+    "SeriesSamples",
+    "ValueKind",
+    "conform",
+    "decode_arrow",
+    "decode_json_lines",
+    "decode_openmetrics",
+    "decode_otlp",
+    "decode_otlp_json",
+    "decode_prometheus_text",
+    "decode_records",
+    "decode_remote_write",
+    "decompressed",
+    "encode_arrow",
+    "encode_files",
+    "encode_otlp",
+    "encode_records",
+    "label_name",
+    "metric_name",
+    "partitioned",
+    "read_arrow",
+    "schema_of",
+    "series_of",
+    "signal_of",
+    "unified",
+    "unpack",
+    "with_tenant",
+]

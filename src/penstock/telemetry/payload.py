@@ -1,0 +1,94 @@
+"""Telemetry in the queue: batches of Arrow streams, each of which names its table, behind the envelope of Arrow records.
+
+The same form that a relay gives to what it takes from a quiver, so one reader serves both. OTLP requests as they came
+are read too: the envelope says which they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.errors import Corrupt, InvalidInput, Unsupported
+from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope
+from penstock.telemetry.arrow_stream import encode_arrow, read_arrow
+from penstock.telemetry.limits import DecodeLimits
+from penstock.telemetry.otlp import decode_otlp
+from penstock.telemetry.rows import RowSource
+from penstock.telemetry.schemas import TABLES, signal_of
+
+__all__ = ["decode_records", "encode_records"]
+
+# In the metadata of a stream's schema: the slot of a bundle, which is the name of the table.
+_SLOT: Final = b"penstock.slot"
+_OTLP_SLOTS: Final = {f"otlp_{name}": signal for signal, name in TABLES.items()}
+_OTLP_COLUMN: Final = "request"
+# Telemetry that is in the queue was within bounds when it came; this one is for bytes that were damaged since.
+_STORED: Final = DecodeLimits(request_bytes_max=1 << 30, unpacked_bytes_max=4 << 30, rows_max=1 << 26)
+
+
+def encode_records(tables: Mapping[str, pa.Table | pa.RecordBatch]) -> tuple[list[bytes], bytes]:
+    """The records of a batch, a stream a table, and the envelope that goes before them as metadata."""
+    if not tables:
+        raise InvalidInput("there is nothing to send", "a batch has one table at least")
+    signals = {signal_of(name) for name in tables}
+    signal = next(iter(signals)) if len(signals) == 1 else None
+    return [encode_arrow(table, {_SLOT: name.encode()}) for name, table in tables.items()], ArrowEnvelope(
+        signal
+    ).encode()
+
+
+def decode_records(
+    records: Sequence[Any], envelope: bytes, received_ns: int, limits: DecodeLimits = _STORED
+) -> dict[str, list[pa.Table]]:
+    """Tables by name. `Corrupt` for records that are not what the envelope says, `Unsupported` for another envelope."""
+    try:
+        return _decoded(records, envelope, RowSource("", received_ns), limits)
+    except InvalidInput as error:
+        raise Corrupt("a batch of telemetry cannot be read", str(error)) from error
+
+
+def _decoded(
+    records: Sequence[Any], envelope: bytes, source: RowSource, limits: DecodeLimits
+) -> dict[str, list[pa.Table]]:
+    found: dict[str, list[pa.Table]] = {}
+    for signal, record in ((_otlp_signal(envelope), bytes(record)) for record in records):
+        if signal is not None:
+            _add(found, TABLES[signal], _otlp_table(signal, record, source, limits))
+            continue
+        table = read_arrow(record, limits)
+        metadata = dict(table.schema.metadata or {})
+        slot = metadata.pop(_SLOT, b"").decode(errors="replace")
+        if slot in _OTLP_SLOTS:
+            for request in _requests(table, slot):
+                _add(found, TABLES[_OTLP_SLOTS[slot]], _otlp_table(_OTLP_SLOTS[slot], request, source, limits))
+        elif slot:
+            _add(found, slot, table.replace_schema_metadata(metadata or None))
+        else:
+            raise InvalidInput("an Arrow stream does not say which table it is for", "penstock.slot is missing")
+    return found
+
+
+def _otlp_signal(envelope: bytes) -> Signal | None:
+    """The signal of OTLP requests; None for Arrow streams."""
+    try:
+        return TelemetryEnvelope.decode(envelope).signal
+    except Unsupported:
+        ArrowEnvelope.decode(envelope[: ArrowEnvelope.SIZE])
+        return None
+
+
+def _requests(table: pa.Table, slot: str) -> list[bytes]:
+    if _OTLP_COLUMN not in table.schema.names or not pa.types.is_binary(table.schema.field(_OTLP_COLUMN).type):
+        raise InvalidInput(f"slot {slot!r} has no binary column {_OTLP_COLUMN!r}")
+    return [one for one in table.column(_OTLP_COLUMN).to_pylist() if one is not None]
+
+
+def _otlp_table(signal: Signal, request: bytes, source: RowSource, limits: DecodeLimits) -> pa.Table:
+    return pa.Table.from_batches([decode_otlp(signal, request, source, limits).batch])
+
+
+def _add(found: dict[str, list[pa.Table]], name: str, table: pa.Table) -> None:
+    found.setdefault(name, []).append(table)

@@ -1,0 +1,169 @@
+"""The fast decoder agrees with the protobuf project's own on every request, and hostile bytes meet our errors only."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.telemetry.samples import (
+    SOURCE,
+    every_kind_of_metric,
+    first_write,
+    packed,
+    second_write,
+    some_logs,
+    some_spans,
+)
+
+from penstock.errors import InvalidInput, PenstockError
+from penstock.records import Signal
+from penstock.telemetry import DecodeLimits, decode_arrow, decode_otlp, decode_remote_write, encode_arrow
+from penstock.telemetry.otlp import otlp_rows, request_message
+from penstock.telemetry.protobuf import arrow_schema, has_ptars, parse, to_arrow, walked
+from penstock.telemetry.remote_write import RemoteWriteVersion
+from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
+
+SERIES = [({"__name__": "up", "job": "a"}, [(1, 1.0), (2, 0.0)]), ({"__name__": "load"}, [(1, 0.5)])]
+MESSAGES = [request_message(signal) for signal in Signal] + [write_request_v1(), write_request_v2()]
+SAMPLES = {Signal.METRICS: every_kind_of_metric, Signal.LOGS: some_logs, Signal.TRACES: some_spans}
+# Each seed is a few mutations of one request.
+MUTATIONS = 1500
+
+
+def test_the_fast_decoder_is_installed() -> None:
+    assert has_ptars()
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.DESCRIPTOR.full_name)
+def test_both_decoders_have_the_same_columns(message: Any) -> None:
+    fast = to_arrow(message, b"", "request")
+    assert fast.schema.equals(arrow_schema(message.DESCRIPTOR))
+    assert fast.equals(walked(message()))
+
+
+@pytest.mark.parametrize("signal", list(Signal))
+def test_both_decoders_give_the_same_rows(signal: Signal) -> None:
+    body = SAMPLES[signal]().SerializeToString()
+    message = request_message(signal)
+    slow = otlp_rows(signal, walked(parse(message, body, "request")), SOURCE, DecodeLimits())
+    assert decode_otlp(signal, body, SOURCE).batch.equals(slow.batch)
+
+
+def test_without_the_fast_decoder_the_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = every_kind_of_metric().SerializeToString()
+    expected = decode_otlp(Signal.METRICS, body, SOURCE)
+    monkeypatch.setattr("penstock.telemetry.protobuf._handler", lambda message: None)
+    assert decode_otlp(Signal.METRICS, body, SOURCE).batch.equals(expected.batch)
+
+
+def test_of_a_choice_given_twice_the_last_holds_and_parts_of_a_message_are_merged() -> None:
+    """What protobuf says; decoders that do not build the message see two values."""
+    message = request_message(Signal.LOGS)()
+    record = message.resource_logs.add().scope_logs.add().log_records.add()
+    record.body.string_value = "first"
+    twice = record.SerializeToString() + bytes.fromhex("2a021807")  # body once more: int_value 7
+    record.SetInParent()
+    scope = _field(2, twice)
+    resource = _field(2, scope)
+    batch = decode_otlp(Signal.LOGS, _field(1, resource), SOURCE).batch
+    assert batch.column("body").to_pylist() == ["7"]
+
+
+def _field(number: int, body: bytes) -> bytes:
+    assert len(body) < 128
+    return bytes((number << 3 | 2, len(body))) + body
+
+
+@pytest.mark.parametrize("signal", list(Signal))
+def test_mutated_requests_meet_our_errors_or_the_rows_of_the_oracle(signal: Signal) -> None:
+    campaign_otlp(signal, MUTATIONS // 3, seed=7)
+
+
+def test_mutated_remote_writes_meet_our_errors_only() -> None:
+    campaign_remote_write(MUTATIONS // 3, seed=7)
+
+
+def test_mutated_arrow_streams_meet_our_errors_only() -> None:
+    campaign_arrow(MUTATIONS // 3, seed=7)
+
+
+@pytest.mark.chaos(seeds=1)
+def test_many_more_mutations(seed: int) -> None:
+    for signal in Signal:
+        campaign_otlp(signal, 200, seed=seed)
+    campaign_remote_write(500, seed=seed)
+    campaign_arrow(500, seed=seed)
+
+
+def campaign_otlp(signal: Signal, mutations: int, *, seed: int) -> None:
+    chance = random.Random(seed)
+    body = SAMPLES[signal]().SerializeToString()
+    message = request_message(signal)
+    for number in range(mutations):
+        mutated = mutate(body, chance)
+        try:
+            decoded = decode_otlp(signal, mutated, SOURCE)
+        except InvalidInput:
+            continue
+        slow = otlp_rows(signal, walked(parse(message, mutated, "request")), SOURCE, DecodeLimits())
+        # As texts: what is no number does not equal itself.
+        assert repr(decoded.batch.to_pydict()) == repr(slow.batch.to_pydict()), (seed, number)
+        assert decoded.rejected == slow.rejected, (seed, number)
+
+
+def campaign_remote_write(mutations: int, *, seed: int) -> None:
+    chance = random.Random(seed)
+    bodies = {RemoteWriteVersion.V1: first_write(SERIES), RemoteWriteVersion.V2: second_write(SERIES)}
+    for number in range(mutations):
+        version, message = chance.choice(list(bodies.items()))
+        if number % 2:
+            body = mutate(packed(message), chance)
+        else:
+            body = packed(_Raw(mutate(message.SerializeToString(), chance)))
+        try:
+            decode_remote_write(body, SOURCE, version)
+        except PenstockError:
+            continue
+
+
+def campaign_arrow(mutations: int, *, seed: int) -> None:
+    chance = random.Random(seed)
+    body = encode_arrow(decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch)
+    for _ in range(mutations):
+        try:
+            decode_arrow(mutate(body, chance), SOURCE, Signal.METRICS)
+        except PenstockError:
+            continue
+
+
+class _Raw:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def SerializeToString(self) -> bytes:
+        return self._body
+
+
+def mutate(body: bytes, chance: random.Random) -> bytes:
+    """Bytes changed, cut out, repeated, swapped or cut off."""
+    found = bytearray(body)
+    for _ in range(chance.randint(1, 4)):
+        if not found:
+            break
+        at = chance.randrange(len(found))
+        end = min(len(found), at + chance.randint(1, 12))
+        kind = chance.randrange(6)
+        if kind == 0:
+            found[at] = chance.randrange(256)
+        elif kind == 1:
+            del found[at:end]
+        elif kind == 2:
+            found[at:at] = found[at:end]
+        elif kind == 3:
+            found[at] ^= 1 << chance.randrange(8)
+        elif kind == 4:
+            found[at:at] = chance.randbytes(chance.randint(1, 8))
+        else:
+            del found[chance.randrange(len(found)) :]
+    return bytes(found)
