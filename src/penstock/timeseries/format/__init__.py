@@ -1,0 +1,1 @@
+"""What lies in a time-series store: keys, blocks and states. docs/format/timeseries.md draws every byte."""

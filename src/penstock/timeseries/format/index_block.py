@@ -1,0 +1,153 @@
+"""Blocks of the inverted index: for each label the series of an hour that have it, as a Roaring bitmap.
+
+A flush adds one row for each label of its new series. Rows of one label are put together when blocks are merged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyroaring
+
+from penstock.blocks import BlockBody
+from penstock.errors import Corrupt
+from penstock.timeseries.arrays import Column, Cut, Words, buffer_of, bytes_column
+
+__all__ = ["IndexBlock"]
+
+_COUNT: Final = struct.Struct("<Q")
+_DECODED_FACTOR: Final = 3
+
+
+@dataclass(frozen=True)
+class IndexBlock:
+    """Labels with the ids of their series: u64 rows, u64 keys, then an Arrow-like run of ends and bytes for each of
+    name, value and bitmap; packed with zstd."""
+
+    keys: Words
+    names: Column
+    values: Column
+    bitmaps: Column
+
+    @classmethod
+    def of(
+        cls, keys: Iterable[int], names: Sequence[str], values: Sequence[str], bitmaps: Sequence[bytes]
+    ) -> IndexBlock:
+        return cls(
+            np.fromiter(keys, np.uint64),
+            bytes_column([*map(str.encode, names)], pa.string()),
+            bytes_column([*map(str.encode, values)], pa.string()),
+            bytes_column(bitmaps, pa.binary()),
+        )
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Memory held, with the rows and bitmaps that are kept once they were asked for."""
+        return _DECODED_FACTOR * int(self.keys.nbytes + self.names.nbytes + self.values.nbytes + self.bitmaps.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Cut) -> IndexBlock:
+        places = np.arange(len(self))[rows]
+        return IndexBlock(self.keys[rows], self.names.take(places), self.values.take(places), self.bitmaps.take(places))
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        pairs = zip(self.names.to_pylist(), self.values.to_pylist(), strict=True)
+        for row, (name, value) in enumerate(pairs):
+            found.setdefault(name, {})[value] = row
+        return found
+
+    @cached_property
+    def _bitmaps(self) -> dict[int, pyroaring.BitMap]:
+        return {}
+
+    def label_names(self) -> Iterable[str]:
+        return self._rows.keys()
+
+    def label_values(self, name: str) -> Iterable[str]:
+        """The values of a label here."""
+        return self._rows.get(name, {}).keys()
+
+    def series(self, name: str, value: str) -> pyroaring.BitMap | None:
+        """The series that have a label; None if nothing is known of it here. Not to be changed."""
+        row = self._rows.get(name, {}).get(value)
+        if row is None:
+            return None
+        found = self._bitmaps.get(row)
+        if found is None:
+            found = self._bitmaps[row] = _bitmap(self.bitmaps[row].as_py())
+        return found
+
+    def encode(self) -> BlockBody:
+        parts: list[bytes | np.ndarray[tuple[int, ...], np.dtype[np.uint32]]] = []
+        for column in (self.names.cast(pa.binary()), self.values.cast(pa.binary()), self.bitmaps):
+            values = column.to_pylist()
+            ends = np.cumsum([len(value) for value in values], dtype=np.int64).astype("<u4")
+            parts += [ends, b"".join(values)]
+        return BlockBody((_COUNT.pack(len(self)), self.keys.astype("<u8", copy=False), *parts), compress=True)
+
+    @classmethod
+    def decode(cls, body: memoryview) -> IndexBlock:
+        if len(body) < _COUNT.size:
+            raise Corrupt("a block of the index is cut short", f"it has {len(body)} bytes")
+        (rows,) = _COUNT.unpack_from(body)
+        at = _COUNT.size + 8 * rows
+        if len(body) < at + 12 * rows:
+            raise Corrupt("a block of the index is cut short", f"it has {len(body)} bytes for {rows} labels")
+        keys = np.frombuffer(body, "<u8", rows, _COUNT.size)
+        columns = []
+        for kind in (pa.string(), pa.string(), pa.binary()):
+            column, at = _column(body, at, rows, kind)
+            columns.append(column)
+        if at != len(body):
+            raise Corrupt("a block of the index does not agree", f"{len(body) - at} bytes are too many")
+        return cls(keys, *columns)
+
+    @classmethod
+    def merge(cls, parts: Sequence[IndexBlock]) -> IndexBlock:
+        if len(parts) == 1:
+            return parts[0]
+        rows: dict[tuple[str, str], tuple[int, list[bytes]]] = {}
+        for part in parts:
+            columns = (part.keys.tolist(), part.names.to_pylist(), part.values.to_pylist(), part.bitmaps.to_pylist())
+            for key, name, value, bitmap in zip(*columns, strict=True):
+                rows.setdefault((name, value), (key, []))[1].append(bitmap)
+        bitmaps = [
+            bitmaps[0] if len(bitmaps) == 1 else pyroaring.BitMap.union(*map(_bitmap, bitmaps)).serialize()
+            for _, bitmaps in rows.values()
+        ]
+        labels = list(rows)
+        return cls.of((key for key, _ in rows.values()), [n for n, _ in labels], [v for _, v in labels], bitmaps)
+
+
+def _bitmap(body: bytes) -> pyroaring.BitMap:
+    try:
+        return pyroaring.BitMap.deserialize(body)
+    except (ValueError, RuntimeError) as error:
+        raise Corrupt("a bitmap of the index cannot be read", str(error)) from error
+
+
+def _column(body: memoryview, at: int, rows: int, kind: pa.DataType) -> tuple[Column, int]:
+    if len(body) < at + 4 * rows:
+        raise Corrupt("a block of the index is cut short", f"it has {len(body)} bytes")
+    ends = np.frombuffer(body, "<u4", rows, at)
+    at += 4 * rows
+    size = int(ends[-1]) if rows else 0
+    if len(body) < at + size or np.any(ends[1:] < ends[:-1]):
+        raise Corrupt("a block of the index does not agree", f"it promises {size} bytes")
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    column: Column = pa.Array.from_buffers(kind, rows, [None, buffer_of(offsets), buffer_of(body[at : at + size])])
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Corrupt("a block of the index does not agree", str(error)) from error
+    return column, at + size

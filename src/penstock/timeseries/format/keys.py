@@ -1,0 +1,117 @@
+"""The keys that are a time-series store's own: tenants, and 64-bit keys that begin with the hour.
+
+A bucket is one hour. Blocks of a tenant lie under keys of 34 bits for the hour and 30 bits for what is inside it: the
+number of a series, or a hash of a label. So the blocks of an hour stand side by side in every directory.
+The rest of the layout is that of all block stores (`penstock.blocks.keys`); docs/format/timeseries.md draws it whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import xxhash
+
+from penstock.blocks import check_name
+from penstock.timeseries.arrays import Array, Times, Words
+
+__all__ = [
+    "BUCKET_MS",
+    "IDS_MAX",
+    "INSIDE_BITS",
+    "TENANTS",
+    "TENANT_DATA",
+    "SeriesFamily",
+    "hour_key",
+    "hour_of_key",
+    "hours_of",
+    "keys_of",
+    "label_key",
+    "label_keys",
+    "metric_key",
+    "name_range",
+    "parse_tenant_key",
+    "tenant_key",
+    "tenant_prefix",
+]
+
+TENANTS: Final = b"\x02"
+TENANT_DATA: Final = b"\x10"
+
+BUCKET_MS: Final = 3_600_000
+INSIDE_BITS: Final = 30
+# Series that a bucket can have.
+IDS_MAX: Final = 1 << INSIDE_BITS
+# Hours before 1970 have keys too.
+_HOUR_BIAS: Final = 1 << 33
+_VALUE_BITS: Final = 16
+_NAME_BITS: Final = INSIDE_BITS - _VALUE_BITS
+
+_NUMBER: Final = struct.Struct(">I")
+
+
+class SeriesFamily(IntEnum):
+    """What a block holds. The number is in keys and in block headers, and never changes its meaning."""
+
+    DICTIONARY = 1  # fingerprints by series id
+    LABELS = 2  # labels by series id: the forward index
+    INDEX = 3  # series ids by label: the inverted index
+    SAMPLES = 4  # samples by series id
+    METADATA = 5  # type, help and unit by metric; not by hour
+
+
+def tenant_key(tenant: str) -> bytes:
+    return TENANTS + check_name("tenant", tenant)
+
+
+def parse_tenant_key(key: bytes) -> str:
+    return key[len(TENANTS) :].decode()
+
+
+def tenant_prefix(number: int) -> bytes:
+    return TENANT_DATA + _NUMBER.pack(number)
+
+
+def hours_of(times: Times) -> Times:
+    return times // BUCKET_MS
+
+
+def hour_key(hour: int) -> int:
+    """The lowest key of an hour; those of the next one follow."""
+    return (hour + _HOUR_BIAS) << INSIDE_BITS
+
+
+def hour_of_key(key: int) -> int:
+    return (key >> INSIDE_BITS) - _HOUR_BIAS
+
+
+def keys_of(hour: int, ids: Array) -> Words:
+    """The keys of series of an hour."""
+    keys: Words = np.uint64(hour_key(hour)) + ids.astype(np.uint64)
+    return keys
+
+
+def label_key(hour: int, name: str, value: str) -> int:
+    """The key of a label. Those of one name stand side by side."""
+    return name_range(hour, name)[0] + (xxhash.xxh3_64_intdigest(value.encode()) >> (64 - _VALUE_BITS))
+
+
+def label_keys(hour: int, names: Sequence[str], values: Sequence[str]) -> list[int]:
+    """The keys of many labels, which share a few names."""
+    firsts = {name: name_range(hour, name)[0] for name in set(names)}
+    shift = 64 - _VALUE_BITS
+    digest = xxhash.xxh3_64_intdigest
+    return [firsts[name] + (digest(value.encode()) >> shift) for name, value in zip(names, values, strict=True)]
+
+
+def name_range(hour: int, name: str) -> tuple[int, int]:
+    """The keys of all labels of a name, first and end; other names may fall among them."""
+    first = hour_key(hour) + (xxhash.xxh3_64_intdigest(name.encode()) >> (64 - _NAME_BITS) << _VALUE_BITS)
+    return first, first + (1 << _VALUE_BITS)
+
+
+def metric_key(name: str) -> int:
+    return xxhash.xxh3_64_intdigest(name.encode())

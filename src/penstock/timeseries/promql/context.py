@@ -1,0 +1,40 @@
+"""What every part of an evaluation shares."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock.timeseries.promql.annotations import Notes
+from penstock.timeseries.promql.budget import QueryBudget
+from penstock.timeseries.promql.config import EngineConfig
+from penstock.timeseries.promql.duration_parser import resolve, to_ms
+from penstock.timeseries.promql.grid import Grid
+from penstock.timeseries.promql.source import SeriesSource
+from penstock.timeseries.promql.tree import At, Duration, Modifiers
+
+__all__ = ["EvaluationContext"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationContext:
+    """`query` are the steps that were asked for, `grid` those evaluated here: in a subquery they differ."""
+
+    source: SeriesSource
+    config: EngineConfig
+    budget: QueryBudget
+    notes: Notes
+    query: Grid
+    grid: Grid
+
+    def within(self, grid: Grid) -> EvaluationContext:
+        return dataclasses.replace(self, grid=grid)
+
+    def milliseconds(self, duration: Duration) -> int:
+        range_ms = self.query.end_ms - self.query.start_ms
+        return to_ms(resolve(duration, step_ms=self.query.step_ms if range_ms else 0, range_ms=range_ms))
+
+    def at_ms(self, modifiers: Modifiers) -> int | None:
+        """The fixed time of a selector, if it has one."""
+        if modifiers.at is At.START:
+            return self.query.start_ms
+        return self.query.end_ms if modifiers.at is At.END else modifiers.at

@@ -1,0 +1,144 @@
+"""The engine: reads an expression, evaluates it over a source, and answers with a typed result. It does no I/O."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import AtCapacity, InvalidInput
+from penstock.timeseries.promql.annotations import Annotations, Notes
+from penstock.timeseries.promql.budget import QueryBudget
+from penstock.timeseries.promql.config import EngineConfig
+from penstock.timeseries.promql.context import EvaluationContext
+from penstock.timeseries.promql.evaluator import Evaluator
+from penstock.timeseries.promql.frame import VectorFrame, single
+from penstock.timeseries.promql.grid import Grid
+from penstock.timeseries.promql.labels import Labels, drop_metadata
+from penstock.timeseries.promql.parser import parse
+from penstock.timeseries.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
+from penstock.timeseries.promql.selections import SeriesSelection, selections
+from penstock.timeseries.promql.source import SeriesColumns, SeriesSource
+from penstock.timeseries.promql.tree import Expr, ValueType
+from penstock.timeseries.promql.typecheck import check_types
+from penstock.timeseries.promql.windows import Windows
+
+__all__ = ["Engine"]
+
+# Times beyond this cannot be told apart as seconds in a double.
+_TIME_MS_MAX = 2**53
+
+
+class Engine:
+    """PromQL over a source of series. Times and steps are milliseconds."""
+
+    def __init__(
+        self, source: SeriesSource, config: EngineConfig | None = None, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._source = source
+        self._config = config or EngineConfig()
+        self._clock = clock
+
+    def query(self, expression: str, time_ms: int) -> QueryResult:
+        """The value of an expression at one time."""
+        tree, kind = self._read(expression)
+        grid = Grid(_checked_time(time_ms), time_ms, 1)
+        notes = Notes(expression)
+        evaluator = Evaluator(self._context(grid, notes))
+        with np.errstate(all="ignore"):
+            return _instant_result(evaluator, tree, kind, time_ms, notes)
+
+    def query_range(self, expression: str, start_ms: int, end_ms: int, step_ms: int) -> MatrixResult:
+        """The values of an expression from start to end, both included, a step apart."""
+        if step_ms < 1:
+            raise InvalidInput(f"the step of the query is {step_ms} ms", "it must be at least 1")
+        if _checked_time(end_ms) < _checked_time(start_ms):
+            raise InvalidInput("the query ends before it starts", f"{start_ms} to {end_ms}")
+        tree, kind = self._read(expression)
+        if kind not in (ValueType.SCALAR, ValueType.VECTOR):
+            raise InvalidInput(
+                f"an expression of type {kind.value} cannot be evaluated over a range",
+                "it must be scalar or instant vector",
+            )
+        grid = Grid(start_ms, end_ms, step_ms)
+        notes = Notes(expression)
+        context = self._context(grid, notes)
+        context.budget.check_steps(grid.steps)
+        evaluator = Evaluator(context)
+        with np.errstate(all="ignore"):
+            frame = single(evaluator.scalar(tree)) if kind is ValueType.SCALAR else evaluator.vector(tree)
+            return MatrixResult(_sorted_columns(frame.named(), grid), notes.collected())
+
+    def selections(
+        self, expression: str, start_ms: int, end_ms: int | None = None, step_ms: int = 1
+    ) -> list[SeriesSelection]:
+        """What the query of these times is going to ask of its source; without an end it is an instant query."""
+        tree, _ = self._read(expression)
+        grid = Grid(_checked_time(start_ms), _checked_time(start_ms if end_ms is None else end_ms), max(step_ms, 1))
+        context = self._context(grid, Notes(expression))
+        context.budget.check_steps(grid.steps)
+        return list(selections(tree, context))
+
+    def _read(self, expression: str) -> tuple[Expr, ValueType]:
+        size = len(expression.encode("utf-8", "surrogatepass"))
+        if size > self._config.expression_bytes_max:
+            raise AtCapacity(
+                f"the expression has {size} bytes",
+                f"at most {self._config.expression_bytes_max} are read",
+                "shorten it, or raise EngineConfig.expression_bytes_max",
+            )
+        tree = parse(expression, depth_max=self._config.depth_max, experimental=self._config.experimental)
+        return tree, check_types(expression, tree)
+
+    def _context(self, grid: Grid, notes: Notes) -> EvaluationContext:
+        budget = QueryBudget(self._config, self._clock)
+        return EvaluationContext(self._source, self._config, budget, notes, query=grid, grid=grid)
+
+
+def _checked_time(time_ms: int) -> int:
+    if not -_TIME_MS_MAX <= time_ms <= _TIME_MS_MAX:
+        raise InvalidInput(f"the time {time_ms} ms is out of range", f"it must lie within ±{_TIME_MS_MAX}")
+    return time_ms
+
+
+def _instant_result(evaluator: Evaluator, tree: Expr, kind: ValueType, time_ms: int, notes: Notes) -> QueryResult:
+    if kind is ValueType.STRING:
+        return StringResult(time_ms, evaluator.string(tree))
+    if kind is ValueType.SCALAR:
+        value = float(evaluator.scalar(tree)[0])
+        return ScalarResult(time_ms, value, notes.collected())
+    if kind is ValueType.MATRIX:
+        return _raw_samples(evaluator.whole_matrix(tree), notes.collected())
+    frame = evaluator.vector(tree).named().without_empty()
+    return VectorResult(time_ms, frame.labels, frame.values[:, 0], notes.collected())
+
+
+def _raw_samples(windows: Windows, annotations: Annotations) -> MatrixResult:
+    """The samples of the only step, by the labels of their series."""
+    labels = [drop_metadata(own) if gone else own for own, gone in zip(windows.labels, windows.unnamed, strict=True)]
+    if len(set(labels)) < len(labels):
+        raise InvalidInput(
+            "vector cannot contain metrics with the same labelset", "names that tell them apart are gone"
+        )
+    low, high = windows.low[:, 0], windows.high[:, 0]
+    order = [row for row in _by_labels(labels) if low[row] < high[row]]
+    spans = [np.arange(low[row], high[row]) for row in order]
+    positions = np.concatenate(spans) if spans else np.empty(0, np.int64)
+    offsets = np.concatenate([[0], np.cumsum([len(span) for span in spans])]).astype(np.int64)
+    columns = windows.columns
+    return MatrixResult(
+        SeriesColumns(
+            [labels[row] for row in order], offsets, columns.timestamps[positions], columns.values[positions]
+        ),
+        annotations,
+    )
+
+
+def _sorted_columns(frame: VectorFrame, grid: Grid) -> SeriesColumns:
+    frame = frame.take(np.array(_by_labels(frame.labels), dtype=np.int64)).without_empty()
+    offsets = np.concatenate([[0], np.cumsum(frame.present.sum(axis=1))]).astype(np.int64)
+    _, steps = np.nonzero(frame.present)
+    return SeriesColumns(frame.labels, offsets, grid.times_ms[steps], frame.values[frame.present])
+
+
+def _by_labels(labels: list[Labels]) -> list[int]:
+    return sorted(range(len(labels)), key=labels.__getitem__)

@@ -1,0 +1,113 @@
+"""Functions of how fast series change: rate, increase, delta, irate, idelta, changes, resets."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.windows import Windows
+
+__all__ = ["changes", "extrapolated", "last_two", "lost_in_resets", "resets"]
+
+# Samples up to this much further apart than average count as evenly spaced.
+_SPACING_TOLERANCE = 1.1
+_PAIR = 2
+
+
+def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> VectorFrame:
+    """The growth within each window, extended to its bounds where the samples come near enough to them."""
+    present = windows.counts >= _PAIR
+    first, last = _edges(windows, present)
+    times = windows.columns.timestamps
+    growth = _taken(windows, last) - _taken(windows, first)
+    if counter:
+        growth = growth + lost_in_resets(windows.columns.values, first, last, present)
+    first_ms, last_ms = _gather(times, first), _gather(times, last)
+    to_start = (first_ms - windows.starts_ms[None, :]) / 1000
+    to_end = (windows.ends_ms[None, :] - last_ms) / 1000
+    sampled = np.where(present, (last_ms - first_ms) / 1000, 1.0)
+    spacing = sampled / np.maximum(windows.counts - 1, 1)
+    threshold = spacing * _SPACING_TOLERANCE
+    to_start = np.where(to_start >= threshold, spacing / 2, to_start)
+    if counter:
+        to_start = _not_below_zero(_taken(windows, first), growth, sampled, to_start)
+    to_end = np.where(to_end >= threshold, spacing / 2, to_end)
+    factor = (sampled + to_start + to_end) / sampled
+    if per_second:
+        factor = factor / ((windows.ends_ms - windows.starts_ms) / 1000)[None, :]
+    return windows.frame(growth * factor, present)
+
+
+def _not_below_zero(first: Cells, growth: Cells, sampled: Cells, to_start: Cells) -> Cells:
+    """A counter began at zero at the earliest."""
+    rising = (growth > 0) & (first >= 0)
+    to_zero = np.where(rising, sampled * (first / np.where(rising, growth, 1.0)), to_start)
+    return np.minimum(to_zero, to_start)
+
+
+def last_two(windows: Windows, *, counter: bool, per_second: bool) -> VectorFrame:
+    """The difference of the last two samples; a counter that fell counts from zero."""
+    present = windows.counts >= _PAIR
+    _, last = _edges(windows, present)
+    before = np.maximum(last - 1, 0)
+    newest, older = _taken(windows, last), _taken(windows, before)
+    difference = newest - older
+    if counter:
+        difference = np.where(newest < older, newest, difference)
+    if per_second:
+        times = windows.columns.timestamps
+        seconds = (_gather(times, last) - _gather(times, before)) / 1000
+        difference = difference / np.where(present, seconds, 1.0)
+    return windows.frame(difference, present)
+
+
+def changes(windows: Windows) -> VectorFrame:
+    """How often the value changed; NaN follows NaN without a change."""
+    values = windows.columns.values
+    differs = (values[1:] != values[:-1]) & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
+    return _counted(windows, differs)
+
+
+def resets(windows: Windows) -> VectorFrame:
+    """How often the value fell."""
+    values = windows.columns.values
+    return _counted(windows, values[1:] < values[:-1])
+
+
+def _counted(windows: Windows, event: Presence) -> VectorFrame:
+    """Events between neighbours, from their running number; pairs across series lie in no window."""
+    running = np.concatenate([[0], np.cumsum(event), [0]])
+    present = windows.counts >= 1
+    first, last = _edges(windows, present)
+    return windows.frame((running[last] - running[first]).astype(np.float64), present)
+
+
+def lost_in_resets(
+    values: Cells, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], present: Presence
+) -> Cells:
+    """What counters had reached before each fall between two positions, summed."""
+    falls = np.flatnonzero(values[1:] < values[:-1]) + 1
+    low = np.searchsorted(falls, first, "right")
+    high = np.searchsorted(falls, last, "right")
+    some = present & (high > low)
+    lost = np.zeros(present.shape)
+    if some.any():
+        reached = np.append(values[falls - 1], 0.0)
+        bounds = np.stack([low[some], high[some]], axis=1).ravel()
+        lost[some] = np.add.reduceat(reached, bounds)[::2]
+    return lost
+
+
+def _edges(windows: Windows, present: Presence) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions of the first and last samples; zero where a window is too small."""
+    return np.where(present, windows.low, 0), np.where(present, windows.high - 1, 0)
+
+
+def _taken(windows: Windows, positions: npt.NDArray[np.int64]) -> Cells:
+    values = windows.columns.values
+    return values[positions] if len(values) else np.zeros(positions.shape)
+
+
+def _gather(times: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return times[positions] if len(times) else np.zeros(positions.shape, np.int64)

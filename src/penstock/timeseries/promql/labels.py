@@ -1,0 +1,102 @@
+"""Label sets: sorted pairs of names and values, so that equal sets are equal tuples and can be keys.
+
+An empty value is the same as an absent label, so a set never holds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import xxhash
+
+__all__ = [
+    "EMPTY_LABELS",
+    "METRIC_NAME",
+    "Labels",
+    "drop",
+    "drop_metadata",
+    "fraction",
+    "keep",
+    "labels_from",
+    "replace",
+    "set_text",
+    "signature",
+    "text",
+    "value_of",
+]
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+METRIC_NAME = "__name__"
+# What operators and functions that change the meaning of a value take away.
+_METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})
+EMPTY_LABELS: Labels = ()
+_LONG = 255  # lengths from here on take four bytes in a hash
+
+
+def labels_from(pairs: Mapping[str, str]) -> Labels:
+    return tuple(sorted((name, value) for name, value in pairs.items() if value))
+
+
+def value_of(labels: Labels, name: str) -> str:
+    for own, value in labels:
+        if own == name:
+            return value
+    return ""
+
+
+def drop(labels: Labels, names: Iterable[str]) -> Labels:
+    gone = frozenset(names)
+    return tuple(pair for pair in labels if pair[0] not in gone)
+
+
+def keep(labels: Labels, names: Iterable[str]) -> Labels:
+    kept = frozenset(names)
+    return tuple(pair for pair in labels if pair[0] in kept)
+
+
+def replace(labels: Labels, name: str, value: str) -> Labels:
+    return labels_from(dict(labels) | {name: value})
+
+
+def drop_metadata(labels: Labels) -> Labels:
+    """Without the metric's name, type and unit."""
+    return tuple(pair for pair in labels if pair[0] not in _METADATA)
+
+
+def signature(names: Iterable[str], *, on: bool) -> Callable[[Labels], Labels]:
+    """The part of a label set that decides which series match."""
+    chosen = frozenset(names)
+    if on:
+        return lambda labels: tuple(pair for pair in labels if pair[0] in chosen)
+    ignored = chosen | {METRIC_NAME}
+    return lambda labels: tuple(pair for pair in labels if pair[0] not in ignored)
+
+
+def text(labels: Labels) -> str:
+    """As Prometheus writes a series."""
+    name = value_of(labels, METRIC_NAME)
+    rest = ", ".join(f"{key}={_quoted(value)}" for key, value in labels if key != METRIC_NAME)
+    return f"{name}{{{rest}}}" if rest or not name else name
+
+
+def set_text(labels: Labels) -> str:
+    """As Prometheus writes a set of labels, the name among them."""
+    return "{" + ", ".join(f"{key}={_quoted(value)}" for key, value in labels) + "}"
+
+
+def fraction(labels: Labels) -> float:
+    """Where a series falls between 0 and 1: the hash that Prometheus' `limit_ratio` samples by."""
+    data = b"".join(_sized(part.encode()) for pair in labels for part in pair)
+    return xxhash.xxh64_intdigest(data) / (2**64 - 1)
+
+
+def _sized(part: bytes) -> bytes:
+    size = len(part)
+    return (bytes([size]) if size < _LONG else b"\xff" + size.to_bytes(3, "little")) + part
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,80 @@
+"""Regular expressions in RE2's syntax, without backtracking: an expression cannot explode, only be refused.
+
+Patterns of matchers and of `label_replace` are anchored at both ends, and a dot matches a newline, as in Prometheus.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from penstock.errors import InvalidInput, Unsupported
+
+__all__ = ["anchored", "expand"]
+
+# What a compiled program may take; larger ones are refused by RE2.
+_MEMORY_BYTES_MAX = 8 << 20
+_PATTERN_CHARACTERS_MAX = 10_000
+
+
+@functools.lru_cache(maxsize=256)
+def anchored(pattern: str) -> Any:
+    """The compiled pattern, to be used with `fullmatch`."""
+    if len(pattern) > _PATTERN_CHARACTERS_MAX:
+        raise InvalidInput(
+            f"regular expression of {len(pattern)} characters", f"at most {_PATTERN_CHARACTERS_MAX} are compiled"
+        )
+    try:
+        import re2
+    except ImportError:
+        raise Unsupported(
+            "regular expressions of PromQL need the package google-re2",
+            "it is not installed",
+            "install penstock with its extra `timeseries`",
+        ) from None
+    options = re2.Options()
+    options.dot_nl = True
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES_MAX
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise InvalidInput(f"invalid regular expression {pattern!r}", str(error)) from None
+
+
+def expand(template: str, match: Any) -> str:
+    """Replace `$1`, `$name` and `${name}` in a template; groups that do not exist become nothing, `$$` a dollar."""
+    out: list[str] = []
+    at = 0
+    while (dollar := template.find("$", at)) >= 0:
+        out.append(template[at:dollar])
+        name, at = _reference(template, dollar + 1)
+        out.append("$" if name is None else _group(match, name))
+    out.append(template[at:])
+    return "".join(out)
+
+
+def _reference(template: str, at: int) -> tuple[str | None, int]:
+    """The group that is named behind a dollar, and where the text goes on; None for a dollar by itself."""
+    if template.startswith("$", at):
+        return None, at + 1
+    if template.startswith("{", at):
+        end = template.find("}", at)
+        name = template[at + 1 : end] if end > 0 else ""
+        return (name, end + 1) if name and _is_word(name) else (None, at)
+    end = at
+    while end < len(template) and _is_word(template[end]):
+        end += 1
+    return (template[at:end], end) if end > at else (None, at)
+
+
+def _is_word(text: str) -> bool:
+    return all(character == "_" or character.isalnum() for character in text)
+
+
+def _group(match: Any, name: str) -> str:
+    key: int | str = int(name) if name.isdecimal() else name
+    try:
+        return match.group(key) or ""
+    except (IndexError, KeyError):
+        return ""

@@ -1,0 +1,1 @@
+"""Reading: states of tenants, series by their labels, and samples as columns."""

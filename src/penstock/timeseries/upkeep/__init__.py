@@ -1,0 +1,1 @@
+"""Upkeep: closed hours folded, old ones removed, and everything checked."""

@@ -1,0 +1,162 @@
+"""Verifying a tenant: everything is read, and whatever does not agree is named. One damaged block stops nobody.
+
+Every id of an hour must be in its dictionary, its labels and, for each label, in its index, and nowhere else; the
+fingerprint must be that of the labels; samples must belong to a known series, lie in their hour, and be in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyroaring
+
+from penstock.blocks import Block, BlockReader, Damage, Shelf
+from penstock.timeseries.arrays import Ids
+from penstock.timeseries.fingerprints import Fingerprints, fingerprints_of
+from penstock.timeseries.format.index_block import IndexBlock
+from penstock.timeseries.format.keys import BUCKET_MS, IDS_MAX, hour_key, hour_of_key
+from penstock.timeseries.format.metadata_block import MetadataBlock
+from penstock.timeseries.format.ordering import is_risen
+from penstock.timeseries.format.sample_block import SampleBlock
+from penstock.timeseries.format.series_block import FingerprintBlock, LabelBlock
+from penstock.timeseries.format.state import DICTIONARY, INDEX, LABELS, METADATA, SAMPLES, TenantState
+
+__all__ = ["SeriesVerifyReport", "verify_tenant"]
+
+# Problems of one kind that are told one by one.
+_TOLD_MAX = 10
+
+
+@dataclass(slots=True)
+class SeriesVerifyReport:
+    """What was read of a tenant, and what does not agree."""
+
+    tenant: str
+    hours: int = 0
+    # Each counted once an hour.
+    series: int = 0
+    samples: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+async def verify_tenant(blocks: BlockReader, state: TenantState) -> SeriesVerifyReport:
+    """Read everything of a tenant."""
+    report = SeriesVerifyReport(state.name)
+    for names in state.lost.values():
+        report.problems += [f"{name} cannot be read" for name in names]
+    for hour in _all_hours(state):
+        await _Hour(blocks, state, hour, report).verify()
+        report.hours += 1
+    damage = Damage()
+    await blocks.contents(state, METADATA, state.directory(METADATA).lows.tolist(), MetadataBlock, damage)
+    report.problems += [f"{name} cannot be read" for name in damage.blocks]
+    return report
+
+
+def _all_hours(state: TenantState) -> list[int]:
+    """The hours that have anything on any shelf."""
+    lows = [state.directory(shelf).lows for shelf in (DICTIONARY, LABELS, INDEX, SAMPLES)]
+    return sorted({hour_of_key(low) for each in lows for low in each.tolist()})
+
+
+@dataclass(slots=True)
+class _Hour:
+    """One hour in the course of being verified."""
+
+    blocks: BlockReader
+    state: TenantState
+    hour: int
+    report: SeriesVerifyReport
+
+    async def verify(self) -> None:
+        before = len(self.report.problems)
+        known = await self._dictionary()
+        complete = len(self.report.problems) == before
+        await self._labels(known, complete=complete)
+        # Without a whole dictionary nobody can tell which series there are.
+        await self._samples(len(known) if complete else IDS_MAX)
+        self.report.series += len(known)
+
+    def _tell(self, what: str) -> None:
+        self.report.problems.append(f"hour {self.hour} of tenant {self.state.name}: {what}")
+
+    async def _read(self, shelf: Shelf, kind: type[Block]) -> dict[int, Block]:
+        """The buckets of a shelf that can be read; the others are told."""
+        damage = Damage()
+        lows = self.state.lows(shelf, self.hour).tolist()
+        found = await self.blocks.contents(self.state, shelf, lows, kind, damage)
+        self.report.problems += [f"{name} cannot be read" for name in damage.blocks]
+        return dict(found)
+
+    async def _dictionary(self) -> Fingerprints:
+        parts = (await self._read(DICTIONARY, FingerprintBlock)).values()
+        blocks = [part for part in parts if isinstance(part, FingerprintBlock)]
+        ids = np.concatenate([np.empty(0, np.uint32), *(part.ids for part in blocks)])
+        prints = Fingerprints.concatenate([part.fingerprints for part in blocks])
+        if not np.array_equal(ids, np.arange(len(ids))):
+            self._tell("the dictionary lacks ids, or has some twice")
+        if len(prints.unique()[0]) < len(prints):
+            self._tell("the dictionary has a series twice")
+        return prints
+
+    async def _labels(self, known: Fingerprints, *, complete: bool) -> None:
+        before = len(self.report.problems)
+        blocks = [part for part in (await self._read(LABELS, LabelBlock)).values() if isinstance(part, LabelBlock)]
+        whole = complete and len(self.report.problems) == before
+        ids = np.concatenate([np.empty(0, np.uint32), *(part.ids for part in blocks)])
+        if whole and not np.array_equal(ids, np.arange(len(known))):
+            self._tell(f"labels of {len(ids)} series for a dictionary of {len(known)}")
+            whole = False
+        expected: dict[tuple[str, str], list[int]] = {}
+        for block in blocks:
+            if whole:
+                found, stored = fingerprints_of(block.payloads), known.take(block.ids)
+                if np.any((found.high != stored.high) | (found.low != stored.low)):
+                    self._tell("the fingerprint of a series is not that of its labels")
+            for number, labels in zip(block.ids.tolist(), block.labels_at(np.arange(len(block))), strict=True):
+                for label in labels:
+                    expected.setdefault(label, []).append(number)
+        await self._index(expected, whole=whole)
+
+    async def _index(self, expected: dict[tuple[str, str], list[int]], *, whole: bool) -> None:
+        before = len(self.report.problems)
+        blocks = [part for part in (await self._read(INDEX, IndexBlock)).values() if isinstance(part, IndexBlock)]
+        if not whole or len(self.report.problems) > before:
+            return
+        told = 0
+        for block in blocks:
+            for name in list(block.label_names()):
+                for value in block.label_values(name):
+                    series = block.series(name, value)
+                    if series != pyroaring.BitMap(expected.pop((name, value), [])) and told < _TOLD_MAX:
+                        self._tell(f"the index of {name}={value!r} is not what the labels tell")
+                        told += 1
+        if expected:
+            self._tell(f"the index lacks {len(expected)} labels, {next(iter(expected))!r} among them")
+
+    async def _samples(self, known: int) -> None:
+        lows = self.state.lows(SAMPLES, self.hour).tolist()
+        ends = [*lows[1:], hour_key(self.hour + 1)]
+        found = await self._read(SAMPLES, SampleBlock)
+        for place, (low, end) in enumerate(zip(lows, ends, strict=True)):
+            block = found.get(low)
+            if not isinstance(block, SampleBlock):
+                continue
+            self.report.samples += len(block)
+            if block.hour != self.hour or np.any((block.times < 0) | (block.times >= BUCKET_MS)):
+                self._tell("samples of another hour")
+            if not is_risen(block.rows, block.times):
+                self._tell("samples are not in order")
+            self._ids(block.ids, known, low if place else 0, end)
+
+    def _ids(self, ids: Ids, known: int, low: int, end: int) -> None:
+        if len(ids) and int(ids.max()) >= known:
+            self._tell(f"samples of the series {ids.max()}, and the dictionary has {known}")
+        keys = np.uint64(hour_key(self.hour)) + ids.astype(np.uint64)
+        if np.any((keys < np.uint64(low)) | (keys >= np.uint64(end))):
+            self._tell("samples of series that belong to another block")

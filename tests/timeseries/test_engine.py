@@ -1,0 +1,302 @@
+"""The engine's door: typed results, annotations, and bounds that refuse hostile queries before they cost anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, Unsupported
+from penstock.testing import ManualClock
+from penstock.timeseries.promql import (
+    Engine,
+    EngineConfig,
+    Matcher,
+    MatrixResult,
+    MemorySource,
+    ScalarResult,
+    SeriesColumns,
+    StringResult,
+    VectorResult,
+)
+from penstock.timeseries.promql.source import STALE_BITS, STALE_NAN, is_stale
+
+MINUTE = 60_000
+
+
+def source(count: int = 3, minutes: int = 30) -> MemorySource:
+    times = np.arange(minutes) * MINUTE
+    return MemorySource(
+        ({"__name__": "m_total", "i": str(number)}, times, times / MINUTE * (number + 1)) for number in range(count)
+    )
+
+
+def engine(config: EngineConfig | None = None) -> Engine:
+    return Engine(source(), config)
+
+
+def test_each_type_of_expression_has_its_result() -> None:
+    kinds = {"1": ScalarResult, "'x'": StringResult, "m_total": VectorResult, "m_total[2m]": MatrixResult}
+    assert {text: type(engine().query(text, MINUTE)) for text in kinds} == kinds
+
+
+def test_json_is_the_answer_of_prometheus_api() -> None:
+    answer = engine().query('m_total{i="1"}', 2 * MINUTE).to_json()
+    assert answer == {
+        "status": "success",
+        "data": {
+            "resultType": "vector",
+            "result": [{"metric": {"__name__": "m_total", "i": "1"}, "value": [120.0, "4"]}],
+        },
+    }
+    matrix = engine().query_range("sum(m_total)", 0, MINUTE, MINUTE).to_json()
+    assert matrix["data"]["result"] == [{"metric": {}, "values": [[0.0, "0"], [60.0, "6"]]}]
+    assert json.loads(json.dumps(matrix)) == matrix
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("1/0", "+Inf"),
+        ("-1/0", "-Inf"),
+        ("0/0", "NaN"),
+        ("1e21", "1e+21"),
+        ("1e-7", "1e-7"),
+        ("0.1+0.2", "0.30000000000000004"),
+        ("1e20", "100000000000000000000"),
+    ],
+)
+def test_numbers_in_json_are_written_as_prometheus_writes_them(expression: str, text: str) -> None:
+    assert engine().query(expression, 0).to_json()["data"]["result"][1] == text
+
+
+def test_arrow_has_a_row_for_each_sample_of_a_vector_and_each_series_of_a_matrix() -> None:
+    vector = engine().query("m_total", MINUTE).to_arrow()
+    assert vector.column_names == ["labels", "timestamp_ms", "value"]
+    assert vector.to_pylist()[2] == {
+        "labels": [("__name__", "m_total"), ("i", "2")],
+        "timestamp_ms": MINUTE,
+        "value": 3.0,
+    }
+    matrix = engine().query_range("m_total", 0, MINUTE, MINUTE).to_arrow()
+    assert matrix.to_pylist()[1]["timestamps_ms"] == [0, MINUTE]
+    assert matrix.to_pylist()[1]["values"] == [0.0, 2.0]
+    assert engine().query("nothing", 0).to_arrow().num_rows == 0
+    assert engine().query("1", 0).to_arrow().to_pylist() == [{"timestamp_ms": 0, "value": 1.0}]
+
+
+def test_annotations_come_with_the_result_and_name_their_place() -> None:
+    result = engine().query("quantile(2, m_total) + 0 * sum(rate({i='0', __name__=~'m.*'}[5m]))", 10 * MINUTE)
+    assert result.annotations.warnings == ("PromQL warning: quantile value should be between 0 and 1, got 2 (1:10)",)
+    gauge = Engine(MemorySource([({"__name__": "gauge"}, [0, MINUTE], [1, 2])]))
+    infos = gauge.query("rate(gauge[5m])", MINUTE).annotations.infos
+    assert infos == (
+        'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "gauge" (1:6)',
+    )
+
+
+def test_a_staleness_marker_keeps_its_bits_and_ends_a_series() -> None:
+    assert np.float64(STALE_NAN).view(np.uint64) == STALE_BITS
+    values = np.array([1.0, STALE_NAN, math.nan])
+    assert is_stale(values).tolist() == [False, True, False]
+    stale = Engine(MemorySource([({"__name__": "a"}, [0, MINUTE, 2 * MINUTE], values)]))
+    assert len(stale.query("a", MINUTE).to_arrow()) == 0
+    assert len(stale.query("a", 2 * MINUTE).to_arrow()) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [(0, 10**9, 1), (0, 2**53, 1), (-(2**53), 2**53, 2)],
+)
+def test_a_query_of_a_billion_steps_is_refused_before_anything_is_read(start: int, end: int, step: int) -> None:
+    class Unread:
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
+            raise AssertionError("read")
+
+    with pytest.raises(AtCapacity, match="too many steps"):
+        Engine(Unread()).query_range("m_total", start, end, step)
+
+
+@pytest.mark.parametrize("expression", ["sum_over_time(m_total[100y:1ms])", "max_over_time(vector(1)[250y:1ms])"])
+def test_a_subquery_of_too_many_steps_is_refused(expression: str) -> None:
+    with pytest.raises(AtCapacity, match="too many samples"):
+        engine().query(expression, 10**12)
+
+
+def test_series_and_samples_are_bounded() -> None:
+    with pytest.raises(AtCapacity, match="too many series"):
+        engine(EngineConfig(series_max=2)).query("m_total", 0)
+    with pytest.raises(AtCapacity, match="too many samples"):
+        engine(EngineConfig(samples_max=20)).query("rate(m_total[30m])", 29 * MINUTE)
+    with pytest.raises(AtCapacity, match="too many samples"):
+        engine(EngineConfig(samples_max=100)).query_range("m_total", 0, 29 * MINUTE, MINUTE // 2)
+
+
+def test_a_long_expression_is_refused_unread() -> None:
+    with pytest.raises(AtCapacity, match="bytes"):
+        engine().query("a" * 70_000, 0)
+
+
+def test_a_query_that_takes_too_long_stops() -> None:
+    clock = ManualClock()
+
+    class Slow(MemorySource):
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
+            clock.advance(7)
+            return super().select(matchers, start_ms, end_ms)
+
+    slow = Slow([({"__name__": "a"}, [0], [1])])
+    config = EngineConfig(timeout_seconds=10)
+    assert len(Engine(slow, config, clock=clock).query("a", 0).to_arrow()) == 1
+    with pytest.raises(DeadlineExceeded, match="10 s"):
+        Engine(slow, config, clock=clock).query("a + a", 0)
+
+
+def test_a_pattern_that_would_explode_is_answered_in_linear_time() -> None:
+    hostile = Engine(MemorySource([({"__name__": "a", "l": "a" * 5_000 + "!"}, [0], [1])]))
+    assert len(hostile.query('a{l=~"(a+)+(a|aa)*$"}', 0).to_arrow()) == 0
+    assert len(hostile.query('label_replace(a, "x", "$1", "l", "((a*)*)*b")', 0).to_arrow()) == 1
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{1001}", "(?=a)", r"\\1", "((a{100}){100}){100}", "x" * 20_000])
+def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidInput):
+        engine().query(f'm_total{{i=~"{pattern}"}}', 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"), [(0, 1, 0), (0, 1, -1), (2, 1, 1), (0, 2**60, 2**59), (-(2**60), 0, 2**59)]
+)
+def test_times_and_steps_that_make_no_query_are_refused(start: int, end: int, step: int) -> None:
+    with pytest.raises(InvalidInput):
+        engine().query_range("m_total", start, end, step)
+
+
+@pytest.mark.parametrize("expression", ["m_total[5m]", "'text'"])
+def test_only_scalars_and_instant_vectors_are_evaluated_over_a_range(expression: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be evaluated over a range"):
+        engine().query_range(expression, 0, MINUTE, MINUTE)
+
+
+@pytest.mark.parametrize("expression", ["start_timestamp(m_total)", "m_total </ 1"])
+def test_what_is_not_supported_is_refused_by_name(expression: str) -> None:
+    with pytest.raises(Unsupported, match="is not supported"):
+        engine(EngineConfig(experimental=True)).query(expression, 0)
+
+
+def test_experimental_functions_need_their_setting() -> None:
+    with pytest.raises(InvalidInput, match="not enabled"):
+        engine().query("mad_over_time(m_total[5m])", 0)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "nothing",
+        "rate(nothing[5m])",
+        "sum(nothing)",
+        "nothing + m_total",
+        "topk(1, nothing)",
+        "nothing or nothing",
+        "histogram_quantile(0.5, nothing)",
+        "count_values('v', nothing)",
+        "sort(nothing)",
+        "max_over_time(nothing[5m:1m])",
+        "label_replace(nothing, 'a', 'b', 'c', 'd')",
+        "deriv(nothing[5m])",
+    ],
+)
+def test_nothing_makes_nothing(expression: str) -> None:
+    assert engine().query(expression, 0).to_json()["data"]["result"] == []
+    assert engine().query_range(expression, 0, MINUTE, MINUTE).to_json()["data"]["result"] == []
+
+
+def test_a_source_in_memory_sorts_samples_and_the_last_of_one_time_counts() -> None:
+    memory = MemorySource([({"__name__": "a", "empty": ""}, [MINUTE, 0, MINUTE], [1, 2, 3])])
+    columns = memory.select([], 0, MINUTE)
+    assert columns.labels == [(("__name__", "a"),)]
+    assert columns.timestamps.tolist() == [0, MINUTE]
+    assert columns.values.tolist() == [2.0, 3.0]
+
+
+def test_a_source_in_memory_refuses_a_series_given_twice_or_torn() -> None:
+    with pytest.raises(InvalidInput, match="twice"):
+        MemorySource([({"a": "b"}, [0], [1]), ({"a": "b", "c": ""}, [0], [1])])
+    with pytest.raises(InvalidInput, match="timestamps"):
+        MemorySource([({"a": "b"}, [0, 1], [1])])
+
+
+def test_far_times_do_not_overflow_the_search() -> None:
+    far = 2**52
+    distant = Engine(MemorySource(({"__name__": "a", "i": str(i)}, [-far, 0, far], [1, 2, 3]) for i in range(2_000)))
+    result = distant.query_range("count(count_over_time(a[200y]))", -far, far, far)
+    assert [value for _, value in result.to_json()["data"]["result"][0]["values"]] == ["2000"] * 3
+
+
+@pytest.mark.parametrize("setting", ["steps_max", "depth_max", "lookback_ms", "samples_max", "timeout_seconds"])
+def test_a_bound_that_refuses_every_query_is_refused(setting: str) -> None:
+    with pytest.raises(InvalidInput):
+        EngineConfig(**{setting: 0})  # type: ignore[arg-type]
+
+
+def test_deep_nesting_that_the_stack_cannot_hold_is_no_setting() -> None:
+    with pytest.raises(InvalidInput, match="stack"):
+        EngineConfig(depth_max=10_000)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "m_total",
+        "rate(m_total[5m] offset 1m) + m_total @ 60",
+        "max_over_time(rate(m_total[2m])[10m:1m]) / on (i) m_total @ end()",
+        "sum by (i) (topk(2, m_total)) and label_replace(m_total, 'a', 'b', 'i', '.*')",
+        "avg_over_time(m_total[1m:5m] @ 61)",
+    ],
+)
+def test_what_a_query_is_going_to_read_is_told_before(expression: str) -> None:
+    asked: list[tuple[tuple[Matcher, ...], int, int]] = []
+
+    class Noting(MemorySource):
+        def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
+            asked.append((tuple(matchers), start_ms, end_ms))
+            return super().select(matchers, start_ms, end_ms)
+
+    noting = Engine(Noting([({"__name__": "m_total", "i": "1"}, [0, MINUTE], [1, 2])]))
+    told = noting.selections(expression, 0, 10 * MINUTE, MINUTE)
+    assert asked == []
+    noting.query_range(expression, 0, 10 * MINUTE, MINUTE)
+    assert sorted(map(repr, asked)) == sorted(repr((one.matchers, one.start_ms, one.end_ms)) for one in told)
+
+
+def test_the_engines_example_of_the_page_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rooms" / "timeseries.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (example,) = (one for one in examples if "MemorySource" in one)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    answer = names["engine"].query("rate(requests_total[2m])", 2 * MINUTE)
+    assert answer.to_json()["data"]["result"] == [{"metric": {"code": "200"}, "value": [120.0, "0.5"]}]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "abs(" * 79 + "m_total" + ")" * 79,
+        "(" * 79 + "m_total" + ")" * 79,
+        "m_total" + "+m_total" * 79,
+        "-" * 79 + "m_total",
+    ],
+    ids=["calls", "parentheses", "chain", "signs"],
+)
+def test_the_deepest_expression_is_answered_to_a_caller_deep_in_the_stack(expression: str) -> None:
+    def below(frames: int) -> int:
+        return below(frames - 1) if frames else len(engine().query(expression, 0).to_arrow())
+
+    assert below(250) == 3
