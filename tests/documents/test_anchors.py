@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.documents.anchors import CELL_BYTES, cell_anchors, cell_count, first_anchor
-from penstock.documents.sources import MemorySource
+from penstock.documents.sources import BytesSource
 
 CELL = 64 << 10
 
@@ -18,7 +18,7 @@ def prose(paragraphs: int, seed: int = 1, separator: str = "\n\n") -> bytes:
 
 
 def anchors(data: bytes, cell_bytes: int = CELL) -> list[int]:
-    source = MemorySource(data)
+    source = BytesSource(data)
     return [a for cell in range(cell_count(len(data), cell_bytes)) for a in cell_anchors(source, cell, cell_bytes)]
 
 
@@ -34,7 +34,7 @@ def test_an_empty_document_has_no_cells():
 @pytest.mark.parametrize("separator", ["\n\n", "\r\n\r\n", "\n", " ", ""])
 def test_every_cell_has_an_anchor_of_its_own(separator):
     data = prose(3_000, separator=separator)
-    source = MemorySource(data)
+    source = BytesSource(data)
     for cell in range(cell_count(len(data), CELL)):
         found = cell_anchors(source, cell, CELL)
         assert found
@@ -44,7 +44,7 @@ def test_every_cell_has_an_anchor_of_its_own(separator):
 
 def test_past_the_last_cell_the_anchor_is_the_end():
     data = prose(10)
-    assert first_anchor(MemorySource(data), 1, CELL) == len(data)
+    assert first_anchor(BytesSource(data), 1, CELL) == len(data)
 
 
 def test_anchors_are_starts_of_paragraphs_where_there_are_any():
@@ -87,7 +87,7 @@ def test_anchors_do_not_depend_on_what_lies_beyond_their_cell():
     longer = data + prose(500, seed=3)
     whole = cell_count(len(data), CELL) - 1
     for cell in range(whole):
-        assert cell_anchors(MemorySource(data), cell, CELL) == cell_anchors(MemorySource(longer), cell, CELL)
+        assert cell_anchors(BytesSource(data), cell, CELL) == cell_anchors(BytesSource(longer), cell, CELL)
 
 
 def test_the_anchor_rule_is_the_published_one():

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.documents.batcher import Batcher, DocumentEnded, Flush, FlushReason, Refused
-from penstock.documents.batcher_state import BatcherLimits, unpack
+from penstock.documents.batcher import Batcher, ChunkRefused, DocumentEnded, Flush, FlushReason
+from penstock.documents.batcher_state import BatcherLimits, pack, unpack
 from penstock.documents.contracts import ChunkEnvelope, ChunkMetadata, DocumentStatus, EndDocument
 from penstock.documents.identity import chunk_id
 from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, Unsupported
@@ -40,7 +40,7 @@ def end(seq_max, doc=A, **more):
 
 
 def batcher(packed=None, limits=LIMITS):
-    return Batcher("t", "i", "m", limits, packed=packed)
+    return Batcher("t", "i", "m", limits, state=unpack(packed) if packed else None)
 
 
 def seqs(output):
@@ -124,7 +124,7 @@ def test_a_chunk_of_blanks_is_counted_but_never_sent():
 def test_a_chunk_over_the_models_limit_becomes_a_dead_letter_and_its_document_goes_on():
     made = batcher()
     (refused,) = made.add(chunk(0, tokens=61), now_ms=1)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ChunkRefused)
     made.add(chunk(1), now_ms=1)
     flush, ended = made.end(end(1), now_ms=2)
     assert seqs(flush) == [1]
@@ -156,11 +156,11 @@ def test_what_comes_too_early_is_handed_back_with_nothing_changed():
     made = batcher()
     for seq in range(1, 9):
         made.add(chunk(seq), now_ms=1)
-    before = made.pack()
+    before = pack(made.state)
     with pytest.raises(AtCapacity) as refused:
         made.add(chunk(9), now_ms=2)
     assert refused.value.rejected == chunk(9)
-    assert made.pack() == before
+    assert pack(made.state) == before
 
 
 def test_two_contents_for_one_place_are_a_conflict():
@@ -227,7 +227,7 @@ def test_every_chunk_is_in_exactly_one_batch_whatever_the_order_the_duplicates_a
 
     made, outputs = batcher(limits=limits), []
     for now, (kind, doc, seq) in enumerate(sent):
-        packed = made.pack()
+        packed = pack(made.state)
         result = deliver(made, kind, doc, seq, now)
         if now in crashes:  # what was returned is lost with the process; the replay must return the same
             made = batcher(packed, limits)
@@ -251,5 +251,5 @@ def test_a_group_gives_the_same_batches_in_whatever_order_its_rows_came(left, ri
     results = []
     for order in (left, right):
         made = batcher()
-        results.append((made.group([chunk(seq) for seq in order], [end(7)], now_ms=5), made.pack()))
+        results.append((made.group([chunk(seq) for seq in order], [end(7)], now_ms=5), pack(made.state)))
     assert results[0] == results[1]

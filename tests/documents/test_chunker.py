@@ -1,19 +1,17 @@
 import random
 import unicodedata
-from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.documents.chunker import START, Chunker, ChunkingConfig, Progress
-from penstock.documents.contracts import UploadNotification
-from penstock.documents.identity import doc_id_of
-from penstock.documents.sources import BlockSource, MemorySource
+from penstock.documents.sources import BlockSource, BytesSource
 from penstock.documents.tokens import token_counter
 from penstock.errors import InvalidInput
 
-SMALL = {"target_tokens": 40, "max_tokens": 64, "overlap_tokens": 8, "cell_bytes": 1024}
+SMALL: dict[str, Any] = {"target_tokens": 40, "max_tokens": 64, "overlap_tokens": 8, "cell_bytes": 1024}
 COUNTERS = ("cl100k", "estimate")
 CHUNKERS = {name: Chunker(ChunkingConfig(**SMALL, counter=name)) for name in COUNTERS}
 
@@ -58,17 +56,17 @@ def test_chunks_do_not_depend_on_read_sizes_order_or_restarts(languages, counter
     expected = chunker.chunk(text)
     assert_sound(text, expected, chunker)
 
-    blocks = BlockSource(MemorySource(text), block_bytes=data.draw(st.integers(1, 5000)), blocks_kept=2)
+    blocks = BlockSource(BytesSource(text), block_bytes=data.draw(st.integers(1, 5000)), blocks_kept=2)
     assert list(chunker.document(blocks)) == expected
 
     cells = list(range(chunker.cell_count(len(text))))
     data.draw(st.randoms(use_true_random=False)).shuffle(cells)
-    alone = {cell: chunker.cell(MemorySource(text), cell).chunks for cell in cells}
+    alone = {cell: chunker.cell(BytesSource(text), cell).chunks for cell in cells}
     assert [c.text for cell in sorted(alone) for c in alone[cell]] == [c.text for c in expected]
 
     at = data.draw(st.integers(0, len(expected) - 1))
     resumed = Progress(next_seq=at, next_byte_start=expected[at].core_start)
-    assert list(chunker.document(MemorySource(text), resumed)) == expected[at:]
+    assert list(chunker.document(BytesSource(text), resumed)) == expected[at:]
 
 
 @settings(max_examples=60, deadline=None)
@@ -80,24 +78,24 @@ def test_any_bytes_at_all_are_chunked_and_bad_ones_become_one_question_mark_each
     assert len(rebuilt) == len(data)
     changed = [i for i in range(len(data)) if rebuilt[i] != data[i]]
     assert all(rebuilt[i : i + 1] == b"?" for i in changed)
-    assert sum(cell.replaced_bytes for cell in chunker.cells(MemorySource(data))) == len(changed)
+    assert sum(cell.replaced_bytes for cell in chunker.cells(BytesSource(data))) == len(changed)
     assert_sound(rebuilt, chunks, chunker)
 
 
 def test_valid_text_is_never_changed(languages):
     for text in languages.values():
-        assert all(cell.replaced_bytes == 0 for cell in CHUNKERS["cl100k"].cells(MemorySource(text.encode() * 30)))
+        assert all(cell.replaced_bytes == 0 for cell in CHUNKERS["cl100k"].cells(BytesSource(text.encode() * 30)))
 
 
 def test_resuming_at_the_end_gives_nothing():
     data = b"some words. " * 300
     chunks = CHUNKERS["cl100k"].chunk(data)
-    assert list(CHUNKERS["cl100k"].document(MemorySource(data), Progress(len(chunks), len(data)))) == []
+    assert list(CHUNKERS["cl100k"].document(BytesSource(data), Progress(len(chunks), len(data)))) == []
 
 
 def test_an_empty_document_has_no_chunks():
     assert CHUNKERS["cl100k"].chunk(b"") == []
-    assert list(CHUNKERS["cl100k"].cells(MemorySource(b""), START)) == []
+    assert list(CHUNKERS["cl100k"].cells(BytesSource(b""), START)) == []
 
 
 def test_a_short_document_is_one_chunk():
@@ -180,21 +178,6 @@ GOLDEN: dict[str, tuple[int, list[int]]] = {
     "cl100k": (364, [438, 2178, 5142, 8167, 10698, 13483, 15723, 18873, 21834, 24370]),
     "estimate": (362, [438, 2178, 5172, 8374, 10698, 13555, 15875, 19007, 21879]),
 }
-
-
-def test_a_chunk_becomes_the_envelope_of_its_document():
-    when = datetime(2025, 8, 28, tzinfo=UTC)
-    upload = UploadNotification(
-        tenant_id="t", index_id="i", bucket="b", key="k", size_bytes=9, model="m", source_id="s", created_at=when
-    )
-    data = b"words and more words. " * 60
-    chunks = CHUNKERS["cl100k"].chunk(data)
-    envelopes = [chunk.envelope(upload) for chunk in chunks]
-    assert len({envelope.chunk_id for envelope in envelopes}) == len(chunks) > 2
-    last = envelopes[-1]
-    assert last.chunk_id == f"{doc_id_of(upload)}:{last.byte_range[0]}-{len(data)}"
-    assert last.text.encode() == data[slice(*last.byte_range)]
-    assert (last.seq, last.metadata.source_id) == (len(chunks) - 1, "s")
 
 
 def test_the_fingerprint_changes_with_everything_that_changes_chunks():

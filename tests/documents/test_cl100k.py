@@ -61,6 +61,7 @@ def test_a_count_is_the_tokenizers_own(text):
     assert EXACT.count(text) == exactly(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(TEXTS, st.integers(0, 40), st.integers(0, 40))
 def test_a_part_of_a_region_has_the_tokens_it_would_have_alone(text, left, right):
@@ -69,6 +70,7 @@ def test_a_part_of_a_region_has_the_tokens_it_would_have_alone(text, left, right
     assert EXACT.ruler(text.encode(), text).count(start, end) == exactly(text[left:right])
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(TEXTS, TEXTS)
 def test_at_a_seam_a_text_falls_into_two_that_do_not_know_of_each_other(before, after):

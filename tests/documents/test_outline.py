@@ -42,3 +42,13 @@ def test_the_outline_does_not_depend_on_where_the_text_was_cut(lines: list[str],
 def test_an_outline_survives_being_stored(lines: list[str]) -> None:
     outline = NO_OUTLINE.past("\n".join(lines))
     assert msgspec.json.decode(msgspec.json.encode(outline), type=Outline) == outline
+
+
+def test_the_first_words_of_a_document_are_its_opening_without_its_headings() -> None:
+    outline = NO_OUTLINE.past("# Manual\nIt shows\n## Part\nhow it works\n")
+    assert outline.opening == "It shows how it works"
+    assert outline.past("word " * 100).past("later").opening.split() == [*outline.opening.split(), *["word"] * 35]
+
+
+def test_data_without_spaces_does_not_make_a_long_opening() -> None:
+    assert len(NO_OUTLINE.past_plain("x" * 1_000_000).opening) == 64

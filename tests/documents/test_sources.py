@@ -2,13 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.documents.sources import BlockSource, MemorySource
+from penstock.documents.sources import BlockSource, BytesSource
 from penstock.errors import Conflict, InvalidInput
 
 DATA = bytes(range(256)) * 4
 
 
-class CountingSource(MemorySource):
+class CountingSource(BytesSource):
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.reads: list[tuple[int, int]] = []
@@ -18,7 +18,7 @@ class CountingSource(MemorySource):
         return super().read(start, end)
 
 
-class ShrunkSource(MemorySource):
+class ShrunkSource(BytesSource):
     """Claims the size of before, serves the bytes of after."""
 
     @property
@@ -30,7 +30,7 @@ class ShrunkSource(MemorySource):
     st.integers(1, 300), st.integers(1, 5), st.lists(st.tuples(st.integers(0, 1024), st.integers(0, 1024)), max_size=8)
 )
 def test_any_block_size_serves_any_range(block_bytes, kept, ranges):
-    source = BlockSource(MemorySource(DATA), block_bytes=block_bytes, blocks_kept=kept)
+    source = BlockSource(BytesSource(DATA), block_bytes=block_bytes, blocks_kept=kept)
     for left, right in ranges:
         start, end = min(left, right), max(left, right)
         assert source.read(start, end) == DATA[start:end]
@@ -51,4 +51,4 @@ def test_an_object_that_shrank_while_it_was_read_is_a_conflict():
 
 def test_a_block_of_nothing_is_refused():
     with pytest.raises(InvalidInput):
-        BlockSource(MemorySource(DATA), block_bytes=0)
+        BlockSource(BytesSource(DATA), block_bytes=0)

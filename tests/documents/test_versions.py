@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -7,10 +8,10 @@ from hypothesis import strategies as st
 
 from penstock.documents.contracts import DeleteNotification, UploadNotification
 from penstock.documents.identity import doc_id_of
-from penstock.documents.versions import ObjectState, Verdict, apply, observed
+from penstock.documents.versions import ObjectState, Verdict, decide, observed
 
 START = datetime(2025, 8, 28, tzinfo=UTC)
-COMMON = {"tenant_id": "t", "index_id": "i", "bucket": "b", "key": "k", "model": "m"}
+COMMON: dict[str, Any] = {"tenant_id": "t", "index_id": "i", "bucket": "b", "key": "k", "model": "m"}
 
 
 def upload(order: int, etag: str, **more) -> UploadNotification:
@@ -25,7 +26,7 @@ def delete(order: int, **more) -> DeleteNotification:
 def after(*events):
     state, verdicts = None, []
     for event in events:
-        decision = apply(state, event)
+        decision = decide(state, event)
         state = decision.state
         verdicts.append(decision.verdict)
     return state, verdicts
@@ -33,7 +34,7 @@ def after(*events):
 
 def test_a_newer_version_takes_over_and_names_the_one_it_replaces():
     state, _ = after(upload(1, "A"))
-    decision = apply(state, upload(2, "B"))
+    decision = decide(state, upload(2, "B"))
     assert decision.verdict is Verdict.INDEX
     assert decision.superseded == doc_id_of(upload(1, "A"))
     assert decision.state.doc_id == doc_id_of(upload(2, "B"))
@@ -48,7 +49,7 @@ def test_a_b_a_on_an_unversioned_bucket_ends_on_a():
 
 def test_the_same_event_again_is_a_duplicate_and_changes_nothing():
     state, _ = after(upload(1, "A"), upload(2, "B"))
-    decision = apply(state, upload(2, "B"))
+    decision = decide(state, upload(2, "B"))
     assert (decision.verdict, decision.state) == (Verdict.DUPLICATE, state)
 
 
@@ -67,14 +68,14 @@ def test_a_delete_of_an_object_never_heard_of_still_holds_back_older_creates():
 
 def test_a_delete_names_the_document_to_remove():
     state, _ = after(upload(1, "A"))
-    assert apply(state, delete(2)).superseded == doc_id_of(upload(1, "A"))
+    assert decide(state, delete(2)).superseded == doc_id_of(upload(1, "A"))
 
 
 def test_deleting_a_version_that_is_not_current_changes_nothing():
     state, _ = after(upload(1, "A", version_id="v1"), upload(2, "B", version_id="v2"))
-    assert apply(state, delete(3, version_id="v1")).verdict is Verdict.ELSEWHERE
-    assert apply(state, delete(3, version_id="v1")).state == state
-    assert apply(state, delete(3, version_id="v2")).verdict is Verdict.REMOVE
+    assert decide(state, delete(3, version_id="v1")).verdict is Verdict.ELSEWHERE
+    assert decide(state, delete(3, version_id="v1")).state == state
+    assert decide(state, delete(3, version_id="v2")).verdict is Verdict.REMOVE
 
 
 def test_deleting_a_version_never_heard_of_does_not_bury_the_current_one():
@@ -98,7 +99,7 @@ def test_the_create_of_a_version_that_was_deleted_told_again_does_not_bring_it_b
     )
     assert verdicts == [Verdict.INDEX, Verdict.REMOVE, Verdict.STALE]
     assert state.tombstone
-    assert apply(state, delete(3, version_id="v1")).verdict is Verdict.ELSEWHERE
+    assert decide(state, delete(3, version_id="v1")).verdict is Verdict.ELSEWHERE
 
 
 def test_of_two_writes_in_one_instant_without_a_sequencer_the_second_told_counts():
@@ -149,35 +150,35 @@ def forgotten(state: ObjectState, seconds: float) -> DeleteNotification:
 @pytest.mark.parametrize("our_clock", [-3600, -1, 0, 1, 3600])
 def test_what_we_do_ourselves_is_accepted_after_an_event_of_the_bucket_whatever_our_clock_says(our_clock: float):
     state, _ = after(upload(10, "A"))
-    again = apply(state, seen(state, 10 + our_clock, "A"))
+    again = decide(state, seen(state, 10 + our_clock, "A"))
     assert again.verdict is Verdict.INDEX
-    assert apply(again.state, forgotten(again.state, 10 + our_clock)).verdict is Verdict.REMOVE
+    assert decide(again.state, forgotten(again.state, 10 + our_clock)).verdict is Verdict.REMOVE
 
 
 @pytest.mark.parametrize("ahead", [0, 5, 59])
 def test_an_event_of_the_bucket_after_what_we_did_is_accepted_though_our_clock_runs_ahead(ahead: float):
     state, _ = after(upload(10, "A"))
-    state = apply(state, seen(state, 10 + ahead, "A")).state
-    assert apply(state, upload(11, "B")).verdict is Verdict.INDEX
+    state = decide(state, seen(state, 10 + ahead, "A")).state
+    assert decide(state, upload(11, "B")).verdict is Verdict.INDEX
 
 
 def test_a_b_a_with_a_listing_in_between_ends_on_a_and_late_events_stay_stale():
     """The bucket tells A and A again; B is seen by a listing, and its own event comes last."""
     state, _ = after(upload(1, "A"))
-    state = apply(state, seen(state, 2.5, "B")).state
-    decision = apply(state, upload(3, "A"))
+    state = decide(state, seen(state, 2.5, "B")).state
+    decision = decide(state, upload(3, "A"))
     assert decision.verdict is Verdict.INDEX
-    assert apply(decision.state, upload(2, "B")).verdict is Verdict.STALE
-    assert apply(decision.state, upload(3, "A")).verdict is Verdict.DUPLICATE
+    assert decide(decision.state, upload(2, "B")).verdict is Verdict.STALE
+    assert decide(decision.state, upload(3, "A")).verdict is Verdict.DUPLICATE
     assert decision.state.doc_id == doc_id_of(upload(1, "A"))
 
 
 def test_an_old_event_of_the_bucket_told_again_does_not_undo_a_removal_by_hand():
     state, _ = after(upload(1, "A"), upload(2, "B"))
-    gone = apply(state, forgotten(state, 3)).state
+    gone = decide(state, forgotten(state, 3)).state
     for event in (upload(1, "A"), upload(2, "B")):
-        assert apply(gone, event).verdict is Verdict.STALE
-    assert apply(gone, upload(4, "C")).verdict is Verdict.INDEX
+        assert decide(gone, event).verdict is Verdict.STALE
+    assert decide(gone, upload(4, "C")).verdict is Verdict.INDEX
 
 
 def test_two_looks_in_one_millisecond_have_an_order():
@@ -198,4 +199,4 @@ def test_events_in_any_order_and_number_end_on_the_last_one(history, order):
     state, _ = after(*shuffled)
     gone, _ = history[-1]
     assert state.tombstone == gone
-    assert state.doc_id == (None if gone else doc_id_of(told[-1]))
+    assert state.doc_id == (None if gone else doc_id_of(told[-1]))  # type: ignore[arg-type]

@@ -4,13 +4,15 @@
 that not every process needs.
 """
 
-from penstock.documents.batcher import Batcher, DocumentEnded, Flush, FlushReason, Output, Refused
-from penstock.documents.batcher_state import BatcherLimits
+from penstock.documents.anchors import cell_count
+from penstock.documents.batcher import Batcher, ChunkRefused, DocumentEnded, Flush, FlushReason, Output
+from penstock.documents.batcher_state import BatcherLimits, BatcherState, DocumentState
 from penstock.documents.chunker import START, CellChunks, Chunk, Chunker, ChunkingConfig, Progress
 from penstock.documents.contracts import (
     BatchInput,
     BatchRequest,
     ChunkEnvelope,
+    Chunking,
     ChunkMetadata,
     DeleteNotification,
     DocumentReport,
@@ -23,52 +25,63 @@ from penstock.documents.contracts import (
     encode,
 )
 from penstock.documents.identity import BatchIdentity, chunk_id, content_key, doc_id, doc_id_of, object_key, vo_key
-from penstock.documents.release import CellRelease
-from penstock.documents.sources import BlockSource, ByteSource, MemorySource
+from penstock.documents.outline import NO_OUTLINE, Outline
+from penstock.documents.sequencers import last_seen_ns, stamped
+from penstock.documents.sources import BLOCK_BYTES, BlockSource, ByteSource, BytesSource
 from penstock.documents.tokens import TokenCounter, token_counter
-from penstock.documents.versions import Decision, ObjectState, Verdict
+from penstock.documents.versions import Decision, ObjectState, Verdict, decide, observed
 
 __all__ = [
+    "BLOCK_BYTES",
+    "NO_OUTLINE",
     "START",
     "BatchIdentity",
     "BatchInput",
     "BatchRequest",
     "Batcher",
     "BatcherLimits",
+    "BatcherState",
     "BlockSource",
     "ByteSource",
+    "BytesSource",
     "CellChunks",
-    "CellRelease",
     "Chunk",
     "ChunkEnvelope",
     "ChunkMetadata",
+    "ChunkRefused",
     "Chunker",
+    "Chunking",
     "ChunkingConfig",
     "Decision",
     "DeleteNotification",
     "DocumentEnded",
     "DocumentReport",
+    "DocumentState",
     "DocumentStatus",
     "EndDocument",
     "Flush",
     "FlushReason",
-    "MemorySource",
     "Notification",
     "ObjectState",
+    "Outline",
     "Output",
     "Progress",
-    "Refused",
     "TokenCounter",
     "UploadNotification",
     "Verdict",
+    "cell_count",
     "chunk_id",
     "content_key",
+    "decide",
     "decode",
     "decode_notification",
     "doc_id",
     "doc_id_of",
     "encode",
+    "last_seen_ns",
     "object_key",
+    "observed",
+    "stamped",
     "token_counter",
     "vo_key",
 ]

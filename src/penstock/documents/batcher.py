@@ -21,8 +21,6 @@ from penstock.documents.batcher_state import (
     DocumentState,
     PendingChunk,
     Recent,
-    pack,
-    unpack,
 )
 from penstock.documents.contracts import (
     BatchInput,
@@ -35,13 +33,15 @@ from penstock.documents.contracts import (
 from penstock.documents.identity import BatchIdentity, vo_key
 from penstock.errors import AtCapacity, Conflict, InvalidInput
 
-__all__ = ["Batcher", "BatcherCounts", "DocumentEnded", "Flush", "FlushReason", "Output", "Refused"]
+__all__ = ["Batcher", "BatcherCounts", "ChunkRefused", "DocumentEnded", "Flush", "FlushReason", "Output"]
 
 # A report names so many missing chunks at most; the rest is known from their number.
 _MISSING_NAMED_MAX: Final = 100
 
 
 class FlushReason(StrEnum):
+    """Why a batch was closed."""
+
     TOKENS = "tokens"
     ITEMS = "items"
     TIME = "time"
@@ -65,14 +65,14 @@ class DocumentEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ChunkRefused:
     """A chunk that no request may carry: a dead letter. Its document goes on and carries a warning."""
 
     chunk: PendingChunk
     reason: str
 
 
-Output: TypeAlias = Flush | DocumentEnded | Refused
+Output: TypeAlias = Flush | DocumentEnded | ChunkRefused
 
 
 @dataclass(slots=True)
@@ -96,20 +96,21 @@ class Batcher:
         model: str,
         limits: BatcherLimits | None = None,
         *,
-        packed: bytes | None = None,
+        state: BatcherState | None = None,
     ) -> None:
         self.key = vo_key(tenant_id, index_id, model)
         self.counts = BatcherCounts()
         self._tenant_id, self._index_id, self._model = tenant_id, index_id, model
         self._limits = limits or BatcherLimits()
-        self._state = unpack(packed) if packed else BatcherState()
+        self._state = state or BatcherState()
         self._ended = Recent(self._state.ended, self._limits.ended_max)
         self._seen = Recent(self._state.seen, self._limits.seen_max)
 
-    def pack(self) -> bytes:
-        """The state to store with what was returned: both or neither."""
+    @property
+    def state(self) -> BatcherState:
+        """What to store with what was returned, both or neither: as it is, or as `batcher_state.pack` writes it."""
         self._state.ended, self._state.seen = self._ended.names(), self._seen.names()
-        return pack(self._state)
+        return self._state
 
     @property
     def timer_ms(self) -> int | None:
@@ -254,11 +255,11 @@ class Batcher:
         )
         return [DocumentEnded(report)]
 
-    def _refuse(self, chunk: PendingChunk, document: DocumentState) -> Refused:
+    def _refuse(self, chunk: PendingChunk, document: DocumentState) -> ChunkRefused:
         limit = self._limits.max_tokens_per_input
         reason = f"chunk {chunk.seq} has {chunk.tokens} tokens, over the model's {limit}"
         document.warnings.append(reason)
-        return Refused(chunk, reason)
+        return ChunkRefused(chunk, reason)
 
     def _hold(self, chunk: ChunkEnvelope, document: DocumentState) -> None:
         known = document.gap.get(chunk.seq)

@@ -20,9 +20,7 @@ import numpy as np
 
 from penstock.documents.anchors import CELL_BYTES, RULE, cell_anchors, cell_count, first_anchor
 from penstock.documents.boundaries import best_cut, code_point, context_start, previous_whole
-from penstock.documents.contracts import ChunkEnvelope, ChunkMetadata, UploadNotification
-from penstock.documents.identity import chunk_id, doc_id_of
-from penstock.documents.sources import BlockSource, ByteSource, MemorySource
+from penstock.documents.sources import BlockSource, ByteSource, BytesSource
 from penstock.documents.tokens import Ruler, TokenCounter, token_counter
 from penstock.errors import InvalidInput
 
@@ -83,21 +81,6 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     text: str
 
-    def envelope(self, upload: UploadNotification) -> ChunkEnvelope:
-        """The chunk on its way to the batcher, as a chunk of that version of that object."""
-        document = doc_id_of(upload)
-        return ChunkEnvelope(
-            doc_id=document,
-            chunk_id=chunk_id(document, self.start, self.end),
-            seq=self.seq,
-            text=self.text,
-            byte_range=(self.start, self.end),
-            token_count=self.tokens,
-            metadata=ChunkMetadata(
-                tenant_id=upload.tenant_id, index_id=upload.index_id, model=upload.model, source_id=upload.source_id
-            ),
-        )
-
 
 class Progress(msgspec.Struct, frozen=True):
     """How far a document has been chunked: what a crash must not lose. Any chunk's end is a place to resume."""
@@ -128,7 +111,7 @@ class Chunker:
 
     def chunk(self, data: bytes) -> list[Chunk]:
         """All chunks of a text that is already here."""
-        return list(self.document(MemorySource(data)))
+        return list(self.document(BytesSource(data)))
 
     def document(self, source: ByteSource, progress: Progress = START) -> Iterator[Chunk]:
         """The chunks from `progress` on, reading forward in bounded memory."""

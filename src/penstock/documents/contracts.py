@@ -70,7 +70,10 @@ class UploadNotification(Contract, frozen=True, kw_only=True):
     size_bytes: Size
     content_type: str | None = None
     model: Name
+    # What its sender calls the event.
     source_id: str | None = None
+    # The trace that the event is of, as the W3C header `traceparent` says it.
+    traceparent: str | None = None
     created_at: Instant
     # The order of the events of one object, as `penstock.documents.sequencers` writes it.
     sequencer: str | None = None
@@ -89,7 +92,10 @@ class DeleteNotification(Contract, frozen=True, kw_only=True, tag_field="event",
     key: Name
     version_id: str | None = None
     model: Name
+    # What its sender calls the event.
     source_id: str | None = None
+    # The trace that the event is of, as the W3C header `traceparent` says it.
+    traceparent: str | None = None
     created_at: Instant
     sequencer: str | None = None
     # The etag of an object that is still there, when a person took it out of the index: it stays out until it changes.
@@ -142,9 +148,13 @@ class BatchRequest(Contract, frozen=True, kw_only=True):
     inputs: tuple[BatchInput, ...]
     tokens_total: Natural
     created_at: Instant
+    # The traces of the events that its documents came with.
+    traceparents: tuple[str, ...] = ()
 
 
 class DocumentStatus(StrEnum):
+    """What became of a version of a document."""
+
     INDEXED = "indexed"
     EMPTY = "empty"  # parsed, and there was no text in it
     INCOMPLETE = "incomplete"  # the end came, some chunks did not

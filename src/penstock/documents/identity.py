@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.documents.contracts import Notification, UploadNotification
-from penstock.errors import Conflict, InvalidInput
 
-__all__ = ["BatchIdentity", "check_same_work", "chunk_id", "content_key", "doc_id", "doc_id_of", "object_key", "vo_key"]
+__all__ = ["BatchIdentity", "chunk_id", "content_key", "doc_id", "doc_id_of", "object_key", "vo_key"]
 
 
 def doc_id(tenant_id: str, bucket: str, key: str, version_id: str | None, etag: str | None) -> str:
@@ -75,23 +74,6 @@ class BatchIdentity:
     @property
     def place(self) -> str:
         return f"{self.vo_key}:{self.counter}"
-
-
-def check_same_work(recorded: str, offered: str) -> bool:
-    """Whether two idempotency keys name one place. The same place with another content halts that key."""
-    place, separator, digest = recorded.rpartition("#")
-    offered_place, _, offered_digest = offered.rpartition("#")
-    if not separator:
-        raise InvalidInput(f"not an idempotency key: {recorded!r}", "it has no digest")
-    if place != offered_place:
-        return False
-    if digest != offered_digest:
-        raise Conflict(
-            f"batch {place} was sent with another content",
-            f"recorded digest {digest[:12]}, offered {offered_digest[:12]}",
-            "the batcher's state and what was sent have parted: restore the checkpoint this key was written with",
-        )
-    return True
 
 
 def _joined_digest(*parts: str) -> str:

@@ -1,7 +1,8 @@
-"""Where in a document a chunk stands: its title, and the headings above it. Pure, and followed from chunk to chunk.
+"""Where in a document a chunk stands: its title, the headings above it, and how the document opens. Pure.
 
-Parsers write headings as lines that begin with `#`, one sign a level, as Markdown does. The words above a passage are
-part of what it is about: they are indexed with it, as its lead.
+Parsers write headings as lines that begin with `#`, one sign a level, as Markdown does. An outline is followed from
+chunk to chunk. The words above a passage are part of what it is about, and the first words of a document say what the
+whole of it is about: both are indexed with the passage, as its lead.
 """
 
 from __future__ import annotations
@@ -16,13 +17,19 @@ __all__ = ["NO_OUTLINE", "Outline"]
 _HEADING: Final = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)
 # A longer line is a paragraph that somebody made a heading of.
 _TITLE_CHARACTERS_MAX: Final = 160
+# A sentence or two: what manuals and articles need to say what they are about.
+_OPENING_WORDS: Final = 40
+# A longer run is data and not a word.
+_WORD_CHARACTERS_MAX: Final = 64
 
 
 class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The title of a document, and the headings above a place in it from the highest level down."""
+    """The title of a document, the headings above a place in it from the highest level down, and its first words."""
 
     title: str = ""
     path: tuple[tuple[int, str], ...] = ()
+    # Without headings; as many words as have been met while they are fewer than an opening has.
+    opening: str = ""
 
     @property
     def lead(self) -> str:
@@ -41,7 +48,16 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
             path = [above for above in path if above[0] < level]
             path.append((level, heading))
             title = title or heading
-        return Outline(title, tuple(path))
+        return Outline(title, tuple(path), _opening(self.opening, _HEADING.sub("", text)))
+
+    @staticmethod
+    def headings_in(text: str) -> list[str]:
+        """The headings of a text, in their order."""
+        return [_short(found.group(2)) for found in _HEADING.finditer(text)]
+
+    def past_plain(self, text: str) -> Outline:
+        """The outline behind a text without headings."""
+        return msgspec.structs.replace(self, opening=_opening(self.opening, text))
 
 
 NO_OUTLINE: Final = Outline()
@@ -50,3 +66,12 @@ NO_OUTLINE: Final = Outline()
 def _short(line: str) -> str:
     flat = " ".join(line.split())
     return flat if len(flat) <= _TITLE_CHARACTERS_MAX else flat[:_TITLE_CHARACTERS_MAX].rstrip() + "…"
+
+
+def _opening(known: str, text: str) -> str:
+    """The first words of a document, of which some may be known."""
+    words = known.split()
+    missing = _OPENING_WORDS - len(words)
+    if missing <= 0:
+        return known
+    return " ".join([*words, *(word[:_WORD_CHARACTERS_MAX] for word in text.split(maxsplit=missing)[:missing])])

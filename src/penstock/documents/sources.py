@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from penstock.errors import Conflict, InvalidInput
 
-__all__ = ["BlockSource", "ByteSource", "MemorySource"]
+__all__ = ["BlockSource", "ByteSource", "BytesSource"]
 
 # One range request: large enough that its latency is small beside its transfer.
 BLOCK_BYTES: Final = 1 << 20
@@ -31,7 +31,7 @@ class ByteSource(Protocol):
         ...
 
 
-class MemorySource:
+class BytesSource:
     """A text that is already here."""
 
     def __init__(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ nothing but NumPy and errs upwards for English, because the price of a low estim
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -148,7 +149,7 @@ class _EstimateRuler:
         if start == end:
             return 0
         # Alone, the first byte has nothing before it; in the region it may have.
-        first = int(_UNITS[ord("\n") << 8 | self._data[start]])
+        first = int(_unit_table()[ord("\n") << 8 | self._data[start]])
         return _tokens(int(self._sums[end] - self._sums[start + 1]) + first)
 
 
@@ -160,10 +161,12 @@ def _units(data: bytes) -> npt.NDArray[np.uint8]:
     """The units of each byte, looked up by the byte and the one before it."""
     pairs = np.frombuffer(b"\n" + data, dtype=np.uint8).astype(np.uint16)
     pairs[1:] |= pairs[:-1] << np.uint16(8)
-    return _UNITS[pairs[1:]]
+    return _unit_table()[pairs[1:]]
 
 
+@cache
 def _unit_table() -> npt.NDArray[np.uint8]:
+    """By the byte and the one before it. Made at the first use: whoever only searches counts no tokens."""
     table = np.zeros((256, 256), dtype=np.uint8)
     for previous in range(256):
         for current in range(128):
@@ -187,6 +190,3 @@ def _ascii_tokens(previous: int, current: int) -> float:
     if letter.islower():
         return _ASCII_TOKENS["letter" if before.isalpha() else "initial"]
     return _ASCII_TOKENS["digit" if letter.isdigit() else "mark"]
-
-
-_UNITS: Final = _unit_table()

@@ -21,7 +21,7 @@ from penstock.documents.contracts import DeleteNotification, Notification, Uploa
 from penstock.documents.identity import doc_id_of
 from penstock.documents.sequencers import is_newer, last_seen_ns, remembered, same_event, seen
 
-__all__ = ["Decision", "ObjectState", "Observation", "Verdict", "apply", "observed"]
+__all__ = ["Decision", "ObjectState", "Observation", "Verdict", "decide", "observed"]
 
 
 class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +39,8 @@ class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Verdict(StrEnum):
+    """What an event asks for."""
+
     INDEX = "index"  # a new current version: read, chunk and embed it
     REMOVE = "remove"  # the object is gone: take its chunks away
     DUPLICATE = "duplicate"  # the event that made the current state, again
@@ -74,7 +76,7 @@ def observed(state: ObjectState | None, now_ms: int) -> Observation:
     return Observation(max(now, state.at), seen(max(now_ns, last_ns + 1)))
 
 
-def apply(state: ObjectState | None, event: Notification) -> Decision:
+def decide(state: ObjectState | None, event: Notification) -> Decision:
     """The decision on one event of an object in `state`; None is an object never heard of."""
     if state is not None:
         refused = _refusal(state, event)

@@ -59,7 +59,7 @@ class ScriptedProvider:
 
 
 def embed(provider, *requests, **more):
-    loop = SimulatedLoop(7)
+    loop = SimulatedLoop(7)  # type: ignore[abstract]
     clock = SimulatedClock()
 
     async def main():
@@ -248,7 +248,7 @@ def test_an_answer_that_is_no_vector_for_each_text_is_corrupt(rows):
 
 def attempt(provider, request, **more):
     """The same as `embed`, without an error for a provider that stays away."""
-    loop = SimulatedLoop(7)
+    loop = SimulatedLoop(7)  # type: ignore[abstract]
 
     async def main():
         dispatcher = Dispatcher(provider, clock=SimulatedClock(), entropy=SeededEntropy(3), **more)

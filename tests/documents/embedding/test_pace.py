@@ -8,7 +8,7 @@ from penstock.testing import SimulatedClock, SimulatedLoop
 
 
 def run(coroutine):
-    loop = SimulatedLoop(1)
+    loop = SimulatedLoop(1)  # type: ignore[abstract]
     try:
         return loop.run_until_complete(coroutine)
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.documents.contracts import DeleteNotification, UploadNotification, decode_notification, encode
 from penstock.documents.notifications import PARSERS, Delivery, Destination, parser_of
-from penstock.documents.versions import Verdict, apply
+from penstock.documents.versions import Verdict, decide
 from penstock.errors import InvalidInput, Unsupported
 
 AT = "2025-08-28T12:00:00.000Z"
@@ -31,6 +31,7 @@ def s3_record(name="ObjectCreated:Put", key="a+b%2Fc%21.txt", bucket="docs", **f
         "eventVersion": "2.1",
         "eventName": name,
         "eventTime": AT,
+        "responseElements": {"x-amz-request-id": "ev1", "x-amz-id-2": "host"},
         "s3": {"bucket": {"name": bucket}, "object": thing},
     }
 
@@ -59,7 +60,8 @@ def azure_event(kind="Microsoft.Storage.BlobCreated"):
 def gcs_push(kind="OBJECT_FINALIZE", **more):
     told = {"eventType": kind, "bucketId": "docs", "objectId": "a b/c!.txt", "objectGeneration": "17", "eventTime": AT}
     thing = {"size": "12", "etag": "e1", "contentType": "text/plain"}
-    return {"message": {"attributes": {**told, **more}, "data": base64.b64encode(json.dumps(thing).encode()).decode()}}
+    data = base64.b64encode(json.dumps(thing).encode()).decode()
+    return {"message": {"attributes": {**told, **more}, "data": data, "messageId": "ev1"}}
 
 
 def seaweed_webhook(old=None, new=None, **more):
@@ -131,6 +133,41 @@ def test_a_removed_object_becomes_a_delete_that_acts_on_the_object(source):
     assert (delete.bucket, delete.key, delete.version_id) == (BUCKETS.get(source, "docs"), "a b/c!.txt", None)
     assert delete.sequencer
     assert decode_notification(encode(delete)) == delete
+
+
+TRACE = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+@pytest.mark.parametrize("bodies", [CREATED, DELETED])
+def test_an_event_of_every_store_carries_the_name_and_the_trace_that_its_sender_gave_it(source, bodies):
+    """SeaweedFS names no event: then the request that brought it does."""
+    (event,) = received(source, bodies[source], x_request_id="request", traceparent=TRACE).notifications
+    assert event.source_id == ("request" if source == "seaweedfs" else "ev1")
+    assert event.traceparent == TRACE
+
+
+def test_an_event_without_a_name_of_its_own_has_that_of_its_delivery():
+    record = {**s3_record(), "responseElements": {}}
+    body = json.dumps({"Records": [record]}).encode()
+    named = Delivery(body, {"x-request-id": "request"}, RECEIVED_MS, source_id="message")
+    (event,) = parser_of("s3")(named, route).notifications
+    assert event.source_id == "message"
+    (event,) = received("s3", {"Records": [record]}, x_request_id="request").notifications
+    assert event.source_id == "request"
+    (event,) = received("s3", {"Records": [{**record, "responseElements": {"x-amz-request-id": 7}}]}).notifications
+    assert (event.source_id, event.traceparent) == (None, None)
+
+
+def test_each_cloud_event_of_a_batch_has_a_trace_of_its_own():
+    other = TRACE.replace("ab", "12")
+    batch = [{**CLOUD_EVENT, "data": s3_record(), "traceparent": told} for told in (other, "nonsense", 7)]
+    headers = {"content_type": "application/cloudevents-batch+json", "traceparent": TRACE}
+    events = received("cloudevents", batch, **headers).notifications
+    assert [event.traceparent for event in events] == [other, TRACE, TRACE]
+    binary = {"ce_" + name: value for name, value in CLOUD_EVENT.items()}
+    (event,) = received("cloudevents", s3_record(), **binary, ce_traceparent=other).notifications
+    assert event.traceparent == other
 
 
 @pytest.mark.parametrize("source", sorted(PARSERS))
@@ -211,8 +248,8 @@ def test_a_generation_of_google_that_was_archived_is_gone_whichever_way_it_is_to
 def test_a_generation_that_was_archived_because_another_took_its_place_holds_back_nothing():
     (archived,) = received("gcs", gcs_push("OBJECT_ARCHIVE")).notifications
     (next_one,) = received("gcs", gcs_push(objectGeneration="18")).notifications
-    assert apply(apply(None, archived).state, next_one).verdict is Verdict.INDEX
-    assert apply(apply(None, next_one).state, archived).verdict is Verdict.STALE
+    assert decide(decide(None, archived).state, next_one).verdict is Verdict.INDEX
+    assert decide(decide(None, next_one).state, archived).verdict is Verdict.STALE
 
 
 def test_events_that_change_no_content_and_objects_of_other_buckets_are_ignored_with_a_reason():

@@ -181,6 +181,7 @@ def test_it_has_a_session_of_its_own_and_no_way_back():
     assert found_by("found = os.getsid(0) == os.getpid() == os.getpgrp()") == "True"
 
 
+@pytest.mark.slow
 def test_an_attack_that_spins_for_ever_ends_at_the_hard_limit_though_it_ignores_the_soft_one():
     code = """
     import signal, resource

@@ -65,7 +65,7 @@ def test_text_that_is_left_out_beyond_the_odd_line_is_told():
     footers = "".join(f"<footer>{'Terms and conditions apply. ' * 15}</footer>" for _ in range(3))
     parsed = parse_html(page(f"<main><p>{'Some words of content. ' * 60}</p></main>{footers}"), LIMITS)
     assert "Terms" not in parsed.text.decode()
-    assert re.fullmatch(
+    assert re.fullmatch(  # type: ignore[call-overload]
         r"\d+ of \d+ characters were left out as menus, headers and footers of the page", *parsed.warnings
     )
 
@@ -79,7 +79,8 @@ def test_pages_on_this_machine_lose_no_words_outside_of_links_without_a_warning(
     """Other projects' real pages, where some are installed: counted against all of the page's text."""
     from selectolax.lexbor import LexborHTMLParser
 
-    found = [path for folder in INSTALLED for path in sorted(Path(folder).rglob("*.html"))[:60]]
+    pages = (path for folder in INSTALLED for path in sorted(Path(folder).rglob("*.html"))[:60])
+    found = [path for path in pages if path.is_file()]
     if not found:
         pytest.skip("no documentation in HTML is installed here")
     for path in found:
@@ -106,6 +107,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_checking_a_page_takes_time_in_proportion_to_its_size(kind):
     def seconds(size: int) -> float:

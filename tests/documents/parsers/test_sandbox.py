@@ -4,6 +4,7 @@ import os
 import signal
 import struct
 import zipfile
+from typing import Any
 
 import docx
 import pytest
@@ -204,6 +205,7 @@ def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_one_is_pa
         assert sandbox.parse(word("still here"), tenant="t").text
 
 
+@pytest.mark.slow
 def test_a_document_that_needs_too_much_processor_time_is_refused_and_the_next_one_is_parsed():
     slow = b"# t\n\n" + b"*a **a " * 400_000
     with Sandbox(ParserLimits(cpu_seconds=1)) as sandbox:
@@ -298,7 +300,7 @@ def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
 
 def test_a_process_never_serves_two_tenants_and_keeps_serving_its_own():
     with Sandbox() as sandbox:
-        served = {}
+        served: dict[str, Any] = {}
         for tenant in ("a", "b", "a", "b"):
             sandbox.parse(b"# Words", tenant=tenant, name="a.md")
             served.setdefault(tenant, set()).add(sandbox._processes[tenant].pid)

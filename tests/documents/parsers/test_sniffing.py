@@ -7,8 +7,8 @@ import re
 import struct
 import time
 import zipfile
-from re import _constants as constants
-from re import _parser as parser
+from re import _constants as constants  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
 
 import pytest
 

@@ -29,7 +29,7 @@ from penstock.documents.tokens import EstimatedTokens, TokenCounter
 from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, PermissionDenied, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
-__all__ = ["DeadLetter", "DispatchPolicy", "Dispatcher", "Embedded"]
+__all__ = ["DispatchPolicy", "Dispatcher", "Embedded", "FailedChunk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,18 @@ class DispatchPolicy:
     pause_seconds_max: float = 30.0
     # A provider that asks for more is down for us: the batch is given back to the queue.
     asked_seconds_max: float = 300.0
+    # Requests under way at once from one task, where several are dispatched together.
+    requests_at_once: int = 4
 
     def __post_init__(self) -> None:
         if self.attempts_max < 1:
             raise InvalidInput(f"attempts_max={self.attempts_max} is not possible", "a batch is sent at least once")
+        if self.requests_at_once < 1:
+            raise InvalidInput(f"requests_at_once={self.requests_at_once} is not possible", "one is sent at least")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class FailedChunk:
     """A chunk that the model does not take, and why."""
 
     doc_id: str
@@ -63,7 +67,7 @@ class Embedded:
 
     batch_id: str
     vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    dead_letters: list[DeadLetter] = field(default_factory=list)
+    dead_letters: list[FailedChunk] = field(default_factory=list)
     requests: int = 0
     retries: int = 0
     cached: int = 0
@@ -155,7 +159,7 @@ class Dispatcher:
             if key in known:
                 result.vectors[item.chunk_id] = known[key]
             else:
-                result.dead_letters.append(DeadLetter(item.doc_id, item.chunk_id, item.seq, refused[key]))
+                result.dead_letters.append(FailedChunk(item.doc_id, item.chunk_id, item.seq, refused[key]))
 
     def _parts(self, wanted: dict[str, BatchInput], refused: dict[str, str]) -> list[list[_Text]]:
         """Requests within the model's limits, in order; texts that fit in none are refused here."""

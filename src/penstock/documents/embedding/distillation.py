@@ -42,7 +42,7 @@ def distil(folder: Path, out: Path) -> None:
     scales[scales == 0] = 1
     quantised = np.rint(vectors / scales[:, None]).astype(np.int8)
     vocabulary = np.frombuffer("\n".join(words).encode(), dtype=np.uint8)
-    np.savez_compressed(out, vectors=quantised, scales=scales.astype(np.float32), vocabulary=vocabulary)
+    np.savez(out, vectors=quantised, scales=scales.astype(np.float32), vocabulary=vocabulary)
 
 
 def _weights(path: Path) -> dict[str, Matrix]:

@@ -9,6 +9,8 @@ four of which are taken for a token; Cohere no longer lists a price for its thir
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -22,6 +24,7 @@ __all__ = ["EMBEDDED_MODEL", "PROFILES", "ModelProfile", "bare_name", "profile_o
 EMBEDDED_MODEL: Final = "penstock-static-256"
 # No published limit: a bound of our own, so that no request grows without one.
 _UNPUBLISHED_TOKENS: Final = 100_000
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,15 +46,21 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     def cost_usd(self, tokens: int) -> float:
         return tokens * self.usd_per_million_tokens / 1_000_000
 
-    def batcher_limits(self, *, items_max: int = 128, flush_after_ms: int = 500) -> BatcherLimits:
-        """A batcher that never makes a request this model refuses."""
-        tokens = int(self.tokens_per_request * self.headroom)
-        return BatcherLimits(
-            max_tokens_per_batch=tokens,
-            max_items_per_batch=min(items_max, self.items_per_request),
-            max_tokens_per_input=min(tokens, int(self.tokens_per_input * self.headroom)),
-            flush_after_ms=flush_after_ms,
-        )
+    def batcher_limits(self, wanted: Mapping[str, int] = _NOTHING, *, chunk_tokens_max: int = 1) -> BatcherLimits:
+        """A batcher that never makes a request this model refuses.
+
+        `wanted` are fields of `BatcherLimits`; they lower what the model takes, and never below one chunk.
+        """
+        tokens, one = int(self.tokens_per_request * self.headroom), int(self.tokens_per_input * self.headroom)
+        most = min(tokens, max(chunk_tokens_max, wanted.get("max_tokens_per_batch", tokens)))
+        items = wanted.get("max_items_per_batch", BatcherLimits().max_items_per_batch)
+        bounds = {
+            **wanted,
+            "max_tokens_per_batch": most,
+            "max_items_per_batch": min(items, self.items_per_request),
+            "max_tokens_per_input": min(most, one, max(chunk_tokens_max, wanted.get("max_tokens_per_input", one))),
+        }
+        return BatcherLimits(**bounds)
 
     def chunking(self, wanted: ChunkingConfig | None = None) -> ChunkingConfig:
         """`wanted`, made smaller in proportion when the model takes less at once."""
@@ -98,7 +107,7 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (
         # Any length is taken: the embedded model averages, and cuts nothing off.
-        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.2),
+        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.05),
         _openai("text-embedding-3-small", 1536, 0.02),
         _openai("text-embedding-3-large", 3072, 0.13),
         _model("embed-english-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import httpx
 import msgspec
 import numpy as np
 
@@ -20,6 +19,9 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.embedding.profiles import ModelProfile, bare_name
 from penstock.documents.embedding.provider import Answer, Later, Refused, Vectors, checked
 from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["OpenAiProvider"]
 
@@ -62,6 +64,9 @@ class OpenAiProvider:
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"no address of an embedding endpoint: {url[:120]!r}", "it must begin with http(s)://")
+        # Imported by whoever asks an endpoint: with it come a command line, colours and TLS, as much as a whole search.
+        import httpx
+
         sent = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"), headers={**sent, **(headers or {})}, timeout=timeout, transport=transport
@@ -75,6 +80,8 @@ class OpenAiProvider:
         return self._profile
 
     async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
+        import httpx
+
         body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
         try:
             response = await self._client.post(

@@ -59,8 +59,9 @@ class StaticProvider:
 class _Model:
     def __init__(self) -> None:
         with resources.files(__package__).joinpath("model", _FILE).open("rb") as file, np.load(file) as stored:
-            vectors: npt.NDArray[np.int8] = stored["vectors"]
-            self._vectors = vectors.astype(np.float32) * stored["scales"][:, None]
+            # As they are stored: a question needs ten rows of thirty thousand.
+            self._vectors: npt.NDArray[np.int8] = stored["vectors"]
+            self._scales: npt.NDArray[np.float32] = stored["scales"]
             words = stored["vocabulary"].tobytes().decode("utf-8").split("\n")
         unknown = words.index(_UNKNOWN)
         self.tokenizer = _splintr().WordPieceTokenizer(words, unknown, _WORD_CHARACTERS_MAX, True)
@@ -68,7 +69,8 @@ class _Model:
     def mean(self, ids: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         # Counted first: a long text repeats its words, and each row is fetched once.
         pieces, counts = np.unique(ids, return_counts=True)
-        total: npt.NDArray[np.float32] = counts.astype(np.float32) @ self._vectors[pieces]
+        rows = self._vectors[pieces].astype(np.float32) * self._scales[pieces, None]
+        total: npt.NDArray[np.float32] = counts.astype(np.float32) @ rows
         return total / np.float32(len(ids))
 
 

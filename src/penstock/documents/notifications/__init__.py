@@ -12,10 +12,27 @@ from penstock.documents.notifications import (
     s3,
     seaweedfs,
 )
+from penstock.documents.notifications.cloudevents import BATCHED
 from penstock.documents.notifications.received import Delivery, Destination, Parser, Received, Router
+from penstock.documents.notifications.replays import StoredReplays
+from penstock.documents.notifications.sns import SnsTrust
+from penstock.documents.notifications.trust import BearerTrust, HmacTrust
 from penstock.errors import InvalidInput
 
-__all__ = ["PARSERS", "Delivery", "Destination", "Parser", "Received", "Router", "parser_of"]
+__all__ = [
+    "BATCHED",
+    "PARSERS",
+    "BearerTrust",
+    "Delivery",
+    "Destination",
+    "HmacTrust",
+    "Parser",
+    "Received",
+    "Router",
+    "SnsTrust",
+    "StoredReplays",
+    "parser_of",
+]
 
 PARSERS: Final[dict[str, Parser]] = {
     "s3": s3.parse,

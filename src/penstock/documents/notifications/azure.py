@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.documents import sequencers
 from penstock.documents.notifications.received import (
-    Collector,
     Delivery,
+    EventGatherer,
     Received,
     Router,
     convert,
@@ -60,7 +60,7 @@ def parse(delivery: Delivery, route: Router) -> Received:
     for event in sent:
         if event.event_type == _HANDSHAKE:
             return _handshake(event.data)
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     for event in sent:
         collect(
             event.event_type,
@@ -79,7 +79,7 @@ def collect(
     subject: str,
     time: str,
     data: dict[str, Any],
-    events: Collector,
+    events: EventGatherer,
     *,
     source_id: str | None,
     topic: str | None,

@@ -15,8 +15,9 @@ import msgspec
 
 from penstock.documents.notifications import azure, gcs, s3
 from penstock.documents.notifications.received import (
-    Collector,
     Delivery,
+    EventGatherer,
+    Origin,
     Received,
     Router,
     convert,
@@ -24,6 +25,7 @@ from penstock.documents.notifications.received import (
     read,
 )
 from penstock.errors import InvalidInput, Unsupported
+from penstock.observability import checked_traceparent
 
 __all__ = ["CloudEvent", "parse", "read_events"]
 
@@ -43,13 +45,16 @@ class CloudEvent(msgspec.Struct):
     type: str
     subject: str | None = None
     time: str | None = None
+    # Of the extension for distributed tracing.
+    traceparent: Any = None
     data: Any = None
     data_base64: str | None = None
 
 
 def parse(delivery: Delivery, route: Router) -> Received:
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     for event in read_events(delivery):
+        events.origin = Origin(event.id, checked_traceparent(event.traceparent) or delivery.origin.traceparent)
         _collect(event, delivery, events)
     return events.received()
 
@@ -70,7 +75,7 @@ def read_events(delivery: Delivery) -> list[CloudEvent]:
 
 def _binary(delivery: Delivery) -> CloudEvent:
     """Attributes are headers, percent-encoded; the body is the data."""
-    names = ("specversion", "id", "source", "type", "subject", "time")
+    names = ("specversion", "id", "source", "type", "subject", "time", "traceparent")
     attributes = {name: unquote(delivery.headers[f"ce-{name}"]) for name in names if f"ce-{name}" in delivery.headers}
     event = convert(attributes, CloudEvent, "a CloudEvent in binary form")
     event.data = read(delivery.body, Any, "the data of a CloudEvent") if delivery.body else None
@@ -89,7 +94,7 @@ def _check(event: CloudEvent) -> None:
             raise InvalidInput(f"the data of CloudEvent {event.id[:80]!r} is not base64", str(error)) from error
 
 
-def _collect(event: CloudEvent, delivery: Delivery, events: Collector) -> None:
+def _collect(event: CloudEvent, delivery: Delivery, events: EventGatherer) -> None:
     data = event.data if isinstance(event.data, dict) else {}
     time = event.time or delivery.received_at.isoformat()
     if event.type.lower().startswith(_S3_TYPES):

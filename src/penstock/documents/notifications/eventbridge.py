@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Collector, Delivery, Received, Router, instant, read
+from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
 
 __all__ = ["parse"]
 
@@ -37,7 +37,7 @@ class _Event(msgspec.Struct, rename="kebab"):
 
 def parse(delivery: Delivery, route: Router) -> Received:
     event = read(delivery.body, _Event, "an event of EventBridge")
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     bucket, found = event.detail.bucket.name, event.detail.object
     at = instant(event.time, f"{bucket}/{found.key}")
     sequencer = sequencers.s3(found.sequencer) if found.sequencer else None

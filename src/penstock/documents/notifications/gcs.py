@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Collector, Delivery, Received, Router, instant, read
+from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
 from penstock.errors import InvalidInput
 
 __all__ = ["GcsObject", "collect", "parse"]
@@ -51,7 +51,7 @@ class GcsObject(msgspec.Struct, rename="camel"):
 def parse(delivery: Delivery, route: Router) -> Received:
     message = read(delivery.body, _Push, "a push of Pub/Sub").message
     told = message.attributes
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     if told.overwritten_by_generation:
         events.ignore(f"{told.bucket_id}/{told.object_id}: generation {told.object_generation} was overwritten")
         return events.received()
@@ -64,7 +64,7 @@ def parse(delivery: Delivery, route: Router) -> Received:
     return events.received()
 
 
-def collect(kind: str, resource: GcsObject, at: datetime, events: Collector, *, source_id: str | None) -> None:
+def collect(kind: str, resource: GcsObject, at: datetime, events: EventGatherer, *, source_id: str | None) -> None:
     """One event of `kind` (finalized, deleted, archived), also when it came as a CloudEvent."""
     # By its URL: a bucket without one is read as S3's.
     bucket = f"gs://{resource.bucket}" if resource.bucket else ""

@@ -17,8 +17,9 @@ import msgspec
 
 from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
 from penstock.errors import InvalidInput
+from penstock.observability import checked_traceparent
 
-__all__ = ["Collector", "Delivery", "Destination", "Parser", "Received", "Router", "instant", "read"]
+__all__ = ["Delivery", "Destination", "EventGatherer", "Origin", "Parser", "Received", "Router", "instant", "read"]
 
 _T = TypeVar("_T")
 
@@ -40,12 +41,30 @@ Router: TypeAlias = Callable[[str, str], Destination | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What its sender calls an event, and the trace it is of, as far as either is told."""
+
+    source_id: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
-    """One HTTP request or one message, with header names in lower case. `received_at_ms` stands in for missing times."""
+    """One HTTP request or one message, with header names in lower case. `received_at_ms` stands in for missing times.
+
+    `source_id` is what whoever passed the event on calls it; an event's own name comes before it.
+    """
 
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     received_at_ms: int = 0
+    source_id: str | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Of events that do not say it themselves."""
+        source_id = self.source_id or self.headers.get("x-request-id")
+        return Origin(source_id or None, checked_traceparent(self.headers.get("traceparent")))
 
     @property
     def received_at(self) -> datetime:
@@ -65,11 +84,12 @@ class Parser(Protocol):
     def __call__(self, delivery: Delivery, route: Router) -> Received: ...
 
 
-class Collector:
-    """Gathers the events of one delivery and routes them."""
+class EventGatherer:
+    """Gathers the events of one delivery and routes them. `origin` is that of the events that come next."""
 
-    def __init__(self, route: Router) -> None:
+    def __init__(self, route: Router, origin: Origin = Origin()) -> None:  # noqa: B008 - it cannot change
         self._route = route
+        self.origin = origin
         self._notifications: list[Notification] = []
         self._ignored: list[str] = []
 
@@ -104,7 +124,8 @@ class Collector:
                     etag=(etag or "").strip('"') or None,
                     version_id=_version(version_id),
                     content_type=content_type or None,
-                    source_id=source_id,
+                    source_id=source_id or self.origin.source_id,
+                    traceparent=self.origin.traceparent,
                     created_at=at,
                     sequencer=sequencer,
                 )
@@ -131,7 +152,8 @@ class Collector:
                     bucket=bucket,
                     key=key,
                     version_id=_version(version_id),
-                    source_id=source_id,
+                    source_id=source_id or self.origin.source_id,
+                    traceparent=self.origin.traceparent,
                     created_at=at,
                     sequencer=sequencer,
                 )

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote_plus
 
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Collector, Delivery, Received, Router, instant, read
+from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["AWS", "Dialect", "S3Record", "parse", "parse_record"]
 
 _MAJOR: Final = "2"
+_REQUEST_ID: Final = "x-amz-request-id"
 _REMOVALS: Final = ("ObjectRemoved:", "LifecycleExpiration:")
 # Ceph's expiry has more kinds: an upload that was never completed, and markers without an object, are no objects.
 _EXPIRED_CURRENT: Final = "ObjectLifecycle:Expiration:Current"
@@ -50,6 +51,13 @@ class S3Record(msgspec.Struct, rename="camel"):
     event_time: str
     s3: _Entity
     event_version: str = "2.0"
+    response_elements: dict[str, Any] | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        """The request that brought the event about, as the store's own logs name it."""
+        found = (self.response_elements or {}).get(_REQUEST_ID)
+        return found if isinstance(found, str) else None
 
 
 class _Body(msgspec.Struct):
@@ -75,7 +83,7 @@ def parse(delivery: Delivery, route: Router, dialect: Dialect = AWS) -> Received
     body = read(delivery.body, _Body, f"an event of {dialect.name}")
     if body.records is None and body.event is None:
         raise InvalidInput(f"not an event of {dialect.name}: {delivery.body[:80]!r}", "it has no Records")
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     if body.event == "s3:TestEvent":
         events.ignore("a test event")
     for record in body.records or ():
@@ -83,7 +91,7 @@ def parse(delivery: Delivery, route: Router, dialect: Dialect = AWS) -> Received
     return events.received()
 
 
-def parse_record(record: S3Record, events: Collector, dialect: Dialect = AWS) -> None:
+def parse_record(record: S3Record, events: EventGatherer, dialect: Dialect = AWS) -> None:
     if record.event_version.partition(".")[0] != _MAJOR:
         raise Unsupported(
             f"version {record.event_version} of an event of {dialect.name}",
@@ -92,7 +100,7 @@ def parse_record(record: S3Record, events: Collector, dialect: Dialect = AWS) ->
         )
     name, entity = record.event_name.removeprefix("s3:"), record.s3.object
     bucket, key = record.s3.bucket.name, dialect.key(entity.key)
-    at = instant(record.event_time, f"{bucket}/{key}")
+    at, source = instant(record.event_time, f"{bucket}/{key}"), record.request_id
     sequencer = dialect.sequencer(entity.sequencer) if entity.sequencer else None
     if name in dialect.unready:
         events.ignore(f"{bucket}/{key}: {name}, the object is not complete")
@@ -106,14 +114,15 @@ def parse_record(record: S3Record, events: Collector, dialect: Dialect = AWS) ->
             etag=entity.e_tag,
             version_id=entity.version_id,
             content_type=entity.content_type,
+            source_id=source,
         )
     elif name.startswith(_REMOVALS) or name == _EXPIRED_CURRENT:
         # A delete marker has a version of its own; what it hides is the object.
         hides = name.endswith("MarkerCreated") or name == _EXPIRED_CURRENT
-        events.delete(
-            bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=None if hides else entity.version_id
-        )
+        version = None if hides else entity.version_id
+        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=version, source_id=source)
     elif name == _EXPIRED_VERSION and entity.version_id:
-        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=entity.version_id)
+        version = entity.version_id
+        events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=version, source_id=source)
     else:
         events.ignore(f"{bucket}/{key}: {name}")

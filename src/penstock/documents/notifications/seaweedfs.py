@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Collector, Delivery, Received, Router, read
+from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, read
 
 __all__ = ["parse"]
 
@@ -49,7 +49,7 @@ class _Webhook(msgspec.Struct):
 def parse(delivery: Delivery, route: Router) -> Received:
     told = read(delivery.body, _Webhook, "a webhook of SeaweedFS")
     change = told.message or told.message_data or _Change()
-    events = Collector(route)
+    events = EventGatherer(route, delivery.origin)
     old, new = change.old_entry, change.new_entry
     entry = new or old
     if not told.key.startswith(_BUCKETS) or entry is None or entry.is_directory:
@@ -67,7 +67,7 @@ def parse(delivery: Delivery, route: Router) -> Received:
     return events.received()
 
 
-def _upload(path: str, attributes: _Attributes, events: Collector) -> None:
+def _upload(path: str, attributes: _Attributes, events: EventGatherer) -> None:
     bucket, _, key = path.removeprefix(_BUCKETS).partition("/")
     nanoseconds = attributes.mtime * 1_000_000_000 + attributes.mtime_ns
     events.upload(
@@ -81,7 +81,7 @@ def _upload(path: str, attributes: _Attributes, events: Collector) -> None:
     )
 
 
-def _delete(path: str, delivery: Delivery, events: Collector) -> None:
+def _delete(path: str, delivery: Delivery, events: EventGatherer) -> None:
     bucket, _, key = path.removeprefix(_BUCKETS).partition("/")
     sequencer = sequencers.stamped(delivery.received_at_ms * 1_000_000)
     events.delete(bucket=bucket, key=key, at=delivery.received_at, sequencer=sequencer)

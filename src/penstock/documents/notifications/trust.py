@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.notifications.received import Delivery
 from penstock.documents.notifications.replays import MemoryReplays, Replays
 from penstock.errors import InvalidInput, PermissionDenied
 
-__all__ = ["BearerTrust", "HmacTrust", "Trust", "check_age", "denied"]
+__all__ = ["BearerTrust", "HmacTrust", "check_age", "denied"]
 
 TIMESTAMP_HEADER: Final = "x-penstock-timestamp"
 SIGNATURE_HEADER: Final = "x-penstock-signature"
@@ -32,12 +32,6 @@ _SCHEME: Final = "penstock-v2"
 # Headers that a parser reads: with another one the same body would be another event.
 _DECIDING: Final = "content-type"
 _DECIDING_PREFIX: Final = "ce-"
-
-
-class Trust(Protocol):
-    def check(self, delivery: Delivery) -> None:
-        """Return when the delivery may be believed; else `PermissionDenied`."""
-        ...
 
 
 class HmacTrust:
