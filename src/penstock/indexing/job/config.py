@@ -1,0 +1,70 @@
+"""The settings of an indexing job, whichever engine runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.buffer import ConsumerConfig
+from penstock.documents import ChunkingConfig
+from penstock.errors import InvalidInput
+from penstock.indexing.planning.plan import RoundLimits
+from penstock.indexing.registry.entries import VECTOR_PATH
+from penstock.indexing.stages.embedding import Embedding
+from penstock.indexing.stages.reading import Reading
+from penstock.keyvalue import KeyValueConfig
+from penstock.objects import StoreSpec
+from penstock.vector import VectorConfig
+
+__all__ = ["IndexingConfig", "IntakeLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """What one micro-batch takes from the queue."""
+
+    batches_per_trigger: int = 100
+    # Of batch objects as they are stored; a micro-batch takes one at least.
+    bytes_per_trigger: int = 16 << 20
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
+
+
+_INTAKE: Final = IntakeLimits()
+
+
+@dataclass(frozen=True)
+class IndexingConfig:
+    """One job: a store with the queue and the vectors, and how documents are read and embedded."""
+
+    url: str
+    # Of the Spark engine. None is a new one for every job, which its end removes: how far the queue was taken is in
+    # the store.
+    checkpoint: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # How new indexes are cut, and into which cells all files are; an index that is made keeps to its own.
+    chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    # The same for some new indexes, by tenant and index.
+    chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] = field(default_factory=dict)
+    embedding: Embedding = field(default_factory=Embedding)
+    reading: Reading = field(default_factory=Reading)
+    rounds: RoundLimits = field(default_factory=RoundLimits)
+    batches_per_trigger: int = _INTAKE.batches_per_trigger
+    # Of batch objects as they are stored; a micro-batch takes one at least.
+    bytes_per_trigger: int = _INTAKE.bytes_per_trigger
+    vector_path: str = VECTOR_PATH
+    # Fields of `BatcherLimits` that are wanted otherwise than the models' profiles say: they only lower those.
+    batcher: Mapping[str, int] = field(default_factory=dict)
+    # How the queue is read and acknowledged.
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    # The store of the vectors, and what lies under it.
+    vector: VectorConfig = field(default_factory=VectorConfig)
+    keyvalue: KeyValueConfig = field(default_factory=KeyValueConfig)
+
+    @property
+    def spec(self) -> StoreSpec:
+        return StoreSpec(self.url, dict(self.options))

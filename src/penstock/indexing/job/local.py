@@ -1,0 +1,135 @@
+"""The indexing job in one process, without Spark: the queue is taken by a consumer, and rounds run where it is called.
+
+It plans, numbers and writes as the Spark engine does, on the same stores: either may go on where the other was. A batch
+of the queue is acknowledged once its plan is durable.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from penstock.buffer import ConsumedBatch, SyncConsumer
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Closed
+from penstock.ids import SYSTEM_ENTROPY, Entropy
+from penstock.indexing.job.config import IndexingConfig
+from penstock.indexing.job.core import JobCore
+from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
+from penstock.indexing.job.summary import IndexingSummary
+from penstock.indexing.job.writer import IndexWriter
+from penstock.indexing.planning.events import QueueRecord, plan_groups
+from penstock.indexing.stages.local import LocalStages
+from penstock.observability import SILENT, Observer
+
+__all__ = ["LocalIndexingJob"]
+
+# The queue is looked at so often while nothing is to be done.
+_LOOK_SECONDS: Final = 0.1
+
+
+class LocalIndexingJob:
+    """An `IndexingJob` in this process. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        config: IndexingConfig,
+        *,
+        progress: Callable[[IndexingSummary], None] = lambda _: None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        observer: Observer = SILENT,
+    ) -> None:
+        self._config, self._observer = config, observer
+        stages = partial(LocalStages, observer=observer)
+        self._core = JobCore(config, stages, progress=progress, clock=clock, entropy=entropy, observer=observer)
+
+    @property
+    def writer(self) -> IndexWriter:
+        return self._core.writer
+
+    @property
+    def summary(self) -> IndexingSummary:
+        return self._core.summary
+
+    def run_available(self) -> IndexingSummary:
+        core = self._core
+        core.patience.endless = False
+        with self._consumer() as consumer, core.turnstile.batch():
+            while self._taken(consumer):
+                core.turnstile.pause(0)
+        with core.turnstile.batch():
+            core.finish()
+        return self.summary
+
+    def follow(self) -> None:
+        self._core.patience.endless = True
+        try:
+            with self._consumer() as consumer:
+                while True:
+                    self._follow_once(consumer)
+        except Closed:
+            if not self._core.turnstile.closed:
+                raise
+
+    def interrupt(self) -> None:
+        self._core.end_rounds()
+
+    def close(self) -> None:
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _consumer(self) -> SyncConsumer:
+        return SyncConsumer(self._config.spec, self._config.consumer, observer=self._observer)
+
+    def _follow_once(self, consumer: SyncConsumer) -> None:
+        core = self._core
+        with core.turnstile.batch():
+            taken = self._taken(consumer)
+            if not taken and not core.idle:
+                core.work()
+                return
+        if not taken:
+            core.turnstile.pause(_LOOK_SECONDS)
+
+    def _taken(self, consumer: SyncConsumer) -> bool:
+        """Plan what the queue has next, within the bounds of a micro-batch; False when there is nothing."""
+        batches = self._next_batches(consumer)
+        if not batches:
+            return False
+        records = [record for batch in batches for record in queue_records(batch)]
+        groups = plan_groups([record.sequence for record in records], PLAN_RECORDS_MAX)
+        self._core.take(records[group.start : group.stop] for group in groups)
+        consumer.ack_through(batches[-1].sequence)
+        return True
+
+    def _next_batches(self, consumer: SyncConsumer) -> list[ConsumedBatch]:
+        found: list[ConsumedBatch] = []
+        size = 0
+        while len(found) < self._config.batches_per_trigger and size < self._config.bytes_per_trigger:
+            batch = consumer.next_batch()
+            if batch is None:
+                break
+            found.append(batch)
+            size += sum(map(len, batch.records))
+        return found
+
+
+def queue_records(batch: ConsumedBatch) -> list[QueueRecord]:
+    """The records of a batch; one before its first range of metadata has no time."""
+    starts = [found.start_index for found in batch.metadata]
+    times = [None, *(found.ingestion_time_ms for found in batch.metadata)]
+    return [
+        QueueRecord(batch.sequence, position, bytes(record), times[bisect_right(starts, position)])
+        for position, record in enumerate(batch.records)
+    ]

@@ -1,0 +1,129 @@
+"""Finds the passages of an index that answer a question, beside whoever writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.documents import content_key
+from penstock.documents.embedding import Vectors
+from penstock.errors import NotFound, Unavailable
+from penstock.indexing.rounds.leads import LEAD, without_lead
+from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
+from penstock.indexing.search.lookup import no_store
+from penstock.indexing.search.providers import Provider
+from penstock.indexing.search.targets import Target, embedding_for, target_in
+from penstock.indexing.stages.embedding import Embedding
+from penstock.vector import CollectionName, Filter, Fusion, VectorReader
+
+__all__ = ["Asked", "Question", "find_passages", "passages_in"]
+
+# An index is rebuilt now and then, and not twice during one question.
+_ATTEMPTS_MAX: Final = 3
+_ATTRIBUTES: Final = ("bucket", "key", "seq", "start", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, how many answers are wanted, by which ranking, and how good they must be."""
+
+    words: str
+    count: int
+    where: Filter | None = None
+    # `hybrid`, `text` or `vector`.
+    mode: str = "hybrid"
+    score_min: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which index is asked, and with which model where it is not its own."""
+
+    tenant: str = "default"
+    index: str = "default"
+    model: str | None = None
+    provider: Provider = field(default_factory=Provider)
+
+
+async def find_passages(
+    url: str, asked: Asked, question: Question, doors: StoreDoors = PLAIN_DOORS
+) -> list[dict[str, Any]]:
+    """The answers of an index at a store, through a reader that is opened for them."""
+    async with await _reader(url, doors) as reader:
+        return await passages_in(reader, asked, question)
+
+
+async def passages_in(reader: VectorReader, asked: Asked, question: Question) -> list[dict[str, Any]]:
+    """The answers of the collection that answers for the index, also while another one takes over."""
+    for _ in range(_ATTEMPTS_MAX):
+        target = await target_in(reader, asked.tenant, asked.index, asked.model)
+        try:
+            found = await _ask(reader, target, asked, question)
+        except NotFound:
+            found = None
+        reader.refresh()
+        # A collection that was replaced meanwhile may have been emptied under the question.
+        if await target_in(reader, asked.tenant, asked.index, asked.model) == target:
+            if found is None:
+                raise _no_index(target.name)
+            return found
+    raise Unavailable(f"index {asked.index} was replaced again and again", "it is being rebuilt", "ask again")
+
+
+async def _reader(url: str, doors: StoreDoors) -> VectorReader:
+    try:
+        return await doors.reader(url)
+    except NotFound as error:
+        raise no_store(url, error) from error
+
+
+async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> list[dict[str, Any]]:
+    name = target.name
+    collection = await reader.collection(name.tenant, name.index, name.model)
+    embedding = embedding_for(target, asked.provider)
+    vectors = None
+    if question.mode != "text":
+        query = await _embedded(question.words, name, embedding)
+        # Words that the model does not know have no direction: then only the text decides.
+        vectors = query if np.any(query) else None
+    text = None if question.mode == "vector" else question.words
+    if vectors is None and text is None:
+        return []
+    found = await collection.search(
+        vectors,
+        question.count,
+        text=text,
+        filter=question.where,
+        fusion=Fusion.weighted(embedding.profile_of(name.model, (name.tenant, name.index)).vector_weight),
+        columns=["text", "attributes"],
+        # Rows of one document are told apart only in a ranking by words.
+        group="key" if text is not None else None,
+    )
+    hits = [_hit(row) for row in found.to_pylist()]
+    return [hit for hit in hits if question.score_min is None or hit["score"] >= question.score_min]
+
+
+def _hit(row: dict[str, Any]) -> dict[str, Any]:
+    """A passage, where it stands and under which title and headings."""
+    place = row["attributes"]
+    section, text = without_lead(row["text"], place.get(LEAD))
+    return {"score": row["score"], **{part: place[part] for part in _ATTRIBUTES}, "section": section, "text": text}
+
+
+def _no_index(name: CollectionName) -> NotFound:
+    why = f"nothing was indexed for tenant {name.tenant} with model {name.model}"
+    return NotFound(f"there is no index {name.index}", why, "`penstock index` makes it")
+
+
+async def _embedded(words: str, name: CollectionName, embedding: Embedding) -> npt.NDArray[np.float32]:
+    provider = embedding.provider(name.model, (name.tenant, name.index))
+    try:
+        answer = await provider.embed([words], idempotency_key=f"search:{content_key(words, name.model)}")
+    finally:
+        await provider.close()
+    if not isinstance(answer, Vectors):
+        raise Unavailable(f"model {name.model} did not embed the question", answer.reason, "try again later")
+    return answer.rows

@@ -1,0 +1,34 @@
+"""Holes between blocks that live on go back to the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.indexing.job import memory
+from penstock.indexing.job.memory import give_back_memory
+
+# Below the size that the C library asks the machine for directly.
+PIECE_BYTES = 64 << 10
+PIECES = 1000
+
+
+def resident_bytes() -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(memory._trim() is None, reason="this machine's C library has no call to give memory back")
+def test_holes_between_blocks_that_live_on_are_given_back() -> None:
+    pieces = [bytearray(b"x" * PIECE_BYTES) for _ in range(PIECES)]
+    del pieces[:-1]
+    held = resident_bytes()
+    assert give_back_memory()
+    assert held - resident_bytes() > PIECES * PIECE_BYTES // 2
+    assert len(pieces) == 1
+
+
+def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_trim", lambda: None)
+    assert not give_back_memory()

@@ -1,0 +1,41 @@
+"""Where a command looks: what a person wrote is a path or a URL, and never quietly the other."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import penstock
+from penstock.errors import InvalidInput
+from penstock.indexing.sending.places import Place, place_of, url_of
+
+
+@pytest.mark.parametrize("store", ["s3:/bucket/prefix", "S3:/bucket", "s3:bucket", "file:folder", "https:/host/x", ""])
+def test_a_mistyped_url_is_refused_and_no_folder_of_its_name_is_made(store: str, tmp_path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with pytest.raises(InvalidInput):
+            url_of(store)
+        answer = CliRunner().invoke(penstock, ["documents", "list", "--store", store])
+        assert answer.exit_code == 1
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        os.chdir(here)
+
+
+@pytest.mark.parametrize("store", ["data", "./data", "a-b", "notes:2024", "x.y"])
+def test_a_path_is_a_directory_here(store: str) -> None:
+    assert url_of(store) == f"file://{Path(store).absolute()}"
+
+
+def test_a_container_is_named_with_its_account_as_its_events_name_it() -> None:
+    assert place_of("az://docs/x", account="acme") == Place("az://acme.docs", prefix="x")
+    assert place_of("az://bravo.docs", account="acme") == Place("az://bravo.docs")
+    assert place_of("az://docs") == Place("az://docs")
+    assert place_of("az://docs/x", {"shelf": "az://docs"}, "acme") == Place("shelf", prefix="x")
+    assert place_of("s3://docs", account="acme") == Place("docs")
+    assert place_of("az://docs/x", account="acme").url == "az://acme.docs/x"
