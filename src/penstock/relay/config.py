@@ -1,0 +1,138 @@
+"""The settings of relays: one class for what all have in common, with a table in it for each kind of outlet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Any, Final
+
+from penstock.errors import InvalidInput
+
+__all__ = [
+    "OtlpOutletConfig",
+    "ParquetOutletConfig",
+    "QueueOutletConfig",
+    "RelayConfig",
+    "RowCompression",
+    "UnprovedPolicy",
+]
+
+_MIB: Final = 1 << 20
+# The length field of a record has 32 bits, and a reader takes no batch above a GiB.
+_PART_BYTES_MAX: Final = 512 * _MIB
+
+
+class RowCompression(StrEnum):
+    """How columns are compressed."""
+
+    ZSTD = "zstd"
+    NONE = "none"
+
+
+class UnprovedPolicy(StrEnum):
+    """What to do with a segment that may have been sent and consumed before a crash, where nobody can tell."""
+
+    RESEND = "resend"  # under the same stamp, by which consumers know repeats
+    SET_ASIDE = "set_aside"  # a dead letter, until a person replays it
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutletConfig:
+    """How segments enter the queue."""
+
+    # Rows of one batch object, in memory. Larger segments are split at this size.
+    part_bytes: int = 16 * _MIB
+    compression: RowCompression = RowCompression.ZSTD
+    # Whether nothing else produces into this queue: then every doubt can be settled without the consumer's help.
+    alone: bool = False
+    unproved: UnprovedPolicy = UnprovedPolicy.RESEND
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "part_bytes", _PART_BYTES_MAX)
+        _check_choice(self, "compression", RowCompression)
+        _check_choice(self, "unproved", UnprovedPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOutletConfig:
+    """How segments become Parquet files."""
+
+    # Rows of one file, in memory.
+    file_bytes: int = 64 * _MIB
+    row_group_rows: int = 128 * 1024
+    compression: RowCompression = RowCompression.ZSTD
+    # The first part of every file's name: tells stores apart that write into one folder.
+    name: str = "quiver"
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "file_bytes", _PART_BYTES_MAX)
+        _check_whole(self, "row_group_rows")
+        _check_choice(self, "compression", RowCompression)
+        if not self.name.replace("_", "").isalnum() or not self.name.isascii():
+            raise InvalidInput(f"name = {self.name!r}", "file names begin with it", "use letters, digits and _")
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpOutletConfig:
+    """How requests are sent to a collector."""
+
+    # Of one request, from the connection to the end of the answer.
+    timeout_seconds: float = 10.0
+    gzip: bool = True
+    # Requests under way at once.
+    concurrency: int = 4
+    # Larger requests are refused: they would have to be held in memory.
+    request_bytes_max: int = 16 * _MIB
+    # The longest that a collector's Retry-After is obeyed.
+    retry_after_seconds_max: float = 300.0
+    # Leave slots alone that hold no OTLP requests, instead of refusing their segments.
+    skip_other_slots: bool = False
+
+    def __post_init__(self) -> None:
+        _check_seconds(self, "timeout_seconds")
+        _check_seconds(self, "retry_after_seconds_max")
+        _check_whole(self, "concurrency")
+        _check_whole(self, "request_bytes_max")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayConfig:
+    """How a relay goes on when its target is away."""
+
+    # The pause after a fault; it doubles up to the maximum, and jitter takes up to half of it away.
+    retry_seconds_first: float = 0.5
+    retry_seconds_max: float = 60.0
+    # Records that a consumer has fetched from its queue and not yet stored.
+    consumer_bytes_max: int = 64 * _MIB
+    queue: QueueOutletConfig = field(default_factory=QueueOutletConfig)
+    parquet: ParquetOutletConfig = field(default_factory=ParquetOutletConfig)
+    otlp: OtlpOutletConfig = field(default_factory=OtlpOutletConfig)
+
+    def __post_init__(self) -> None:
+        _check_seconds(self, "retry_seconds_first")
+        _check_seconds(self, "retry_seconds_max")
+        _check_whole(self, "consumer_bytes_max")
+        if self.retry_seconds_max < self.retry_seconds_first:
+            raise InvalidInput("retry_seconds_max is below retry_seconds_first", "pauses grow from one to the other")
+
+
+def _check_whole(config: Any, name: str, most: float = inf) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+        limit = "" if most == inf else f", {most:.0f} at most"
+        raise InvalidInput(f"{name} = {value!r}", f"it must be a whole number above zero{limit}")
+
+
+def _check_seconds(config: Any, name: str) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < inf:
+        raise InvalidInput(f"{name} = {value!r}", "it must be a finite number above zero")
+
+
+def _check_choice(config: Any, name: str, kind: type[StrEnum]) -> None:
+    value = getattr(config, name)
+    try:
+        object.__setattr__(config, name, kind(value))
+    except ValueError as error:
+        raise InvalidInput(f"{name} = {value!r}", "there is no such choice", f"use {' or '.join(kind)}") from error
