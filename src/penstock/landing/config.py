@@ -1,0 +1,65 @@
+"""What the telemetry job is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.buffer import ConsumerConfig
+from penstock.catalog import CatalogConfig
+from penstock.errors import InvalidInput
+from penstock.objects import StoreSpec
+from penstock.telemetry import DataFileConfig, SeriesConfig
+from penstock.timeseries import TimeSeriesConfig
+
+__all__ = ["LandingLimits", "TelemetryConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class LandingLimits:
+    """What one round of the telemetry job takes and makes."""
+
+    # Batch objects of one round.
+    batches_per_round: int = 256
+    # Of batch objects as they are stored; a round takes one at least.
+    bytes_per_round: int = 256 << 20
+    # A task takes more than this only when its last batch brings it above.
+    bytes_per_task: int = 32 << 20
+    # Least time from the beginning of one round to the next while following: the more, the larger are files.
+    interval_seconds: float = 5.0
+    # Data files of one table and tenant that a task may write. Rows of more hours are put together by day, then by year.
+    partitions_max: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("batches_per_round", "bytes_per_round", "bytes_per_task", "partitions_max"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
+        if not self.interval_seconds >= 0:
+            raise InvalidInput(f"interval_seconds = {self.interval_seconds!r}", "it is a duration")
+
+
+@dataclass(frozen=True)
+class TelemetryConfig:
+    """One job: a store with the queue, the catalog with its data files, and the time series."""
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    # Below which the catalog and its data files lie.
+    catalog_path: str = "lake"
+    # Below which the time series lie; empty for none.
+    series_path: str = "series"
+    # Names this job's positions in both stores: one for each queue that lands here.
+    source: str = "queue"
+    limits: LandingLimits = field(default_factory=LandingLimits)
+    files: DataFileConfig = field(default_factory=DataFileConfig)
+    mapping: SeriesConfig = field(default_factory=SeriesConfig)
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    catalog: CatalogConfig = field(default_factory=CatalogConfig)
+    series: TimeSeriesConfig = field(default_factory=TimeSeriesConfig)
+    # What lies under the time series: options of `open_keyvalue`.
+    keyvalue: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def spec(self) -> StoreSpec:
+        return StoreSpec(self.url, dict(self.options))

@@ -1,0 +1,160 @@
+"""Both stores of the telemetry job: data files into the catalog, samples into the time series, each with the position.
+
+Neither store waits for the other; after a crash each tells how far it is, and the job brings the one that is behind
+up to the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from penstock.catalog import Catalog, DataFile, column_stats
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+from penstock.landing.config import TelemetryConfig
+from penstock.landing.port import LandedFile, LandingSamples
+from penstock.landing.rounds import Landed
+from penstock.objects import ObjectStore
+from penstock.observability import Observer, names
+from penstock.timeseries import DEFAULT_TENANT, SampleBatch, TimeSeriesConfig, TimeSeriesStore
+
+__all__ = ["LandingSink", "within_limits"]
+
+compute: Any = pyarrow.compute
+
+
+class LandingSink:
+    """Made by `open`. One writer of the time series: opening it fences whoever wrote before."""
+
+    def __init__(self, config: TelemetryConfig, catalog: Catalog, series: TimeSeriesStore | None, observer: Observer):
+        self._config, self._catalog, self._series, self._observer = config, catalog, series, observer
+
+    @classmethod
+    async def open(cls, config: TelemetryConfig, store: ObjectStore, clock: Clock, observer: Observer) -> LandingSink:
+        catalog = await Catalog.open(store, config.catalog_path, config.catalog, clock=clock, observer=observer)
+        try:
+            series = None
+            if config.series_path:
+                series = await TimeSeriesStore.open(
+                    config.url,
+                    config.series_path,
+                    config.series,
+                    clock=clock,
+                    observer=observer,
+                    **{**config.options, **config.keyvalue},
+                )
+        except BaseException:
+            await catalog.close()
+            raise
+        return cls(config, catalog, series, observer)
+
+    async def close(self) -> None:
+        try:
+            if self._series is not None:
+                await self._series.close()
+        finally:
+            await self._catalog.close()
+
+    async def landed(self) -> Landed:
+        """How far each store is."""
+        progress = await self._catalog.source_progress(self._config.source)
+        files = -1 if progress.complete is None else progress.complete
+        begun = -1 if progress.started is None else progress.started
+        if self._series is None:
+            return Landed(files, begun, max(files, begun))
+        position = self._series.position(self._config.source)
+        return Landed(files, begun, -1 if position is None else position)
+
+    async def commit(
+        self,
+        files: Sequence[LandedFile],
+        samples: Sequence[LandingSamples],
+        position: int,
+        *,
+        writes_files: bool,
+        writes_samples: bool,
+    ) -> None:
+        """Everything up to `position`, durable in both stores when this returns."""
+        work = []
+        if writes_files:
+            work.append(self._register(files, position))
+        if writes_samples and self._series is not None:
+            work.append(self._write(samples, position))
+        done = await asyncio.gather(*work, return_exceptions=True)
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+
+    async def _register(self, files: Sequence[LandedFile], position: int) -> None:
+        listed = [_data_file(file) for file in files]
+        await self._catalog.register(listed, source=self._config.source, position=position)
+
+    async def _write(self, samples: Sequence[LandingSamples], position: int) -> None:
+        assert self._series is not None
+        changes = self._series.changes(self._config.source, position)
+        for one in samples:
+            fitting, dropped = within_limits(one, self._config.series)
+            if dropped:
+                self._observer.count(names.LANDING_REFUSED_POINTS, dropped, reason="series over a bound")
+            try:
+                batch = SampleBatch.of(fitting.labels, fitting.series, fitting.time_ms, fitting.value)
+            except PenstockError as error:
+                # Whatever a store refuses of one tenant keeps nobody else waiting; the rows are in the catalog.
+                self._observer.event(names.LANDING_SAMPLES_REFUSED, tenant=one.tenant, why=str(error))
+                self._observer.count(names.LANDING_REFUSED_POINTS, len(fitting.value), reason="refused by the store")
+                continue
+            if len(batch):
+                changes.write(batch, tenant=one.tenant or DEFAULT_TENANT)
+        await self._series.write(changes, durable=True)
+
+
+def within_limits(samples: LandingSamples, config: TimeSeriesConfig) -> tuple[LandingSamples, int]:
+    """Without the samples of series that the store would refuse, and how many those are."""
+    labels = samples.labels
+    counts = np.asarray(compute.list_value_length(_as_lists(labels)))
+    good = counts <= config.labels_max
+    entries = compute.list_flatten(_as_lists(labels))
+    owners = np.repeat(np.arange(len(counts)), counts)
+    for name, most in (("key", config.label_name_bytes_max), ("value", config.label_value_bytes_max)):
+        sizes = np.asarray(compute.binary_length(compute.struct_field(entries, name)))
+        good[owners[sizes > most]] = False
+    if good.all():
+        return samples, 0
+    kept = good[samples.series]
+    numbers = (np.cumsum(good) - 1).astype(np.uint32)
+    fitting = LandingSamples(
+        samples.tenant,
+        labels.filter(pa.array(good)),
+        numbers[samples.series[kept]],
+        samples.time_ms[kept],
+        samples.value[kept],
+        samples.is_delta[kept],
+    )
+    return fitting, int(len(kept) - np.count_nonzero(kept))
+
+
+def _as_lists(labels: Any) -> Any:
+    return labels.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+
+
+def _data_file(file: LandedFile) -> DataFile:
+    stats = {
+        name: column_stats(low, high, has_nulls=nulls, has_nan=nan, all_null=nothing, type=kind)
+        for name, (low, high, nulls, nan, nothing, kind) in file.bounds.items()
+    }
+    return DataFile(
+        path=file.path,
+        min_timestamp=file.min_time_ns,
+        max_timestamp=file.max_time_ns,
+        row_count=file.rows,
+        size_bytes=file.size,
+        tenant=file.tenant,
+        table=file.table,
+        column_stats=stats,
+    )

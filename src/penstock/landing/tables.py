@@ -1,0 +1,101 @@
+"""Rows of many batches put together by table, and those that do not fit put aside with the reason. Pure.
+
+Columns that are new are united. A column that comes with another type than its table has is a conflict: the rows of
+that stream are quarantined, never cast. Tables of signals have the columns of their schema, and more where a later
+release or a client adds some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from penstock.landing.port import KnownTables
+from penstock.telemetry import schema_of, signal_of
+
+__all__ = ["Gathered", "Misfit", "gather_tables"]
+
+compute: Any = pyarrow.compute
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Rows that do not fit their table."""
+
+    name: str
+    tenant: str
+    reason: str
+    rows: pa.Table
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Rows by tenant and table, each under one schema; what did not fit; and the columns that are known now."""
+
+    tables: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
+    misfits: list[Misfit] = field(default_factory=list)
+    known: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+
+
+def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> Gathered:
+    """Streams in the order in which they came; an earlier one decides the type of a column that nobody knew."""
+    gathered = Gathered()
+    parts: dict[tuple[str, str], list[pa.Table]] = {}
+    for name, table in found:
+        for tenant, rows in _by_tenant(table):
+            key = (tenant, name)
+            columns = gathered.known.setdefault(key, dict(known.get(key) or _schema_columns(name)))
+            reason = _conflict(rows.schema, columns)
+            if reason:
+                gathered.misfits.append(Misfit(name, tenant, reason, rows))
+                continue
+            columns.update({one.name: str(one.type) for one in rows.schema if one.name not in columns})
+            parts.setdefault(key, []).append(rows.replace_schema_metadata(None))
+    gathered.tables = {key: pa.concat_tables(tables, promote_options="default") for key, tables in parts.items()}
+    # What is in a schema needs no memory; nor does a table of which nothing was taken.
+    gathered.known = {
+        key: columns for key, columns in gathered.known.items() if key in parts and columns != _schema_columns(key[1])
+    }
+    return gathered
+
+
+def merge_known(into: dict[tuple[str, str], dict[str, str]], more: Mapping[tuple[str, str], Mapping[str, str]]) -> bool:
+    """Take up the columns that a task met; False when one of them has another type already: nothing was taken up."""
+    for key, columns in more.items():
+        there = into.get(key, {})
+        if any(there.get(name, kind) != kind for name, kind in columns.items()):
+            return False
+    for key, columns in more.items():
+        into[key] = {**into.get(key, {}), **columns}
+    return True
+
+
+def _by_tenant(table: pa.Table) -> Iterable[tuple[str, pa.Table]]:
+    """Rows of each tenant; of a table without one, all are nobody's."""
+    if "tenant" not in table.schema.names or not pa.types.is_string(table.schema.field("tenant").type):
+        if "tenant" in table.schema.names:
+            table = table.drop_columns(["tenant"])
+        nobody: Any = pa.repeat("", table.num_rows)
+        yield "", table.add_column(0, "tenant", nobody)
+        return
+    column = compute.fill_null(table.column("tenant"), "")
+    tenants = compute.unique(column).to_pylist()
+    for tenant in tenants:
+        yield tenant, table if len(tenants) == 1 else table.filter(compute.equal(column, tenant))
+
+
+def _schema_columns(name: str) -> dict[str, str]:
+    signal = signal_of(name)
+    return {} if signal is None else {one.name: str(one.type) for one in schema_of(signal)}
+
+
+def _conflict(schema: pa.Schema, columns: Mapping[str, str]) -> str:
+    for one in schema:
+        kind = columns.get(one.name)
+        if kind is not None and kind != str(one.type) and not pa.types.is_null(one.type):
+            return f"column {one.name!r} has type {one.type}, and in its table {kind}"
+    return ""

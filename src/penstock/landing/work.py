@@ -1,0 +1,231 @@
+"""What one task does: fetch batches, decode them, write data files to the store, and hand samples back.
+
+Runs in this process or on an executor. Everything that is written has a name that follows from the place in the queue,
+so a task that is repeated writes the same objects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from penstock.buffer import ConsumedBatch, FetchHandle
+from penstock.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from penstock.landing.config import LandingLimits, TelemetryConfig
+from penstock.landing.port import LandedFile, LandingAnswer, LandingSamples, LandingTask, LostBatch
+from penstock.landing.state import FOLDER, plain_name
+from penstock.landing.tables import Misfit, gather_tables
+from penstock.objects import ObjectStore, StoreSpec
+from penstock.telemetry import (
+    DataFileConfig,
+    EncodedFile,
+    FilePlace,
+    SeriesConfig,
+    decode_records,
+    encode_arrow,
+    encode_files,
+    partitioned,
+    series_of,
+)
+
+__all__ = ["LandingSettings", "land_task"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+_FETCHES_AT_ONCE: Final = 8
+_PUTS_AT_ONCE: Final = 8
+_METRICS: Final = "metrics"
+_NS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class LandingSettings:
+    """What tasks need of a job's configuration. Pickles with the task."""
+
+    spec: StoreSpec
+    prefix: str
+    source: str
+    limits: LandingLimits
+    files: DataFileConfig
+    mapping: SeriesConfig
+    decoded_bytes_max: int
+    decoded_records_max: int
+
+    @classmethod
+    def of(cls, config: TelemetryConfig) -> LandingSettings:
+        return cls(
+            config.spec,
+            config.catalog_path,
+            config.source,
+            config.limits,
+            config.files,
+            config.mapping,
+            config.consumer.decoded_bytes_max,
+            config.consumer.decoded_records_max,
+        )
+
+
+async def land_task(settings: LandingSettings, task: LandingTask, store: ObjectStore | None = None) -> LandingAnswer:
+    """The work of one task, on a store of its own unless one is given."""
+    opened = store or await settings.spec.open()
+    try:
+        return await _Task(settings, task, opened).run()
+    finally:
+        if store is None:
+            await opened.close()
+
+
+class _Task:
+    def __init__(self, settings: LandingSettings, task: LandingTask, store: ObjectStore) -> None:
+        self._settings, self._task, self._store = settings, task, store
+        self._place = FilePlace(settings.source, task.first, task.last, task.part)
+        self._answer = LandingAnswer(task.part)
+
+    async def run(self) -> LandingAnswer:
+        batches = await self._fetched()
+        found = list(self._decoded(batches))
+        received_ns = _received_ns(batches)
+        gathered = await asyncio.to_thread(gather_tables, found, self._task.known)
+        self._answer.tables = gathered.known
+        self._answer.rows = sum(table.num_rows for table in gathered.tables.values())
+        if self._task.writes_files:
+            await self._quarantine(gathered.misfits)
+            for (_, name), table in sorted(gathered.tables.items()):
+                await self._write(name, table, received_ns)
+        if self._task.writes_samples:
+            for (tenant, name), table in sorted(gathered.tables.items()):
+                if name == _METRICS:
+                    await asyncio.to_thread(self._map, tenant, table)
+        return self._answer
+
+    # In -------------------------------------------------------------------------------------------------------
+
+    async def _fetched(self) -> list[ConsumedBatch]:
+        settings = self._settings
+        fetcher = FetchHandle(
+            self._store,
+            settings.spec,
+            decoded_bytes_max=settings.decoded_bytes_max,
+            decoded_records_max=settings.decoded_records_max,
+        )
+
+        async def fetch(descriptor: Any) -> ConsumedBatch | None:
+            try:
+                return await fetcher.fetch(descriptor)
+            except (NotFound, Corrupt, Unsupported) as error:
+                self._lose(descriptor.sequence, error)
+                return None
+
+        found = await _gathered(_FETCHES_AT_ONCE, fetch, self._task.descriptors)
+        return [batch for batch in found if batch is not None]
+
+    def _decoded(self, batches: list[ConsumedBatch]) -> Iterator[tuple[str, pa.Table]]:
+        for batch in batches:
+            try:
+                tables = [
+                    one
+                    for first, last, payload, time_ns in _ranges(batch)
+                    for one in decode_records(batch.records[first:last], payload, time_ns).items()
+                ]
+            except (Corrupt, Unsupported, InvalidInput) as error:
+                self._lose(batch.sequence, error)
+                continue
+            for name, found in tables:
+                yield from ((name, table) for table in found if table.num_rows)
+
+    def _lose(self, sequence: int, error: Exception) -> None:
+        self._answer.lost.append(LostBatch(sequence, type(error).__name__, str(error)))
+
+    # Out ------------------------------------------------------------------------------------------------------
+
+    async def _write(self, name: str, table: pa.Table, received_ns: int) -> None:
+        def encoded() -> list[EncodedFile]:
+            parts = partitioned(table, name, received_ns, self._settings.limits.partitions_max)
+            return [
+                file
+                for partition, rows in parts
+                for file in encode_files(partition, rows, self._place, received_ns, self._settings.files)
+            ]
+
+        try:
+            files = await asyncio.to_thread(encoded)
+        except (InvalidInput, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            # Parquet cannot hold every type that Arrow has.
+            await self._quarantine([Misfit(name, "", f"it cannot be written: {error}"[:300], table)])
+            return
+        await _gathered(_PUTS_AT_ONCE, self._put, files)
+        self._answer.files += [_described(file) for file in files]
+
+    async def _put(self, file: EncodedFile) -> None:
+        await self._store.put(self._key(file.path), file.body)
+
+    async def _quarantine(self, misfits: list[Misfit]) -> None:
+        for number, misfit in enumerate(misfits):
+            place = f"{self._settings.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{number}"
+            body = encode_arrow(
+                misfit.rows, {b"penstock.reason": misfit.reason.encode(), b"penstock.slot": misfit.name.encode()}
+            )
+            await self._store.put(f"{FOLDER}/quarantine/{plain_name(place)}.arrow", body)
+            counts = self._answer.quarantined
+            counts[misfit.reason] = counts.get(misfit.reason, 0) + misfit.rows.num_rows
+
+    def _map(self, tenant: str, table: pa.Table) -> None:
+        for batch in table.combine_chunks().to_batches():
+            found = series_of(batch, self._settings.mapping)
+            for reason, count in found.refused.items():
+                self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count
+            if len(found):
+                samples = LandingSamples(tenant, found.labels, found.series, found.time_ms, found.value, found.is_delta)
+                self._answer.samples.append(samples)
+
+    def _key(self, path: str) -> str:
+        prefix = self._settings.prefix.strip("/")
+        return f"{prefix}/{path}" if prefix else path
+
+
+def _ranges(batch: ConsumedBatch) -> Iterator[tuple[int, int, bytes, int]]:
+    """Records that share a payload: first, last, the payload, and when they came."""
+    ranges = batch.metadata
+    if (ranges and ranges[0].start_index > 0) or (not ranges and len(batch.records)):
+        raise Corrupt(f"batch {batch.sequence} has records without an envelope")
+    for number, one in enumerate(ranges):
+        end = ranges[number + 1].start_index if number + 1 < len(ranges) else len(batch.records)
+        if end > one.start_index:
+            yield one.start_index, end, bytes(one.payload), one.ingestion_time_ms * _NS
+
+
+def _received_ns(batches: list[ConsumedBatch]) -> int:
+    """For rows without a time: when the last of them came. The same each time, whoever asks."""
+    return max((one.ingestion_time_ms for batch in batches for one in batch.metadata), default=0) * _NS
+
+
+def _described(file: EncodedFile) -> LandedFile:
+    bounds = {
+        name: (one.min, one.max, one.has_nulls, one.has_nan, one.all_null, one.type)
+        for name, one in file.bounds.items()
+    }
+    partition = file.partition
+    return LandedFile(
+        file.path,
+        partition.tenant,
+        partition.table,
+        file.rows,
+        len(file.body),
+        file.min_time_ns,
+        file.max_time_ns,
+        bounds,
+    )
+
+
+async def _gathered(at_once: int, work: Callable[[S], Awaitable[T]], items: Iterable[S]) -> list[T]:
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(item: S) -> T:
+        async with gate:
+            return await work(item)
+
+    return await asyncio.gather(*map(one, items))

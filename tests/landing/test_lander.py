@@ -1,0 +1,347 @@
+"""The telemetry job lands every row once in the catalog and once in the series, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from tests.landing.world import (
+    HOUR,
+    START,
+    config_at,
+    land,
+    landed_values,
+    metric_rows,
+    produce,
+    sample_values,
+    stage_of,
+    table_rows,
+)
+from tests.telemetry.samples import SOURCE, every_kind_of_metric, metrics_scope, some_logs, some_spans
+
+from penstock.buffer import ConsumerConfig, DeadLetterPolicy, DeadLetters, queued_now
+from penstock.errors import Corrupt, Unsupported
+from penstock.landing import Lander, LandingLimits
+from penstock.landing.sink import LandingSink
+from penstock.objects import open_store
+from penstock.records import ArrowEnvelope, Signal
+from penstock.relay import RelayStamp
+from penstock.telemetry import DeltaPolicy, SeriesConfig, decode_otlp
+
+ALL = Counter(float(number) for number in range(60))
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def test_every_row_lands_once_in_both_stores(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"metrics": metric_rows(10 * n, 10)} for n in range(6)]))
+    summary = asyncio.run(land(config))
+    assert (summary.batches, summary.rows, summary.samples, summary.files) == (6, 60, 60, 1)
+    assert asyncio.run(landed_values(config)) == ALL
+    assert asyncio.run(sample_values(config)) == ALL
+    # What landed has left the queue, and a second run finds nothing.
+    assert asyncio.run(land(config)).batches == 0
+    assert asyncio.run(landed_values(config)) == ALL
+
+
+def test_all_signals_and_tables_of_your_own_land(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    tables: dict[str, Any] = {
+        "metrics": decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch,
+        "logs": decode_otlp(Signal.LOGS, some_logs().SerializeToString(), SOURCE).batch,
+        "traces": decode_otlp(Signal.TRACES, some_spans().SerializeToString(), SOURCE).batch,
+        "orders": pa.table({"tenant": ["acme"], "n": [1]}),
+    }
+    asyncio.run(produce(config, [tables]))
+    asyncio.run(land(config))
+    for name, rows in (("metrics", 5), ("logs", 3), ("traces", 1), ("orders", 1)):
+        assert len(asyncio.run(table_rows(config, table=name))) == rows
+
+
+@pytest.mark.parametrize(
+    "step", ["before the state", "before the commit", "files only", "samples only", "before the ack"]
+)
+def test_a_round_that_dies_anywhere_is_done_again_and_nothing_is_twice(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_at(tmp_path, limits=LandingLimits(batches_per_round=2, interval_seconds=0.0))
+    asyncio.run(produce(config, [{"metrics": metric_rows(10 * n, 10)} for n in range(6)]))
+    with monkeypatch.context() as patch:
+        _die(patch, step)
+        with pytest.raises(Killed):
+            asyncio.run(land(config))
+    asyncio.run(land(config))
+    assert asyncio.run(landed_values(config)) == ALL
+    assert asyncio.run(sample_values(config)) == ALL
+
+
+def _die(patch: pytest.MonkeyPatch, step: str) -> None:
+    """The second round ends at a step."""
+    register, write = LandingSink._register, LandingSink._write
+    rounds = {"register": 0, "write": 0, "state": 0, "ack": 0}
+
+    def second(name: str) -> bool:
+        rounds[name] += 1
+        return rounds[name] == 2
+
+    async def no_register(self: LandingSink, files: Any, position: int) -> None:
+        if second("register"):
+            raise Killed
+        await register(self, files, position)
+
+    async def no_write(self: LandingSink, samples: Any, position: int) -> None:
+        if second("write"):
+            raise Killed
+        await write(self, samples, position)
+
+    if step in ("before the commit", "samples only"):
+        patch.setattr(LandingSink, "_register", no_register)
+    if step in ("before the commit", "files only"):
+        patch.setattr(LandingSink, "_write", no_write)
+    for name, owner, method in (
+        ("before the state", "penstock.landing.state.StateShelf", "write"),
+        ("before the ack", "penstock.buffer.Consumer", "ack_through"),
+    ):
+        if step == name:
+            _die_in(patch, owner, method, lambda: second("state"))
+
+
+def _die_in(patch: pytest.MonkeyPatch, owner: str, method: str, is_time: Any) -> None:
+    module, _, kind = owner.rpartition(".")
+    target = getattr(__import__(module, fromlist=[kind]), kind)
+    genuine = getattr(target, method)
+
+    async def dying(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_time():
+            raise Killed
+        return await genuine(self, *args, **kwargs)
+
+    patch.setattr(target, method, dying)
+
+
+def test_stores_that_disagree_by_several_rounds_are_brought_together(tmp_path: Path) -> None:
+    """The series are given what the catalog has had for long, and the catalog nothing twice."""
+    config = config_at(tmp_path, limits=LandingLimits(batches_per_round=1, interval_seconds=0.0))
+
+    async def run() -> None:
+        await produce(config, [{"metrics": metric_rows(10 * n, 10)} for n in range(6)])
+        lander = await Lander.open(config, stage_of(config))
+        genuine = lander._sink._write
+
+        async def lost(samples: Any, position: int) -> None:
+            if position < 2:
+                await genuine(samples, position)
+
+        lander._sink._write = lost  # type: ignore[method-assign]
+        # A bug, or a store that was set back: the job believes that both have it.
+        ack = lander._consumer.ack_through
+        lander._consumer.ack_through = lambda sequence: _nothing()  # type: ignore[method-assign, assignment]
+        await lander.run_available()
+        lander._consumer.ack_through = ack  # type: ignore[method-assign]
+        await lander._shelf.write(msgspec.structs.replace(lander._state, position=1))
+        await lander.close()
+        assert sum((await sample_values(config)).values()) == 20
+        summary = await land(config)
+        assert (summary.files, summary.samples) == (0, 40)
+
+    asyncio.run(run())
+    assert asyncio.run(landed_values(config)) == ALL
+    assert asyncio.run(sample_values(config)) == ALL
+
+
+def test_a_segment_that_a_relay_sent_twice_lands_once(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+
+    async def send(ordinal: int, first: int) -> None:
+        stamp = RelayStamp("r", ordinal, 0, 7, 1, 1, ["metrics"]).encode()[ArrowEnvelope.SIZE :]
+        await produce(config, [{"metrics": metric_rows(first, 10)}], stamp)
+
+    asyncio.run(send(1, 0))
+    asyncio.run(land(config))
+    asyncio.run(send(1, 0))
+    asyncio.run(send(2, 10))
+    asyncio.run(send(2, 10))
+    summary = asyncio.run(land(config))
+    assert (summary.repeats, summary.rows) == (2, 10)
+    assert asyncio.run(landed_values(config)) == Counter(float(n) for n in range(20))
+
+
+def test_new_columns_are_united_and_a_conflict_is_quarantined_with_the_reason(tmp_path: Path) -> None:
+    config = config_at(tmp_path, limits=LandingLimits(batches_per_round=2, bytes_per_task=1, interval_seconds=0.0))
+    batches = [
+        {"orders": pa.table({"tenant": ["a"], "n": [1]})},
+        # In the same round, and in another task of it.
+        {"orders": pa.table({"tenant": ["a"], "n": ["two"]})},
+        {"orders": pa.table({"tenant": ["a"], "n": [3], "note": ["new"]})},
+        {"orders": pa.table({"tenant": ["a"], "n": [4], "note": [9.5]})},
+        # Another tenant's table is another table.
+        {"orders": pa.table({"tenant": ["b"], "n": ["five"]})},
+    ]
+    asyncio.run(produce(config, batches))
+    summary = asyncio.run(land(config))
+    assert summary.quarantined == 2
+    rows = asyncio.run(table_rows(config, table="orders"))
+    assert sorted(str(row["n"]) for row in rows) == ["1", "3", "five"]
+    reasons = asyncio.run(_quarantine(config))
+    assert any("'n' has type string, and in its table int64" in reason for reason in reasons)
+    assert any("'note' has type double" in reason for reason in reasons)
+
+
+def test_columns_stay_known_over_a_restart(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"orders": pa.table({"tenant": ["a"], "n": [1]})}]))
+    asyncio.run(land(config))
+    asyncio.run(produce(config, [{"orders": pa.table({"tenant": ["a"], "n": ["two"]})}]))
+    assert asyncio.run(land(config)).quarantined == 1
+
+
+def test_late_rows_go_to_their_hour(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 60, hours=3)}]))
+    assert asyncio.run(land(config)).files == 3
+    hour = asyncio.run(table_rows(config, start=START, end=START + HOUR))
+    assert {row["value"] for row in hour} == {float(n) for n in range(0, 60, 3)}
+    assert asyncio.run(sample_values(config)) == ALL
+
+
+def test_rows_of_very_many_hours_make_few_files(tmp_path: Path) -> None:
+    config = config_at(tmp_path, limits=LandingLimits(partitions_max=10, interval_seconds=0.0))
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 60, hours=50)}]))
+    assert asyncio.run(land(config)).files <= 4
+    assert asyncio.run(landed_values(config)) == ALL
+
+
+def test_an_unreadable_batch_is_set_aside_and_the_others_land(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(_spoil(config))
+    summary = asyncio.run(land(config))
+    assert (summary.set_aside, summary.rows) == (2, 20)
+    assert asyncio.run(_letters(config)) == {1, 2}
+
+
+def test_an_unreadable_batch_stops_the_job_if_the_queue_says_so(tmp_path: Path) -> None:
+    config = config_at(tmp_path, consumer=ConsumerConfig(dead_letter=DeadLetterPolicy.HALT))
+    asyncio.run(_spoil(config))
+    with pytest.raises((Corrupt, Unsupported)):
+        asyncio.run(land(config))
+    assert asyncio.run(landed_values(config)) == Counter()
+
+
+def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
+    config = config_at(tmp_path, limits=LandingLimits(batches_per_round=8, interval_seconds=0.0))
+    loud = [{"metrics": metric_rows(1000 * n, 1000, "loud")} for n in range(3)]
+    quiet = [{"metrics": pa.concat_tables([metric_rows(n, 1, f"t{n}") for n in range(20)])}]
+    asyncio.run(produce(config, [*loud, *quiet]))
+    summary = asyncio.run(land(config))
+    assert summary.rows == 3020
+    assert sum(asyncio.run(sample_values(config, "loud")).values()) == 3000
+    for number in (0, 7, 19):
+        assert asyncio.run(sample_values(config, f"t{number}")) == Counter({float(number): 1})
+
+
+def test_points_without_a_series_are_counted_and_their_rows_kept(tmp_path: Path) -> None:
+    config = config_at(tmp_path, mapping=SeriesConfig())
+    batch = decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch
+    asyncio.run(produce(config, [{"metrics": pa.Table.from_batches([batch])}]))
+    summary = asyncio.run(land(config))
+    assert (summary.rows, summary.refused) == (5, {"exponential histogram": 1})
+
+
+def test_points_of_delta_temporality_are_added_up_once_also_over_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = LandingLimits(batches_per_round=1, interval_seconds=0.0)
+    config = config_at(tmp_path, mapping=SeriesConfig(delta=DeltaPolicy.ACCUMULATE, target_info=False), limits=limits)
+
+    def deltas(first: int) -> pa.Table:
+        request, scope = metrics_scope()
+        total = scope.metrics.add(name="jobs").sum
+        total.aggregation_temporality, total.is_monotonic = 1, True
+        for number in (1, 0):
+            total.data_points.add(time_unix_nano=START + (first + number) * 10**9, as_int=10 + first + number)
+        batch = decode_otlp(Signal.METRICS, request.SerializeToString(), SOURCE).batch
+        return pa.Table.from_batches([batch])
+
+    asyncio.run(produce(config, [{"metrics": deltas(2 * n)} for n in range(3)]))
+    with monkeypatch.context() as patch:
+        _die(patch, "files only")
+        with pytest.raises(Killed):
+            asyncio.run(land(config))
+    asyncio.run(land(config))
+    assert asyncio.run(sample_values(config)) == Counter([10.0, 21.0, 33.0, 46.0, 60.0, 75.0])
+
+
+def test_a_series_over_a_bound_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    bad = metric_rows(100, 1).to_pylist()[0]
+    bad["labels"] = [(f"l{n:03}", "x") for n in range(100)]
+    rows = pa.concat_tables([metric_rows(0, 60), pa.Table.from_pylist([bad], metric_rows(0, 1).schema)])
+    asyncio.run(produce(config, [{"metrics": rows}]))
+    summary = asyncio.run(land(config))
+    assert summary.rows == 61
+    assert asyncio.run(sample_values(config)) == ALL
+
+
+def test_without_series_only_the_catalog_is_written(tmp_path: Path) -> None:
+    config = config_at(tmp_path, series_path="")
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 60)}]))
+    asyncio.run(land(config))
+    assert asyncio.run(landed_values(config)) == ALL
+    # Series that are wanted later begin where the queue is then.
+    asyncio.run(produce(config, [{"metrics": metric_rows(60, 5)}]))
+    later = config_at(tmp_path)
+    asyncio.run(land(later))
+    assert sum(asyncio.run(sample_values(later)).values()) == 5
+    assert sum(asyncio.run(landed_values(later)).values()) == 65
+
+
+def test_an_empty_queue_is_nothing_to_do(tmp_path: Path) -> None:
+    assert asyncio.run(land(config_at(tmp_path))).rounds == 0
+
+
+async def _spoil(config: Any) -> None:
+    """Four batches, of which one is no batch object any more and one holds something else."""
+    await produce(config, [{"metrics": metric_rows(10 * n, 10)} for n in range(2)])
+    from penstock.buffer import Producer
+
+    store = await open_store(config.url)
+    async with Producer(store) as producer:
+        await (await producer.produce([b"no Arrow"], ArrowEnvelope(None).encode())).durable()
+    await produce(config, [{"metrics": metric_rows(10, 10)}])
+    manifest = await queued_now(store, config.consumer.manifest_path)
+    second = next(one for one in manifest if one.sequence == 1)
+    await store.put(second.location, b"damaged")
+    await store.close()
+
+
+async def _letters(config: Any) -> set[int]:
+    store = await open_store(config.url)
+    try:
+        return await DeadLetters(store, config.consumer.data_path_prefix).sequences(0, 100)
+    finally:
+        await store.close()
+
+
+async def _quarantine(config: Any) -> list[str]:
+    store = await open_store(config.url)
+    try:
+        keys = [meta.key async for page in store.list("landing/quarantine/") for meta in page]
+        found = []
+        for key in keys:
+            with pa.ipc.open_stream(bytes((await store.get(key)).data)) as reader:
+                found.append((reader.schema.metadata or {})[b"penstock.reason"].decode())
+        return found
+    finally:
+        await store.close()
+
+
+async def _nothing() -> None:
+    return None
