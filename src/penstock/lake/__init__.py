@@ -1,0 +1,25 @@
+"""Query and tidy the data files of a catalog: SQL on DuckDB, sorted merges under leases, retention and vacuum."""
+
+from penstock.lake.compactor import CompactionSummary, Compactor, Upkept
+from penstock.lake.file_layout import CompactionConfig
+from penstock.lake.merge_files import MergeWork
+from penstock.lake.merging import LocalMerging, MergeFailure, MergePlace, MergeResult, Merging, merge_one
+from penstock.lake.sql import SqlAnswer, SqlConfig, SqlEngine, tables_of
+
+__all__ = [
+    "CompactionConfig",
+    "CompactionSummary",
+    "Compactor",
+    "LocalMerging",
+    "MergeFailure",
+    "MergePlace",
+    "MergeResult",
+    "MergeWork",
+    "Merging",
+    "SqlAnswer",
+    "SqlConfig",
+    "SqlEngine",
+    "Upkept",
+    "merge_one",
+    "tables_of",
+]

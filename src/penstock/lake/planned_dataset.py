@@ -1,0 +1,66 @@
+"""A table of the catalog as an Arrow dataset that plans when it is scanned.
+
+Engines such as DuckDB hand the columns and the filter of a query to `scanner`. Only then are files chosen: by the times
+that the filter leaves possible, then by what the catalog knows of the columns it speaks of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.types as pat
+
+from penstock.catalog import DataFile, ObjectFiles, file_dataset, references, scanner_of
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.lake.time_bounds import time_bounds
+
+__all__ = ["TIME_COLUMN", "PlannedDataset"]
+
+TIME_COLUMN: Final = "time"
+PlanFiles = Callable[[int | None, int | None], Sequence[DataFile]]
+
+
+class PlannedDataset(ds.Dataset):
+    """Rows of one table. `plan_files` gives the files of a time range; it is called on the engine's threads."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        files: ObjectFiles,
+        plan_files: PlanFiles,
+        planned: Callable[[float], None],
+        time_column: str = TIME_COLUMN,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`planned` is told how many seconds the choice of files took."""
+        self._schema = schema
+        self._files = files
+        self._plan_files = plan_files
+        self._planned = planned
+        self._clock = clock
+        self._time_column = time_column
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(  # type: ignore[override]  # what engines may ask for is not what this allows
+        self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_options: Any
+    ) -> ds.Scanner:
+        """Of the rows for which `filter` holds. Options of engines are left out: memory is bounded here."""
+        began = self._clock.monotonic()
+        planned = self._plan_files(*time_bounds(filter, self._schema, self._time_column))
+        spoken_of = [] if filter is None else references(filter, self._schema, self._with_statistics(planned, columns))
+        inner = file_dataset(self._files, planned, self._schema, time_column=self._time_column, columns=spoken_of)
+        self._planned(self._clock.monotonic() - began)
+        return scanner_of(inner, columns, filter)
+
+    def _with_statistics(self, planned: Sequence[DataFile], columns: Sequence[str] | None) -> list[str]:
+        """Columns whose statistics may leave out a file; engines ask for every column that their filter needs."""
+        known = {name for file in planned for name in file.column_stats}
+        names = self._schema.names if columns is None else columns
+        return [name for name in names if name in known and not pat.is_floating(self._schema.field(name).type)]

@@ -1,0 +1,96 @@
+"""The times that a filter leaves possible, found by asking Arrow what it can disprove.
+
+A filter comes from an engine as an Arrow expression whose parts cannot be looked at. But Arrow says whether it
+contradicts a guarantee, so the bounds are searched for by halving: whatever is left out was disproved.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.types as pat
+from pyarrow import fs
+
+__all__ = ["time_bounds"]
+
+_UNITS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+# Within an hour files are left out one by one, by their own times.
+_PRECISION_NS: Final = 3600 * 1_000_000_000
+_FORMAT: Final = ds.ParquetFileFormat()
+_NOWHERE: Final = fs.LocalFileSystem()
+
+
+def time_bounds(filter: pc.Expression | None, schema: pa.Schema, column: str) -> tuple[int | None, int | None]:
+    """`[start, end)` in nanoseconds, None where a side is open. Equal bounds: no time is possible at all."""
+    if filter is None or column not in schema.names:
+        return None, None
+    kind: Any = schema.field(column).type
+    if not pat.is_timestamp(kind):
+        return None, None
+    unit = _UNITS[kind.unit]
+    least, greatest = _INT64_MIN, _INT64_MAX
+
+    def possible(low: int, high: int) -> bool:
+        """Whether the filter may hold for a time in `[low, high]`, in the column's own unit."""
+        return not _disproved(filter, schema, _between(column, kind, low, high))
+
+    # Rows without a time are in files of any time.
+    if not _disproved(filter, schema, _fragment(pc.field(column).is_null())):
+        return None, None
+    if not possible(least, greatest):
+        return 0, 0
+    precision = max(1, _PRECISION_NS // unit)
+    start = None if possible(least, least) else _first(possible, least, greatest, precision) * unit
+    end = None if possible(greatest, greatest) else (_last(possible, least, greatest, precision) + 1) * unit
+    return _clipped(start), _clipped(end)
+
+
+def _first(possible: Any, low: int, high: int, precision: int) -> int:
+    """A time at or before the first possible one, at most `precision` before it."""
+    while high - low > precision:
+        middle = (low + high) // 2
+        if possible(low, middle):
+            high = middle
+        else:
+            low = middle + 1
+    # Bounds are mostly whole minutes or hours.
+    edge = high // precision * precision
+    return edge if low < edge and not possible(low, edge - 1) else low
+
+
+def _last(possible: Any, low: int, high: int, precision: int) -> int:
+    while high - low > precision:
+        middle = (low + high) // 2
+        if possible(middle + 1, high):
+            low = middle + 1
+        else:
+            high = middle
+    edge = high // precision * precision
+    return edge - 1 if low < edge and not possible(edge, high) else high
+
+
+def _disproved(filter: pc.Expression, schema: pa.Schema, fragment: ds.Fragment) -> bool:
+    return not list(ds.FileSystemDataset([fragment], schema, _FORMAT, _NOWHERE).get_fragments(filter=filter))
+
+
+@lru_cache(maxsize=4096)
+def _between(column: str, kind: pa.DataType, low: int, high: int) -> ds.Fragment:
+    """Halving asks about the same times again and again, and making the question costs more than its answer."""
+    time = pc.field(column)
+    return _fragment((time >= pa.scalar(low, kind)) & (time <= pa.scalar(high, kind)))
+
+
+def _fragment(guarantee: pc.Expression) -> ds.Fragment:
+    # Its path is never opened: a fragment is chosen by its guarantee alone.
+    return _FORMAT.make_fragment("guarantee", filesystem=_NOWHERE, partition_expression=guarantee)
+
+
+def _clipped(bound: int | None) -> int | None:
+    """Outside of what the catalog can say, a side is open."""
+    return bound if bound is not None and _INT64_MIN <= bound <= _INT64_MAX else None
