@@ -9,7 +9,7 @@ import pytest
 
 from penstock.buffer import ProducerConfig, SyncConsumer, SyncProducer
 from penstock.errors import InvalidInput
-from penstock.pipelines.buffer_source import BufferDataSource
+from penstock.pipelines.queue_source.buffer_source import BufferDataSource
 
 pytestmark = pytest.mark.integration
 

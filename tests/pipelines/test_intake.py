@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.buffer import Descriptor
 from penstock.errors import NotFound
-from penstock.pipelines.intake import Intake
+from penstock.pipelines.queue_source.intake import Intake
 
 
 def intake(*sequences: int) -> Intake:

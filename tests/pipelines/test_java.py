@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipelines.java import JAVA_VERSION_MIN, find_java, parse_version
+from penstock.pipelines.spark.java import JAVA_VERSION_MIN, find_java, parse_version
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.spark_rpc import rpc_answer
 
-from penstock.pipelines.session import prepare_environment, retrying
+from penstock.pipelines.spark.session import prepare_environment, retrying
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.pipelines.spark_home import write_spark_home
+from penstock.pipelines.spark.spark_home import write_spark_home
 
 INSTALLED = Path(pyspark.__file__).parent
 

@@ -15,11 +15,14 @@ from pyspark.errors import PySparkException
 from penstock.documents import BatchInput, BatchRequest, ChunkingConfig, Progress, UploadNotification
 from penstock.documents.embedding import Later, ModelProfile
 from penstock.errors import PenstockError, PermissionDenied
-from penstock.pipelines.backlog import Share
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.planning import plan_events
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.stages import Reply, Stages, failure_of, portions
+from penstock.indexing.planning.backlog import Share
+from penstock.indexing.planning.plan import plan_events
+from penstock.indexing.stages.embedding import Embedding
+from penstock.indexing.stages.port import EmbeddingReply
+from penstock.indexing.stages.reading import Reading
+from penstock.indexing.stages.readings import runs
+from penstock.indexing.stages.wire import ANSWER_SCHEMA, REQUEST_SCHEMA
+from penstock.pipelines.indexing.stages import SparkStages, failure_of
 from penstock.vector import CollectionName
 
 CELL = 1000
@@ -50,14 +53,15 @@ def share(cells: int, *, reached: int = 0, text_bytes: int | None = None) -> Sha
 def test_a_text_that_is_known_is_read_in_runs_of_cells_one_a_task(
     cells: int, tasks: int, expected: list[tuple[int, int]]
 ) -> None:
-    rows = list(portions(0, share(cells, reached=4_100, text_bytes=90_000), CELL, ChunkingConfig(), tasks))
-    assert [(row["first_cell"], row["cells"]) for row in rows] == expected
-    assert {row["next_byte_start"] for row in rows} == {4_100}
+    asked = share(cells, reached=4_100, text_bytes=90_000).request(CELL, ChunkingConfig())
+    found = list(runs(asked, tasks))
+    assert [(run.first_cell, run.cells) for run in found] == expected
+    assert {run.progress.next_byte_start for run in found} == {4_100}
 
 
 def test_a_document_that_nobody_has_looked_into_is_read_by_one_task() -> None:
-    (row,) = portions(0, share(8), CELL, ChunkingConfig(), 4)
-    assert (row["first_cell"], row["cells"], row["text_bytes"]) == (0, 8, None)
+    (run,) = runs(share(8).request(CELL, ChunkingConfig()), 4)
+    assert (run.first_cell, run.cells, run.text_bytes) == (0, 8, None)
 
 
 def test_a_reply_tells_what_is_to_be_sent_again() -> None:
@@ -66,7 +70,7 @@ def test_a_reply_tells_what_is_to_be_sent_again() -> None:
         {"request": 0, "chunk_id": None, "reason": None, "retries": 1, "after_seconds": None},
         {"request": 1, "chunk_id": None, "reason": "busy", "retries": 2, "after_seconds": 0.5},
     ]
-    reply = Reply.of(pa.Table.from_pylist(rows))
+    reply = EmbeddingReply.of(pa.Table.from_pylist(rows))  # type: ignore[arg-type]
     assert (reply.away, reply.retries) == ({1: Later("busy", 0.5)}, 3)
 
 
@@ -101,10 +105,13 @@ class SmallDriver:
 def test_answers_that_are_too_much_for_the_driver_are_had_in_halves() -> None:
     """The same round fails in the same way for ever."""
     driver: Any = SmallDriver()
-    stages = Stages(driver, Reading(), Embedding())
-    schema = pa.schema([pa.field("place", pa.int64())])
-    rows = [{"place": place} for place in range(7)]
-    found = stages._run(None, rows, [1] * 7, schema, "place long")
+    stages = SparkStages(driver, Reading(), Embedding())
+    asked = [(place, share(1).request(CELL, ChunkingConfig())) for place in range(7)]
+
+    def work(_observer: Any, batches: Any) -> Any:
+        return batches
+
+    found = stages._run(work, asked, [1] * 7, REQUEST_SCHEMA)
     assert sorted(found["place"].to_pylist()) == list(range(7))
     assert max(driver.jobs[1:]) <= 4
 
@@ -112,17 +119,16 @@ def test_answers_that_are_too_much_for_the_driver_are_had_in_halves() -> None:
 def test_a_round_of_many_vectors_is_several_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def answered(_: Stages, work: Any, rows: Sequence[Any], *how: Any) -> pa.Table:
+    def answered(_: SparkStages, work: Any, rows: Sequence[Any], *how: Any) -> pa.Table:
         asked.append(len(rows))
-        fields = {"request": pa.int64(), "chunk_id": pa.string(), "reason": pa.string(), "retries": pa.int64()}
-        return pa.schema([*fields.items(), ("after_seconds", pa.float64())]).empty_table()
+        return ANSWER_SCHEMA.empty_table()
 
-    monkeypatch.setattr(Stages, "_run", answered)
+    monkeypatch.setattr(SparkStages, "_run", answered)
     driver: Any = SmallDriver()
     profile = ModelProfile(
         name="m", tokens_per_request=10_000, items_per_request=64, tokens_per_input=400, dimensions=16_384
     )
-    stages = Stages(driver, Reading(), Embedding("http://127.0.0.1:9", profile=profile))
+    stages = SparkStages(driver, Reading(), Embedding("http://127.0.0.1:9", profile=profile))
     inputs = tuple(BatchInput(doc_id="0" * 64, chunk_id=f"c{n}", seq=n, text="words") for n in range(64))
     request = BatchRequest(
         batch_id="a:h:m:0:0",

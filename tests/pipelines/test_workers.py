@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.pipelines.workers import settle_worker
+from penstock.pipelines.spark.workers import settle_worker
 
 
 def test_a_process_that_runs_no_task_is_left_alone() -> None:

@@ -1,0 +1,1 @@
+"""Merges of data files on Spark's executors."""

@@ -1,0 +1,1 @@
+"""Samples of a time-series store as a Spark source."""

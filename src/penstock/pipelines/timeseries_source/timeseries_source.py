@@ -1,0 +1,197 @@
+"""`penstock-timeseries`: samples of a time-series store as a Spark table, for DataFrames and Spark SQL.
+
+A row is a sample: `metric`, `labels` (a map without the metric's name), `time` and `value`. Tasks read windows of time
+from the object store, beside the store's writer. Conditions on `time` and `metric` go down into the store.
+
+| option | meaning | default |
+| --- | --- | --- |
+| `url`, `path` | where the store is, as `TimeSeriesStore.open_reader` takes it | required |
+| `tenant` | whose series | `default` |
+| `matchers` | a selector of PromQL, like `{job="api"}` | every series |
+| `start`, `end` | times, in milliseconds or ISO 8601; both are included | open |
+| `hoursPerTask` | hours of one task, where start and end are known | 6 |
+| `store.NAME` | an option of the store | |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidInput
+from penstock.pipelines.spark.workers import settle_worker
+from penstock.timeseries import DEFAULT_TENANT, Matcher, MatchKind, SeriesColumns, TimeSeriesStore
+from penstock.timeseries.promql import parse_selector_text
+
+__all__ = ["TimeSeriesDataSource"]
+
+_NAME: Final = "__name__"
+_HOUR_MS: Final = 3_600_000
+_MS_MAX: Final = 1 << 53
+_ROWS_MAX: Final = 65_536
+_TIME: Final[Any] = pa.timestamp("us", tz="UTC")
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("metric", pa.string()),
+        pa.field("labels", pa.map_(pa.string(), pa.string())),
+        pa.field("time", _TIME),
+        pa.field("value", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """What is read. Pickles with the source."""
+
+    url: str
+    path: str
+    access: Mapping[str, Any]
+    tenant: str
+    matchers: tuple[Matcher, ...]
+    start_ms: int
+    end_ms: int
+    task_ms: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> _Selection:
+        options = {name.lower(): value for name, value in given.items()}
+        url, path = options.pop("url", None), options.pop("path", None)
+        if not url or not path:
+            what = "the source penstock-timeseries has no store"
+            raise InvalidInput(what, "the options url and path are needed", "give both")
+        access: dict[str, Any] = {
+            name.removeprefix("store."): options.pop(name) for name in list(options) if name.startswith("store.")
+        }
+        hours = options.pop("hourspertask", "6")
+        if not hours.isdecimal() or int(hours) < 1:
+            raise InvalidInput(f"hoursPerTask = {hours!r}", "it must be a whole number above zero")
+        selector = options.pop("matchers", "")
+        made = cls(
+            url=url,
+            path=path,
+            access=access,
+            tenant=options.pop("tenant", DEFAULT_TENANT),
+            matchers=tuple(parse_selector_text(selector)) if selector else (),
+            start_ms=_time("start", options.pop("start", None), -_MS_MAX),
+            end_ms=_time("end", options.pop("end", None), _MS_MAX),
+            task_ms=int(hours) * _HOUR_MS,
+        )
+        if options:
+            what = f"options {sorted(options)} of penstock-timeseries cannot be used"
+            raise InvalidInput(what, "there are no such options")
+        return made
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
+        async def work() -> SeriesColumns:
+            store = await TimeSeriesStore.open_reader(self.url, self.path, **self.access)
+            try:
+                return await store.select_columns(
+                    matchers or [Matcher(_NAME, MatchKind("!="), "")], start_ms, end_ms, tenant=self.tenant
+                )
+            finally:
+                await store.close()
+
+        return asyncio.run(work())
+
+
+@dataclass
+class WindowPartition(InputPartition):
+    """Times to be read by one task, both included."""
+
+    start_ms: int
+    end_ms: int
+
+
+class TimeSeriesDataSource(DataSource):
+    """Register with `spark.dataSource.register(TimeSeriesDataSource)`, then `format("penstock-timeseries")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-timeseries"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(ARROW_SCHEMA)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return SamplesReader(_Selection.of(self.options))
+
+
+class SamplesReader(DataSourceReader):
+    """One read. Filters are given back to Spark, which evaluates them again."""
+
+    def __init__(self, selection: _Selection) -> None:
+        self._selection = selection
+        self._matchers = selection.matchers
+        self._start_ms, self._end_ms = selection.start_ms, selection.end_ms
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        for each in filters:
+            self._narrow(each)
+        yield from filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        start, end, step = self._start_ms, self._end_ms, self._selection.task_ms
+        if start > end:
+            return []
+        if start == -_MS_MAX or end == _MS_MAX:
+            return [WindowPartition(start, end)]
+        return [WindowPartition(at, min(at + step - 1, end)) for at in range(start, end + 1, step)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, WindowPartition)
+        settle_worker("samples")
+        found = self._selection.select(self._matchers, partition.start_ms, partition.end_ms)
+        yield from sample_batches(found)
+
+    def _narrow(self, filter: Any) -> None:
+        attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+        value = getattr(filter, "value", None)
+        if attribute == ("metric",) and isinstance(filter, spark.EqualTo) and isinstance(value, str):
+            self._matchers = (*self._matchers, Matcher(_NAME, MatchKind("="), value))
+        if attribute != ("time",) or not isinstance(value, datetime):
+            return
+        # Samples have whole milliseconds; what lies between two of them is rounded outwards.
+        moment_us = round(value.timestamp() * 1_000_000)
+        if isinstance(filter, spark.GreaterThan | spark.GreaterThanOrEqual | spark.EqualTo):
+            self._start_ms = max(self._start_ms, moment_us // 1000)
+        if isinstance(filter, spark.LessThan | spark.LessThanOrEqual | spark.EqualTo):
+            self._end_ms = min(self._end_ms, -(-moment_us // 1000))
+
+
+def sample_batches(columns: SeriesColumns) -> Iterator[pa.RecordBatch]:
+    """A row a sample, in bounded pieces; labels are repeated by number and not by text."""
+    counts = np.diff(columns.offsets)
+    series = np.repeat(np.arange(len(counts)), counts)
+    metrics: Any = pa.array([dict(labels).get(_NAME) for labels in columns.labels], pa.string())
+    own = [[pair for pair in labels if pair[0] != _NAME] for labels in columns.labels]
+    labels: Any = pa.array(own, ARROW_SCHEMA.field("labels").type)
+    for start in range(0, len(series), _ROWS_MAX):
+        part = pa.array(series[start : start + _ROWS_MAX])
+        times = np.asarray(columns.timestamps[start : start + _ROWS_MAX]) * 1000
+        values = pa.array(np.asarray(columns.values[start : start + _ROWS_MAX]))
+        arrays = [metrics.take(part), labels.take(part), pa.array(times, pa.int64()).cast(_TIME), values]
+        yield pa.record_batch(arrays, schema=ARROW_SCHEMA)
+
+
+def _time(name: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput(f"{name} = {text!r}", "it is neither milliseconds nor an ISO 8601 time") from error
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,162 @@
+"""`penstock-catalog`: tables of the catalog in Spark, with files left out by whatever Spark pushes down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import datasource as pushed
+from tests.catalog.parquet_files import HOUR, add, rows
+from tests.lake.lakes import Lake
+
+from penstock.catalog import Predicate
+from penstock.errors import InvalidInput
+from penstock.pipelines import CatalogDataSource
+from penstock.pipelines.catalog_source.catalog_source import CatalogTableReader, _Options
+from penstock.pipelines.catalog_source.filters import predicates_of
+from penstock.pipelines.catalog_source.spark_types import spark_schema
+
+
+def lake_of(folder: Path, hours: int = 3) -> Lake:
+    """Three hours of 100 rows."""
+
+    async def session() -> Lake:
+        async with Lake(folder) as lake:
+            for hour in range(hours):
+                await lake.write(1, hour=hour)
+            return lake
+
+    return asyncio.run(session())
+
+
+def reader(lake: Lake, *filters: Any, **options: str) -> CatalogTableReader:
+    made = _Options.of({"url": lake.url, "prefix": lake.prefix, **options})
+    found = CatalogTableReader(made, made.schema().names, made.schema())
+    assert list(found.pushFilters(list(filters))) == list(filters)
+    return found
+
+
+def test_filters_choose_files_and_rows_before_anything_is_read(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path)
+    whole = reader(lake)
+    assert sum(len(part.files) for part in whole.partitions()) == 3  # type: ignore[attr-defined]
+    late = reader(lake, pushed.GreaterThanOrEqual(("time",), datetime.fromtimestamp(2 * 3600, UTC)))
+    (part,) = late.partitions()
+    assert sum(batch.num_rows for batch in late.read(part)) == 100
+    few = reader(lake, pushed.LessThan(("n",), 10), pushed.EqualTo(("host",), "h3"))
+    (part,) = few.partitions()
+    (batch,) = few.read(part)
+    assert batch.to_pydict()["n"] == [3]
+    assert batch.schema.field("time").type == pa.timestamp("us", tz="UTC")
+    none = reader(lake, start=str(50 * HOUR))
+    assert none.partitions() == []
+
+
+def test_a_reader_travels_with_all_it_knows_and_reads_the_past_and_nested_columns(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path)
+    pairs = pa.array([[("k", "v")]] * 5, pa.map_(pa.string(), pa.string()))
+
+    async def more() -> None:
+        async with Lake(tmp_path) as again:
+            await add(again.catalog, "new.parquet", rows(5, start=9 * HOUR, m=pairs))
+
+    asyncio.run(more())
+    for options, count in (({"asOf": json.dumps({"": 3})}, 300), ({}, 305)):
+        sent = pickle.loads(pickle.dumps(reader(lake, **options)))
+        assert sum(batch.num_rows for part in sent.partitions() for batch in sent.read(part)) == count
+    made = _Options.of({"url": lake.url, "prefix": lake.prefix, "start": str(9 * HOUR)})
+    narrow = CatalogTableReader(made, ["m"], made.schema())
+    (batch,) = (batch for part in narrow.partitions() for batch in narrow.read(part))
+    assert batch.to_pydict() == {"m": [[("k", "v")]] * 5}
+
+
+def test_what_is_planned_is_pinned_for_as_long_as_was_asked(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path)
+    reader(lake, pinSeconds="0").partitions()
+
+    async def pins() -> int:
+        async with Lake(tmp_path) as again:
+            return len((await again.catalog.shard("").fresh()).pins)
+
+    assert asyncio.run(pins()) == 0
+    reader(lake).partitions()
+    assert asyncio.run(pins()) == 1
+
+
+def test_times_are_compared_as_spark_sees_them_cut_to_microseconds() -> None:
+    schema = rows(1).schema
+    moment = datetime.fromtimestamp(1, UTC)
+    assert predicates_of([pushed.LessThanOrEqual(("time",), moment)], schema) == [Predicate("time", "<", 1_000_001_000)]
+    assert predicates_of([pushed.EqualTo(("time",), moment)], schema) == [
+        Predicate("time", ">=", 1_000_000_000),
+        Predicate("time", "<", 1_000_001_000),
+    ]
+
+
+def test_filters_that_prove_nothing_here_are_left_to_spark() -> None:
+    schema = rows(1, value=pa.array([1.0])).schema
+    for one in (
+        pushed.EqualTo(("value",), 1.0),
+        pushed.EqualTo(("nowhere",), 1),
+        pushed.EqualTo(("n",), "text"),
+        pushed.EqualTo(("a", "b"), 1),
+        pushed.Not(pushed.EqualTo(("n",), 1)),
+        pushed.StringContains(("host",), "h"),
+    ):
+        assert predicates_of([one], schema) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"url": "file:///x", "colour": "red"}, {"url": "file:///x", "asOf": "later"}])
+def test_options_that_cannot_be_used_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        _Options.of(options)
+
+
+def test_types_that_spark_lacks_are_given_in_those_it_has() -> None:
+    odd = pa.schema(
+        [
+            ("u", pa.uint64()),
+            ("d", pa.dictionary(pa.int32(), pa.string())),
+            ("m", pa.map_(pa.string(), pa.timestamp("ns"))),
+            ("l", pa.list_(pa.uint8())),
+        ]
+    )
+    assert spark_schema(odd).types == [
+        pa.decimal128(20, 0),
+        pa.string(),
+        pa.map_(pa.string(), pa.timestamp("us")),
+        pa.list_(pa.int16()),
+    ]
+
+
+@pytest.mark.integration
+def test_spark_reads_a_table_with_sql_now_and_as_it_was(spark: Any, tmp_path: Path) -> None:
+    lake = lake_of(tmp_path)
+    spark.dataSource.register(CatalogDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    read = spark.read.format("penstock-catalog").option("url", lake.url).option("prefix", lake.prefix)
+    read.option("table", "cpu").load().createOrReplaceTempView("cpu")
+    asked = "SELECT host, count(*) AS c FROM cpu WHERE time >= TIMESTAMP '1970-01-01 01:00:00' AND n < 150 GROUP BY host ORDER BY host"
+    assert [tuple(row) for row in spark.sql(asked).collect()] == [("h0", 8), *[(f"h{at}", 7) for at in range(1, 7)]]
+
+    async def more() -> None:
+        async with Lake(tmp_path) as again:
+            table = rows(
+                5,
+                start=9 * HOUR,
+                zone=pa.array(["z"] * 5),
+                m=pa.array([[("k", "v")]] * 5, pa.map_(pa.string(), pa.string())),
+            )
+            await add(again.catalog, "new.parquet", table)
+
+    asyncio.run(more())
+    past = read.option("asOf", json.dumps({"": 3})).load()
+    assert past.count() == 300
+    now = spark.read.format("penstock-catalog").options(url=lake.url, prefix=lake.prefix, columns="zone,m").load()
+    assert now.where("zone IS NOT NULL").collect()[0].m == {"k": "v"}
