@@ -1,0 +1,128 @@
+"""What the gateway tells of itself: whether it lives, whether it is ready, its metrics, and its routes as OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.routing import Route
+from penstock.gateway.tokens import Scope
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["AboutRoutes", "Probe", "openapi"]
+
+# Raises what keeps a part from working.
+Probe = Callable[[], Awaitable[None]]
+
+_BEARER: Final = {"type": "http", "scheme": "bearer", "bearerFormat": "pst_<id>_<secret>"}
+_ERROR: Final = {
+    "type": "object",
+    "required": ["error", "what"],
+    "properties": {name: {"type": "string"} for name in ("error", "what", "why", "remedy")},
+}
+_PROMETHEUS_ERROR: Final = {
+    "type": "object",
+    "required": ["status", "errorType", "error"],
+    "properties": {name: {"type": "string"} for name in ("status", "errorType", "error")},
+}
+
+
+class AboutRoutes:
+    """`probes` are asked for readiness, by the name of their part."""
+
+    def __init__(
+        self,
+        version: str,
+        probes: Mapping[str, Probe] | None = None,
+        registry: CollectorRegistry | None = None,
+        schemas: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._version, self._probes, self._registry = version, dict(probes or {}), registry
+        self._described: dict[str, Any] = {}
+        self._schemas = dict(schemas or {})
+
+    def endpoints(self, others: Iterable[Route]) -> list[Route]:
+        own = [
+            Route("GET", "/healthz", None, self.health, "Tell that the process lives.", tag="about"),
+            Route("GET", "/readyz", None, self.ready, "Tell whether every part works.", tag="about"),
+            Route("GET", "/openapi.json", None, self.openapi, "Describe the routes.", tag="about"),
+        ]
+        if self._registry is not None:
+            text = ("text/plain",)
+            own.append(Route("GET", "/metrics", Scope.ADMIN, self.metrics, "Show metrics.", gives=text, tag="about"))
+        self._described = openapi([*others, *own], self._version, self._schemas)
+        return own
+
+    async def health(self, _exchange: HttpExchange) -> HttpAnswer:
+        return json_answer({"status": "ok", "version": self._version})
+
+    async def ready(self, _exchange: HttpExchange) -> HttpAnswer:
+        """Names the parts that do not work, and not why: anybody may ask."""
+        parts = {name: await _works(probe) for name, probe in self._probes.items()}
+        status = 200 if all(parts.values()) else 503
+        words = {name: "ok" if works else "not ready" for name, works in parts.items()}
+        return json_answer({"status": "ok" if status == 200 else "not ready", "parts": words}, status)
+
+    async def openapi(self, _exchange: HttpExchange) -> HttpAnswer:
+        return json_answer(self._described)
+
+    async def metrics(self, _exchange: HttpExchange) -> HttpAnswer:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        assert self._registry is not None
+        return HttpAnswer(generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST)
+
+
+async def _works(probe: Probe) -> bool:
+    try:
+        await probe()
+    except PenstockError:
+        return False
+    return True
+
+
+def openapi(endpoints: Sequence[Route], version: str, schemas: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The routes as OpenAPI 3.1; `schemas` are those of bodies, by path."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = endpoint.path.replace(":path}", "}")
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schemas or {})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock", "version": version, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": _BEARER},
+            "schemas": {"Error": _ERROR, "PrometheusError": _PROMETHEUS_ERROR},
+        },
+    }
+
+
+def _operation(endpoint: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    text = {"type": "string"}
+    parameters = [{"name": name, "in": "path", "required": True, "schema": text} for name in endpoint.parameters]
+    parameters += [{"name": name, "in": "query", "schema": text} for name in endpoint.query]
+    error = "PrometheusError" if endpoint.tag == "prometheus" else "Error"
+    schema = {"$ref": f"#/components/schemas/{error}"}
+    refused = {"description": "An error.", "content": {"application/json": {"schema": schema}}}
+    answered = {"description": "Success.", "content": {kind: {} for kind in endpoint.gives}}
+    name = f"{endpoint.method} {endpoint.path}".lower()
+    operation: dict[str, Any] = {
+        "operationId": "".join(letter if letter.isalnum() else "_" for letter in name).strip("_"),
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "responses": {"2XX": answered, "4XX": refused, "5XX": refused},
+    }
+    if parameters:
+        operation["parameters"] = parameters
+    if endpoint.takes:
+        body = schemas.get(endpoint.path, {})
+        content = {kind: {"schema": body} if body else {} for kind in endpoint.takes}
+        operation["requestBody"] = {"required": True, "content": content}
+    if endpoint.scope is not None:
+        operation["security"] = [{"token": [str(endpoint.scope)]}]
+    return operation

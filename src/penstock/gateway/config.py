@@ -1,0 +1,118 @@
+"""The settings of the gateway: where it listens, what a request may cost, and how much of it a tenant may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.errors import InvalidInput
+
+__all__ = ["GatewayConfig", "TenantLimits"]
+
+_MIB: Final = 1 << 20
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """Quotas of one tenant. A request over one of them is answered 429 with Retry-After."""
+
+    # Requests per second.
+    requests_per_second: float = 500.0
+    # Requests that may come at once after a pause.
+    request_burst: int = 1_000
+    # Bytes of request bodies per second, as sent.
+    bytes_per_second: float = 64e6
+    # Bytes that may come at once after a pause.
+    byte_burst: int = 256 * _MIB
+    # Requests under way at once.
+    concurrent_requests: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_second", "request_burst", "bytes_per_second", "byte_burst", "concurrent_requests"):
+            _check_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Where the gateway listens, who may use it, and what it takes."""
+
+    # Address to listen on. Another than this machine's own needs `tokens`.
+    host: str = "127.0.0.1"
+    # Port of HTTP; 0 lets the system choose.
+    port: int = 4318
+    # Port of OTLP over gRPC; 0 leaves it off.
+    grpc_port: int = 0
+    # Port of metrics and administration, always on 127.0.0.1; 0 leaves it off.
+    admin_port: int = 0
+    # File with the digests of tokens, made by `penstock token create`. Without it, only this machine may connect.
+    tokens: str | None = None
+    # Tenant of requests without a token, when there is no token file.
+    default_tenant: str = "default"
+    # Host names that requests may ask for, besides this machine's own.
+    hosts: tuple[str, ...] = ()
+    # File with the certificate (PEM) for TLS.
+    certificate: str | None = None
+    # File with the key of the certificate (PEM).
+    certificate_key: str | None = None
+    # Size of a body as sent.
+    body_bytes_max: int = 16 * _MIB
+    # Size of a body after decompression.
+    decompressed_bytes_max: int = 64 * _MIB
+    # Size of an uploaded document.
+    upload_bytes_max: int = 256 * _MIB
+    # Time to receive the headers of a request.
+    header_seconds_max: float = 10.0
+    # Time to receive a whole body.
+    body_seconds_max: float = 30.0
+    # Time that a connection may be idle between requests.
+    idle_seconds_max: float = 60.0
+    # Size of the headers and the URL of a request.
+    header_bytes_max: int = 64 * 1024
+    # Time that a request waits for room at the edge before it is refused.
+    ingest_seconds_max: float = 5.0
+    # Time of one query.
+    query_seconds_max: float = 60.0
+    # Requests under way at once, over all tenants.
+    concurrent_requests: int = 512
+    # Failed attempts to authenticate that one address may make per minute.
+    failed_logins_per_minute: int = 30
+    # Buckets whose notifications are taken, by name or URL; empty takes those that the job may read.
+    buckets: tuple[str, ...] = ()
+    # Quotas of each tenant.
+    tenant: TenantLimits = field(default_factory=TenantLimits)
+
+    def __post_init__(self) -> None:
+        for name in ("port", "grpc_port", "admin_port"):
+            if not 0 <= getattr(self, name) <= 65_535:
+                raise InvalidInput(f"{name} = {getattr(self, name)}", "a port is between 0 and 65535")
+        for name in (
+            "body_bytes_max",
+            "decompressed_bytes_max",
+            "upload_bytes_max",
+            "header_seconds_max",
+            "body_seconds_max",
+            "idle_seconds_max",
+            "header_bytes_max",
+            "ingest_seconds_max",
+            "query_seconds_max",
+            "concurrent_requests",
+            "failed_logins_per_minute",
+        ):
+            _check_positive(name, getattr(self, name))
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise InvalidInput(
+                "TLS is half configured", "it needs certificate and certificate_key", "give both or none"
+            )
+        if self.tokens is None and self.host not in _LOOPBACK:
+            raise InvalidInput(
+                f"host = {self.host!r} without tokens",
+                "everybody who reaches this address could read and write",
+                "make tokens with `penstock token create` and name their file in `tokens`, or listen on 127.0.0.1",
+            )
+
+
+def _check_positive(name: str, value: float) -> None:
+    # NaN is neither above nor below zero.
+    if not value > 0:
+        raise InvalidInput(f"{name} = {value}", "it must be above zero")

@@ -1,0 +1,94 @@
+"""Who may send a request: its host, its origin, its token and its quotas, checked before a handler sees it.
+
+The tenant comes from the token alone. A page of another site cannot make a browser send anything that changes
+something here: the host must be ours, and a request that a browser sends for another origin is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import PermissionDenied
+from penstock.gateway.config import GatewayConfig
+from penstock.gateway.exchange import HttpExchange
+from penstock.gateway.limits import LoginGuard, TenantQuotas
+from penstock.gateway.tokens import Principal, Scope, TokenBook, Unauthenticated
+
+__all__ = ["Guard"]
+
+_SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS")
+_OWN_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_EVERY_SCOPE: Final = frozenset(Scope)
+
+
+class Guard:
+    """`book` gives the tokens as they are now, or None on a gateway without any."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        book: Callable[[], TokenBook | None],
+        clock: Clock = SYSTEM_CLOCK,
+        session: Callable[[str | None, TokenBook], Principal | None] = lambda _cookie, _book: None,
+    ) -> None:
+        self._config, self._book, self._clock, self._session = config, book, clock, session
+        self._logins = LoginGuard(config.failed_logins_per_minute, clock)
+        self.quotas = TenantQuotas(config, clock)
+        self._hosts = _OWN_HOSTS | {config.host} | {host.lower() for host in config.hosts}
+
+    def check_site(self, exchange: HttpExchange) -> None:
+        """Refuse a host that is not ours, and what a browser sends for another site."""
+        host = exchange.headers.get("host", "")
+        if (self._config.tokens is None or self._config.hosts) and _hostname(host) not in self._hosts:
+            raise PermissionDenied(
+                f"the host {host[:80]!r} is not served here", "", "add it to `hosts` of the gateway's configuration"
+            )
+        if exchange.method in _SAFE_METHODS:
+            return
+        origin = exchange.headers.get("origin")
+        if exchange.headers.get("sec-fetch-site") == "cross-site" or (
+            origin is not None and origin.partition("://")[2].lower() != host.lower()
+        ):
+            raise PermissionDenied("the request comes from a page of another site", "browsers must not send such")
+
+    def principal(self, exchange: HttpExchange, scope: Scope | None) -> Principal:
+        """Who sent the request; `Unauthenticated`, or `PermissionDenied` for a token without the scope."""
+        book = self._book()
+        if book is None:
+            return Principal(self._config.default_tenant, _EVERY_SCOPE)
+        if scope is None:
+            return Principal("", frozenset())
+        authorization = exchange.headers.get("authorization")
+        found = None if authorization else self._session(exchange.headers.get("cookie"), book)
+        found = found or self.authenticate(exchange, authorization)
+        if scope not in found.scopes:
+            raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token that was made with it")
+        return found
+
+    def authenticate(self, exchange: HttpExchange, authorization: str | None) -> Principal:
+        """Whose token it is; failures are counted against the address that they come from."""
+        book = self._book()
+        assert book is not None, "a gateway without tokens has nobody to authenticate"
+        self._logins.check(exchange.client)
+        try:
+            return book.authenticate(authorization, self._clock.now_ms())
+        except Unauthenticated:
+            self._logins.failed(exchange.client)
+            raise
+
+    @contextmanager
+    def admitted(self, exchange: HttpExchange) -> Iterator[None]:
+        """Count the request against its tenant's quotas while it runs."""
+        with self.quotas.request(exchange.principal.tenant, exchange.announced_bytes or 0):
+            yield
+
+
+def _hostname(host: str) -> str:
+    """Without the port."""
+    name = host.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return name.rpartition(":")[0] if name.count(":") == 1 else name

@@ -1,0 +1,286 @@
+"""Telemetry in: OTLP, remote write, Arrow and lines of JSON become one bundle each, acknowledged once it is durable.
+
+A request is decoded off the event loop, straight into Arrow columns, and stored whole or refused whole; where OTLP
+knows partial success, single rows are refused and counted. A store at the edge that is full is told as 503 with
+Retry-After, which every one of these protocols retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Unsupported
+from penstock.gateway.bodies import read_body
+from penstock.gateway.coalescing import Coalescer, Divided
+from penstock.gateway.config import GatewayConfig
+from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.naming import check_table
+from penstock.gateway.otlp_answers import otlp_refusal, otlp_success
+from penstock.gateway.routing import Route
+from penstock.gateway.tokens import Principal, Scope
+from penstock.observability import SILENT, Observer, names
+from penstock.quiver import Bundle
+from penstock.records import Signal
+from penstock.telemetry import (
+    DecodedRows,
+    DecodeLimits,
+    RemoteWriteVersion,
+    RowSource,
+    decode_arrow,
+    decode_json_lines,
+    decode_otlp,
+    decode_otlp_json,
+    decode_remote_write,
+    signal_of,
+    unpack,
+)
+
+__all__ = ["IngestRoutes", "TelemetrySink"]
+
+T = TypeVar("T")
+
+_PROTOBUF: Final = "application/x-protobuf"
+_JSON: Final = "application/json"
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+_LINES: Final = ("application/x-ndjson", "application/jsonl", _JSON)
+_TAG: Final = "ingest"
+# Decoding a body of this size on the loop takes less than handing it to a thread.
+_INLINE_BYTES_MAX: Final = 256 * 1024
+_REMOTE_WRITE: Final = {
+    "": RemoteWriteVersion.V1,
+    "prometheus.WriteRequest": RemoteWriteVersion.V1,
+    "io.prometheus.write.v2.Request": RemoteWriteVersion.V2,
+}
+
+
+class TelemetrySink(Protocol):
+    """Where bundles go: a quiver, or whatever acknowledges as it does."""
+
+    async def ingest(self, bundle: Bundle, timeout: float | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A body and how it is to be read."""
+
+    body: bytes
+    encoding: str
+    source: RowSource
+    limits: DecodeLimits
+
+    def unpacked(self) -> bytes:
+        return unpack(self.body, self.encoding, self.limits)
+
+
+class IngestRoutes:
+    """The handlers, as endpoints."""
+
+    def __init__(
+        self,
+        sink: TelemetrySink,
+        config: GatewayConfig,
+        limits: DecodeLimits | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        self._sink, self._config, self._clock, self._observer = sink, config, clock, observer
+        self._coalescer = Coalescer()
+        self._limits = limits or DecodeLimits(
+            request_bytes_max=config.body_bytes_max, unpacked_bytes_max=config.decompressed_bytes_max
+        )
+
+    def endpoints(self) -> list[Route]:
+        otlp = [
+            Route(
+                "POST",
+                f"/v1/{signal.name.lower()}",
+                Scope.WRITE,
+                self._otlp(signal),
+                f"Store {signal.name.lower()} sent by OTLP.",
+                otlp_refusal,
+                takes=(_PROTOBUF, _JSON),
+                gives=(_PROTOBUF, _JSON),
+                tag=_TAG,
+            )
+            for signal in Signal
+        ]
+        return [
+            *otlp,
+            Route(
+                "POST",
+                "/api/v1/write",
+                Scope.WRITE,
+                self.remote_write,
+                "Store samples sent by Prometheus remote write 1.0 or 2.0.",
+                takes=(_PROTOBUF,),
+                tag=_TAG,
+            ),
+            Route(
+                "POST",
+                "/v1/arrow/{table}",
+                Scope.WRITE,
+                self.arrow,
+                "Store an Arrow IPC stream in a table.",
+                takes=(_ARROW,),
+                tag=_TAG,
+            ),
+            Route(
+                "POST",
+                "/v1/rows/{table}",
+                Scope.WRITE,
+                self.rows,
+                "Store lines of JSON in a table.",
+                takes=_LINES[:1],
+                tag=_TAG,
+            ),
+        ]
+
+    # Protocols ---------------------------------------------------------------------------------------
+
+    def _otlp(self, signal: Signal) -> Callable[[HttpExchange], Any]:
+        async def handler(exchange: HttpExchange) -> HttpAnswer:
+            kind = exchange.content_type
+            if kind not in (_PROTOBUF, _JSON):
+                raise Unsupported(f"the content type {kind[:80]!r} is not supported", "", f"use {_PROTOBUF} or {_JSON}")
+            request = await self._request(exchange)
+            if kind == _PROTOBUF:
+                body = await _off_loop(len(request.body), request.unpacked) if request.encoding else request.body
+                found = await self.store_otlp(signal, body, exchange.principal)
+            else:
+                found = await self._stored(
+                    signal.name.lower(),
+                    len(request.body),
+                    lambda: decode_otlp_json(signal, request.unpacked(), request.source, request.limits),
+                )
+            return otlp_success(signal, found, kind)
+
+        return handler
+
+    async def store_otlp(self, signal: Signal, body: bytes, principal: Principal) -> DecodedRows:
+        """One request in protobuf, however it came; returns once its rows are durable.
+
+        Requests of one tenant are stored together. One with rows that are refused is told alone which.
+        """
+        table = signal.name.lower()
+
+        async def take(message: bytes, is_group: bool) -> DecodedRows:
+            source = self._source(principal)
+            found = await _off_loop(len(message), lambda: decode_otlp(signal, message, source, self._limits))
+            if found.rejected and is_group:
+                raise Divided("rows of a group were refused")
+            await self._store(table, found)
+            return found
+
+        return await self._coalescer.take((signal, principal.tenant), body, take)
+
+    async def remote_write(self, exchange: HttpExchange) -> HttpAnswer:
+        version = _remote_write_version(exchange)
+        if exchange.headers.get("content-encoding", "snappy").strip().lower() != "snappy":
+            raise Unsupported("the content encoding is not supported", "remote write uses snappy", "send snappy")
+        request = await self._request(exchange)
+        found = await self._stored(
+            "metrics",
+            len(request.body),
+            lambda: decode_remote_write(request.body, request.source, version, request.limits),
+        )
+        return HttpAnswer(status=204, headers=_written(found.batch))
+
+    async def arrow(self, exchange: HttpExchange) -> HttpAnswer:
+        table = check_table(exchange.parameters["table"])
+        request = await self._request(exchange)
+        signal = signal_of(table)
+        found = await self._stored(
+            table, len(request.body), lambda: decode_arrow(request.unpacked(), request.source, signal, request.limits)
+        )
+        return json_answer({"rows": found.batch.num_rows})
+
+    async def rows(self, exchange: HttpExchange) -> HttpAnswer:
+        table = check_table(exchange.parameters["table"])
+        request = await self._request(exchange)
+        signal = signal_of(table)
+        found = await self._stored(
+            table,
+            len(request.body),
+            lambda: decode_json_lines(request.unpacked(), request.source, signal, request.limits),
+        )
+        return json_answer({"rows": found.batch.num_rows})
+
+    # Shared ------------------------------------------------------------------------------------------
+
+    async def _request(self, exchange: HttpExchange) -> _Request:
+        config = self._config
+        body = await read_body(
+            exchange.receive, exchange.announced_bytes, config.body_bytes_max, config.body_seconds_max
+        )
+        encoding = exchange.headers.get("content-encoding", "")
+        return _Request(body, encoding, self._source(exchange.principal), self._limits)
+
+    def _source(self, principal: Principal) -> RowSource:
+        return RowSource(principal.tenant, self._clock.now_ms() * 1_000_000)
+
+    async def _stored(self, table: str, size: int, decode: Callable[[], DecodedRows]) -> DecodedRows:
+        """Decode a request and store it, alone."""
+        found = await _off_loop(size, decode)
+        await self._store(table, found)
+        return found
+
+    async def _store(self, table: str, found: DecodedRows) -> None:
+        """Return once the rows are durable."""
+        if found.batch.num_rows:
+            bundle = Bundle({table: found.batch}, signal=table, event_time_ns=_time_range(found.batch))
+            await self._sink.ingest(bundle, self._config.ingest_seconds_max)
+        self._observer.count(names.GATEWAY_ROWS, found.batch.num_rows, signal=table)
+        if found.rejected:
+            self._observer.count(names.GATEWAY_REJECTED_ROWS, found.rejected, signal=table)
+
+
+async def _off_loop(size: int, work: Callable[[], T]) -> T:
+    """Do in a thread what is large; the libraries beneath let go of the interpreter's lock."""
+    return work() if size <= _INLINE_BYTES_MAX else await asyncio.to_thread(work)
+
+
+def _remote_write_version(exchange: HttpExchange) -> RemoteWriteVersion:
+    kind, _, parameters = exchange.headers.get("content-type", "").partition(";")
+    name = ""
+    for parameter in parameters.split(";"):
+        key, _, value = parameter.partition("=")
+        if key.strip().lower() == "proto":
+            name = value.strip().strip('"')
+    if kind.strip().lower() != _PROTOBUF or name not in _REMOTE_WRITE:
+        raise Unsupported(
+            f"the content type {exchange.headers.get('content-type', '')[:120]!r} is not supported",
+            "",
+            f"use {_PROTOBUF}, with proto=prometheus.WriteRequest or proto=io.prometheus.write.v2.Request",
+        )
+    return _REMOTE_WRITE[name]
+
+
+def _written(batch: pa.RecordBatch) -> dict[str, str]:
+    """What the second version of the protocol wants to be told."""
+    exemplars = pc.sum(pc.list_value_length(batch.column("exemplars"))).as_py() or 0
+    histograms = batch.num_rows - batch.column("scale").null_count
+    samples = batch.num_rows - batch.column("value").null_count
+    prefix = "x-prometheus-remote-write"
+    return {
+        f"{prefix}-samples-written": str(samples),
+        f"{prefix}-histograms-written": str(histograms),
+        f"{prefix}-exemplars-written": str(exemplars),
+    }
+
+
+def _time_range(batch: pa.RecordBatch) -> tuple[int, int] | None:
+    """The first and last event time, where the table has a column of times."""
+    index = batch.schema.get_field_index("time")
+    if index < 0 or not pa.types.is_timestamp(batch.schema.field(index).type):
+        return None
+    found = pc.min_max(batch.column(index).cast(pa.timestamp("ns", batch.schema.field(index).type.tz)).cast(pa.int64()))
+    low, high = found["min"].as_py(), found["max"].as_py()
+    return None if low is None else (low, high)

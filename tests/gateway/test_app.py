@@ -1,0 +1,206 @@
+"""The application: whatever is asked, somebody is answered, and nobody is answered what is not theirs."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, OutcomeUnknown, Unavailable
+from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
+from penstock.gateway.exchange import HttpAnswer, json_answer
+from penstock.gateway.routing import Route
+from penstock.testing import ManualClock
+
+NOW = 1_700_000_000_000
+
+
+def endpoint(path="/v1/thing", method="GET", scope=Scope.READ, handler=None):
+    async def tenant(exchange):
+        return json_answer({"tenant": exchange.principal.tenant, **exchange.parameters})
+
+    return Route(method, path, scope, handler or tenant, "A thing.")
+
+
+def asked(app, method="GET", path="/v1/thing", **given):
+    async def ask():
+        transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.request(method, path, **given)
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def book_and_tokens():
+    book, tokens = TokenBook.new(), {}
+    for tenant in ("a", "b"):
+        for scope in Scope:
+            book, tokens[tenant, scope] = book.issue(tenant, [scope], NOW)
+    return book, tokens
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_the_tenant_comes_from_the_token_alone(book_and_tokens):
+    book, tokens = book_and_tokens
+    app = Gateway([endpoint()], GatewayConfig(tokens="x"), lambda: book)
+    for tenant in ("a", "b"):
+        headers = {**bearer(tokens[tenant, Scope.READ]), "x-scope-orgid": "other", "x-tenant": "other"}
+        assert asked(app, headers=headers, params={"tenant": "other"}).json() == {"tenant": tenant}
+
+
+def test_every_route_needs_its_own_scope(book_and_tokens):
+    book, tokens = book_and_tokens
+    routes = [endpoint(f"/{scope}", scope=scope) for scope in Scope]
+    app = Gateway(routes, GatewayConfig(tokens="x"), lambda: book)
+    for needed in Scope:
+        assert asked(app, path=f"/{needed}").status_code == 401
+        for held in Scope:
+            answer = asked(app, path=f"/{needed}", headers=bearer(tokens["a", held]))
+            assert answer.status_code == (200 if held == needed else 403)
+
+
+def test_guesses_are_bounded(book_and_tokens):
+    book, _ = book_and_tokens
+    app = Gateway(
+        [endpoint()], GatewayConfig(tokens="x", failed_logins_per_minute=5), lambda: book, clock=ManualClock()
+    )
+    statuses = [asked(app, headers=bearer("pst_wrong")).status_code for _ in range(7)]
+    assert statuses == [401] * 5 + [429] * 2
+    assert asked(app, headers=bearer("pst_wrong")).headers["retry-after"]
+
+
+def test_a_revoked_token_is_refused_at_once(book_and_tokens):
+    book, tokens = book_and_tokens
+    books = [book]
+    app = Gateway([endpoint()], GatewayConfig(tokens="x"), lambda: books[0])
+    token = tokens["a", Scope.READ]
+    assert asked(app, headers=bearer(token)).status_code == 200
+    books[0] = book.without(token.split("_")[1])
+    assert asked(app, headers=bearer(token)).status_code == 401
+
+
+def test_another_address_without_tokens_is_refused_at_configuration():
+    with pytest.raises(InvalidInput, match="without tokens"):
+        GatewayConfig(host="0.0.0.0")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.", "evil.example:80"])
+def test_a_name_that_points_here_is_not_this_host(host):
+    app = Gateway([endpoint()])
+    assert asked(app, headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:4318", "127.0.0.1:1", "[::1]:4318", "penstock.example"])
+def test_this_host_has_these_names(host):
+    app = Gateway([endpoint()], GatewayConfig(hosts=("penstock.example",)))
+    assert asked(app, headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}]
+)
+def test_a_page_of_another_site_changes_nothing(headers):
+    app = Gateway([endpoint(method="POST")])
+    assert asked(app, "POST", headers=headers).status_code == 403
+    assert asked(app, "POST", headers={"origin": "http://localhost"}).status_code == 200
+
+
+ERRORS = [
+    (InvalidInput("x"), 400),
+    (NotFound("x"), 404),
+    (Conflict("x"), 409),
+    (AtCapacity("x"), 429),
+    (Unavailable("x"), 503),
+    (OutcomeUnknown("x"), 503),
+    (TimeoutError(), 503),
+    (Corrupt("/secret/path is damaged"), 500),
+    (RuntimeError("a secret"), 500),
+    (RecursionError("a secret"), 500),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+def test_every_error_has_its_status_and_unforeseen_ones_tell_no_secret(error, status):
+    async def failing(_exchange):
+        raise error
+
+    answer = asked(Gateway([endpoint(handler=failing)]))
+    assert answer.status_code == status
+    assert answer.json()["error"]
+    assert "secret" not in answer.text
+    if status in (429, 503):
+        assert int(answer.headers["retry-after"]) > 0
+
+
+def test_what_is_not_there_and_what_another_method_has_are_told_apart():
+    app = Gateway([endpoint(), endpoint(method="PUT")])
+    assert asked(app, path="/v1/other").status_code == 404
+    refused = asked(app, "DELETE")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, PUT")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("/d/i/k", {"index": "i", "key": "k"}),
+        ("/d/i/a/b%20c", {"index": "i", "key": "a/b c"}),
+        ("/d/a%2Fb/k", {"index": "a/b", "key": "k"}),
+        ("/d/i/%C3%A4", {"index": "i", "key": "ä"}),
+    ],
+)
+def test_parameters_of_a_path_are_decoded_once(path, parameters):
+    found = asked(Gateway([endpoint("/d/{index}/{key:path}")]), path=path).json()
+    assert {name: found[name] for name in parameters} == parameters
+
+
+def test_a_path_that_is_no_text_is_refused():
+    assert asked(Gateway([endpoint("/d/{index}/{key:path}")]), path="/d/i/%FF").status_code == 400
+
+
+def test_head_answers_like_get_without_a_body():
+    answer = asked(Gateway([endpoint()]), "HEAD")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert int(answer.headers["content-length"]) > 0
+
+
+def test_every_answer_forbids_guessing_its_type():
+    app = Gateway([endpoint()])
+    for path in ("/v1/thing", "/nowhere"):
+        assert asked(app, path=path).headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_tenant_over_its_quota_is_told_when_to_come_back():
+    config = GatewayConfig(tenant=TenantLimits(requests_per_second=0.1, request_burst=1))
+    app = Gateway([endpoint()], config, clock=ManualClock())
+    assert asked(app).status_code == 200
+    refused = asked(app)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "٣", "9" * 40, "1,2"])
+def test_a_length_that_is_no_number_is_refused(length):
+    async def reading(exchange):
+        return HttpAnswer(str(exchange.announced_bytes).encode())
+
+    app = Gateway([endpoint(method="POST", handler=reading)])
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/thing",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-length", length.encode("latin-1", "replace"))],
+        "client": ("127.0.0.1", 1),
+    }
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 400

@@ -1,0 +1,241 @@
+"""Telemetry over HTTP and gRPC: real senders' requests, acknowledged once a real store has synced them."""
+
+import asyncio
+import gzip
+import json
+from contextlib import asynccontextmanager
+
+import cramjam
+import grpc
+import httpx
+import pyarrow as pa
+import pytest
+import zstandard
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
+from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
+from penstock.gateway.otlp_grpc import GrpcServer
+from penstock.quiver import Quiver
+from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+def metrics(points=2):
+    request = ExportMetricsServiceRequest()
+    gauge = request.resource_metrics.add().scope_metrics.add().metrics.add(name="temperature").gauge
+    for number in range(points):
+        gauge.data_points.add(time_unix_nano=1_700_000_000_000_000_000 + number, as_double=number)
+    return request
+
+
+def logs():
+    request = ExportLogsServiceRequest()
+    request.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=5).body.string_value = "hello"
+    return request
+
+
+def remote_write():
+    request = write_request_v1()()
+    series = request.timeseries.add()
+    for name, value in (("__name__", "up"), ("job", "a")):
+        series.labels.add(name=name, value=value)
+    series.samples.add(timestamp=1_700_000_000_000, value=1.0)
+    return bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+
+
+@asynccontextmanager
+async def gateway(path, sink=None, config=None, book=None):
+    config = config or GatewayConfig()
+    async with await Quiver.open(str(path)) as store:
+        routes = IngestRoutes(sink or store, config)
+        app = Gateway(routes.endpoints(), config, lambda: book)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            yield client, store, routes
+
+
+def posted(tmp_path, path, body, headers=None, sink=None):
+    """The answer, and the rows of the store."""
+
+    async def post():
+        async with gateway(tmp_path / "edge", sink) as (client, store, _):
+            answer = await client.post(path, content=body, headers=headers or PROTOBUF)
+            table = await store.scan() if answer.is_success and answer.status_code != 404 else None
+            return answer, table
+
+    return asyncio.run(post())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [("identity", bytes), ("gzip", gzip.compress), ("zstd", zstandard.compress)],
+)
+def test_otlp_metrics_in_protobuf_are_stored_for_their_tenant(tmp_path, encoding, pack):
+    answer, table = posted(
+        tmp_path, "/v1/metrics", pack(metrics().SerializeToString()), {**PROTOBUF, "content-encoding": encoding}
+    )
+    assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, b"", "application/x-protobuf")
+    assert table.select(["tenant", "metric", "value"]).to_pylist() == [
+        {"tenant": "default", "metric": "temperature", "value": float(number)} for number in range(2)
+    ]
+
+
+def test_otlp_logs_in_json_are_answered_in_json(tmp_path):
+    body = {
+        "resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": "5", "body": {"stringValue": "hello"}}]}]}]
+    }
+    answer, table = posted(tmp_path, "/v1/logs", json.dumps(body).encode(), {"content-type": "application/json"})
+    assert answer.json() == {}
+    assert table.column("body").to_pylist() == ["hello"]
+
+
+def test_a_malformed_request_is_a_400_with_a_status_and_stores_nothing(tmp_path):
+    async def post():
+        async with gateway(tmp_path / "edge") as (client, store, _):
+            answers = [
+                await client.post("/v1/traces", content=b"\xff\xff", headers=PROTOBUF),
+                await client.post("/v1/traces", content=b"{", headers={"content-type": "application/json"}),
+                await client.post("/v1/traces", content=b"x", headers={**PROTOBUF, "content-encoding": "gzip"}),
+                await client.post("/v1/traces", content=b"", headers={"content-type": "text/plain"}),
+            ]
+            return answers, store.open_bytes
+
+    answers, stored = asyncio.run(post())
+    assert [answer.status_code for answer in answers] == [400, 400, 400, 415]
+    assert answers[0].content.startswith(b"\x08\x03\x12")
+    assert answers[1].json()["code"] == 3
+    assert stored == 0
+
+
+def test_remote_write_is_answered_as_its_second_version_asks(tmp_path):
+    answer, table = posted(tmp_path, "/api/v1/write", remote_write(), {**PROTOBUF, "content-encoding": "snappy"})
+    assert answer.status_code == 204
+    assert answer.headers["x-prometheus-remote-write-samples-written"] == "1"
+    assert answer.headers["x-prometheus-remote-write-histograms-written"] == "0"
+    assert answer.headers["x-prometheus-remote-write-exemplars-written"] == "0"
+    assert table.column("metric").to_pylist() == ["up"]
+
+
+def test_the_second_version_of_remote_write_is_known_by_its_content_type(tmp_path):
+    request = write_request_v2()()
+    request.symbols.extend(["", "__name__", "up"])
+    series = request.timeseries.add(labels_refs=[1, 2])
+    series.samples.add(timestamp=1_700_000_000_000, value=1.0)
+    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    kind = {"content-type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "content-encoding": "snappy"}
+    answer, table = posted(tmp_path, "/api/v1/write", body, kind)
+    assert answer.status_code == 204
+    assert table.column("metric").to_pylist() == ["up"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "application/json"},
+        {"content-type": "application/x-protobuf;proto=some.other.Message"},
+        {**PROTOBUF, "content-encoding": "gzip"},
+    ],
+)
+def test_what_remote_write_does_not_speak_is_a_415(tmp_path, headers):
+    answer, _ = posted(tmp_path, "/api/v1/write", remote_write(), headers)
+    assert answer.status_code == 415
+
+
+def test_an_arrow_stream_and_lines_of_json_fill_tables_of_their_own(tmp_path):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("a", pa.int64())])) as writer:
+        writer.write_batch(pa.record_batch({"a": [1, 2]}))
+    answer, table = posted(tmp_path, "/v1/arrow/mine", sink.getvalue().to_pybytes(), {"content-type": "x/y"})
+    assert answer.json() == {"rows": 2}
+    assert table.to_pylist() == [{"tenant": "default", "a": 1}, {"tenant": "default", "a": 2}]
+    answer, table = posted(tmp_path / "b", "/v1/rows/yours", b'{"b": "x"}\n', {"content-type": "application/x-ndjson"})
+    assert table.to_pylist() == [{"tenant": "default", "b": "x"}]
+
+
+@pytest.mark.parametrize("table", ["penstock_own", "a-b", "1a", "a%2Fb", "..", "a" * 64])
+def test_a_table_that_could_mean_something_else_is_refused(tmp_path, table):
+    answer, _ = posted(tmp_path, f"/v1/rows/{table}", b'{"b": 1}')
+    assert answer.status_code in (400, 404)
+
+
+class FailingSink:
+    def __init__(self, error):
+        self.error = error
+
+    async def ingest(self, bundle, timeout=None):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded("full"), AtCapacity("full"), StorageFull("full")])
+@pytest.mark.parametrize("path", ["/v1/metrics", "/api/v1/write"])
+def test_an_edge_that_is_full_is_told_so_that_every_sender_tries_again(tmp_path, error, path):
+    body = metrics().SerializeToString() if path == "/v1/metrics" else remote_write()
+    headers = {**PROTOBUF, "content-encoding": "identity" if path == "/v1/metrics" else "snappy"}
+    answer, _ = posted(tmp_path, path, body, headers, FailingSink(error))
+    assert answer.status_code in (429, 503)
+    assert int(answer.headers["retry-after"]) > 0
+
+
+def test_a_bomb_is_refused_for_its_size(tmp_path):
+    answer, _ = posted(
+        tmp_path, "/v1/logs", zstandard.compress(bytes(200 << 20)), {**PROTOBUF, "content-encoding": "zstd"}
+    )
+    assert answer.status_code in (400, 413)
+
+
+# gRPC ----------------------------------------------------------------------------------------------------
+
+
+def called(tmp_path, calls, book=None):
+    """What real gRPC clients are answered: bytes, or the code of the error."""
+
+    async def call():
+        config = GatewayConfig(tokens="x" if book else None)
+        async with gateway(tmp_path / "edge", config=config, book=book) as (_, store, routes):
+            server = GrpcServer(routes, Guard(config, lambda: book), config)
+            await server.start(0)
+            answers = []
+            try:
+                async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                    for method, body, metadata in calls:
+                        try:
+                            answers.append(await channel.unary_unary(method)(body, metadata=metadata))
+                        except grpc.aio.AioRpcError as error:
+                            answers.append(error.code())
+            finally:
+                await server.stop()
+            return answers, await store.scan() if store.open_bytes else None
+
+    return asyncio.run(call())
+
+
+METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+
+
+def test_otlp_over_grpc_is_stored_too(tmp_path):
+    answers, table = called(tmp_path, [(LOGS, logs().SerializeToString(), None)])
+    assert ExportLogsServiceResponse.FromString(answers[0]) == ExportLogsServiceResponse()
+    assert table.column("body").to_pylist() == ["hello"]
+
+
+def test_grpc_refuses_what_http_refuses(tmp_path):
+    calls = [(METRICS, b"\xff\xff", None), ("/some.Other/Method", b"", None)]
+    answers, _ = called(tmp_path, calls)
+    assert answers == [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED]
+
+
+def test_grpc_needs_a_token_where_http_does(tmp_path):
+    book, token = TokenBook.new().issue("acme", [Scope.WRITE], 0)
+    body = metrics(1).SerializeToString()
+    answers, table = called(
+        tmp_path, [(METRICS, body, None), (METRICS, body, (("authorization", f"Bearer {token}"),))], book
+    )
+    assert answers[0] is grpc.StatusCode.UNAUTHENTICATED
+    assert ExportMetricsServiceResponse.FromString(answers[1]) == ExportMetricsServiceResponse()
+    assert table.column("tenant").to_pylist() == ["acme"]
