@@ -13,7 +13,7 @@ from penstock.buffer import (
     Consumer,
     ConsumerConfig,
     DeadLetterPolicy,
-    Draft,
+    DescriptorDraft,
     Manifest,
     MetadataRange,
     Producer,
@@ -97,7 +97,9 @@ def test_tail_names_a_batch_that_cannot_be_read_and_prints_those_behind_it(queue
 def test_a_hostile_entry_is_shown_and_cannot_steer_the_terminal(tmp_path: Path) -> None:
     """Any 64 bits may stand for the time, and any text for the location."""
     ranges = [(-(2**63), b"a"), (2**63 - 1, b"b"), (0, b"c")]
-    drafts = [Draft(f"\x1b[31m{time_ms}", [MetadataRange(0, time_ms, payload)]) for time_ms, payload in ranges]
+    drafts = [
+        DescriptorDraft(f"\x1b[31m{time_ms}", [MetadataRange(0, time_ms, payload)]) for time_ms, payload in ranges
+    ]
     (tmp_path / "ingest").mkdir()
     (tmp_path / "ingest" / "manifest").write_bytes(Manifest.empty().append(drafts).body)
     shown = run("inspect", f"file://{tmp_path}")
@@ -198,3 +200,9 @@ def test_a_place_without_a_queue_is_named_and_stays_as_it_is(command: str, tmp_p
     assert list(tmp_path.iterdir()) == []
     assert isinstance(run(command, f"file://{tmp_path}/mistyped").exception, NotFound)
     assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_queue_is_named_by_its_path_as_well_as_by_its_url(queue: str) -> None:
+    by_path, by_url = run("inspect", queue.removeprefix("file://")), run("inspect", queue)
+    assert by_path.exit_code == 0, by_path.output
+    assert by_path.output.splitlines()[2:] == by_url.output.splitlines()[2:]

@@ -22,7 +22,13 @@ def test_doctor_probes_a_store(tmp_path: Path) -> None:
     assert "conditional writes are enforced" in answer.output
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "s3://", "file://relative"])
+def test_doctor_takes_a_path_as_every_other_store_option_does(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(penstock, ["doctor", "--store", str(tmp_path / "store")])
+    assert answer.exit_code == 0, answer.output
+    assert f"file://{tmp_path}/store: conditional writes are enforced" in answer.output
+
+
+@pytest.mark.parametrize("url", ["", "ftp://host/x", "s3://", "file://relative"])
 def test_a_store_url_that_cannot_be_used_is_refused_with_a_remedy(url: str) -> None:
     answer = CliRunner().invoke(penstock, ["doctor", "--store", url])
     assert answer.exit_code == 1

@@ -12,9 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.buffer.inspection import read_batches, read_manifest
-from penstock.cli.entries import find_entries
 from penstock.cli.main import penstock
-from penstock.cli.places import url_of
 from penstock.documents import (
     DocumentReport,
     DocumentStatus,
@@ -26,9 +24,8 @@ from penstock.documents import (
 )
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput, NotFound
-from penstock.objects import open_store
-from penstock.pipelines.planning import plan_events
-from penstock.pipelines.registry import (
+from penstock.indexing.planning.plan import plan_events
+from penstock.indexing.registry.entries import (
     REGISTRY_DIMENSIONS,
     REGISTRY_METRIC,
     VECTOR_PATH,
@@ -36,6 +33,9 @@ from penstock.pipelines.registry import (
     entry_rows,
     registry_name,
 )
+from penstock.indexing.search.lookup import find_entries
+from penstock.indexing.sending.places import url_of
+from penstock.objects import open_store
 from penstock.vector import CollectionName, VectorStore
 
 NAME = CollectionName("default", "handbook", EMBEDDED_MODEL)
@@ -159,7 +159,7 @@ def test_retry_is_accepted_behind_the_events_of_a_bucket_whose_clock_is_ahead(ar
 def test_all_quarantined_documents_are_retried_and_those_that_are_gone_are_named(archive: Archive) -> None:
     answer = archive.run("retry", "--all-quarantined", "--json")
     assert json.loads(answer.output) == {
-        "queued": [{"bucket": url_of(str(archive.shelf)), "key": "broken.pdf", "event": "upload"}],
+        "queued": [{"bucket": url_of(str(archive.shelf)), "key": "broken.pdf", "event": "retry"}],
         "skipped": ["gone.pdf: gone from its bucket"],
     }
     assert [event.key for event in archive.queued()] == ["broken.pdf"]
@@ -174,7 +174,11 @@ def test_a_named_document_that_is_gone_is_not_retried_and_nothing_is_sent(archiv
 
 
 def test_forget_removes_through_the_queue_and_says_what_is_gone_already(archive: Archive) -> None:
-    assert "delete" in archive.run("forget", "bread.md").output
+    said = archive.run("forget", "bread.md").output
+    assert (archive.shelf / "bread.md").exists()
+    assert "delete" not in said
+    assert f"forget {url_of(str(archive.shelf))}/bread.md" in said
+    assert "the files and objects themselves stay" in said
     known = {entry.object_key: entry for entry in archive.entries if entry.key == "bread.md"}
     plan = plan_events(known, archive.queued(), RULE)
     assert plan.deleted == 1
@@ -216,3 +220,30 @@ def test_a_key_in_two_buckets_is_ambiguous_until_its_bucket_is_named(archive: Ar
 def test_retry_wants_names_or_all_and_not_both(archive: Archive) -> None:
     assert archive.run("retry").exit_code == 2
     assert archive.run("retry", "bread.md", "--all-quarantined").exit_code == 2
+
+
+def test_a_list_that_is_piped_shows_keys_of_any_length_whole(tmp_path: Path) -> None:
+    archive, key = Archive(tmp_path), f"{'deep/' * 60}notes.md"
+    archive.told(key, DocumentStatus.INDEXED)
+    archive.save()
+    assert [line.split()[0] for line in archive.run("list").output.splitlines()] == ["document", key]
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["show", "a"], ["retry", "a"], ["forget", "a"]])
+@pytest.mark.parametrize("store", ["mistyped", "memory://nobody-has-used-this-name"])
+def test_a_store_that_is_not_there_is_an_error_and_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], store: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(penstock, ["documents", *command, "--store", store])
+    assert answer.exit_code == 1
+    assert "there is no store at" in answer.output.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_was_only_notified_is_there_and_has_no_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    store = ["--store", str(tmp_path / "store")]
+    assert CliRunner().invoke(penstock, ["index", str(tmp_path / "a.txt"), "--queue-only", *store]).exit_code == 0
+    answer = CliRunner().invoke(penstock, ["documents", "list", *store])
+    assert (answer.exit_code, answer.output) == (0, "Index default has no documents.\n")

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.entries import read_entries
 from penstock.cli.main import penstock
-from penstock.cli.places import Place, place_of, url_of
 from penstock.clock import SYSTEM_CLOCK, Deadline
 from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.indexing.search.lookup import read_entries
+from penstock.indexing.sending.places import Place, place_of, url_of
 from penstock.objects import open_store
 from penstock.testing.servers import S3Server
 from penstock.vector import CollectionName
@@ -27,8 +27,12 @@ NAME = CollectionName("default", "default", EMBEDDED_MODEL)
 SECONDS_MAX = 300
 
 
+# Most of what the command promises does not depend on what runs its stages.
+LOCAL = ("--engine", "local")
+
+
 def run(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """The real command in a process of its own: it starts and stops a Spark of its own."""
+    """The real command in a process of its own: without `LOCAL` it starts and stops a Spark of its own."""
     command = [sys.executable, "-m", "penstock.cli", *arguments]
     answer = subprocess.run(
         command, cwd=folder, check=False, capture_output=True, text=True, timeout=SECONDS_MAX, env=env
@@ -71,7 +75,7 @@ def test_a_folder_is_indexed_searched_and_the_second_time_costs_nothing(tmp_path
     (folder / "otters.txt").write_text("Otters swim in the river and eat fish.")
     (folder / "bread.md").write_text("# Bread\n\nThe loaf is baked in a hot oven.")
     # The store lies inside what is indexed, and is left out.
-    assert "2 documents" in run(folder, "index", ".")
+    assert "documents: 2 indexed" in run(folder, "index", ".")
     assert run(folder, "index", ".").startswith("0 to index, 0 to remove, 2 unchanged")
     hits = [json.loads(line) for line in run(folder, "search", "fish in a river", "--json").splitlines()]
     assert (hits[0]["key"], hits[0]["text"]) == ("otters.txt", "Otters swim in the river and eat fish.")
@@ -86,9 +90,10 @@ def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_pa
     (tmp_path / "shelf" / "otters.txt").write_text("Otters swim in the river and eat fish.")
     event(tmp_path, "ObjectCreated:Put", "0055", "2026-01-02T03:04:05Z")
     bucket = ["--bucket", "shelf=shelf"]
+    work = [*bucket, *LOCAL]
     assert "1 uploads" in run(tmp_path, "notify", "event.json", "--source", "s3")
-    assert "1 documents" in run(tmp_path, "index", *bucket)
-    assert run(tmp_path, "index", *bucket) == "nothing waits in the queue\n"
+    assert "documents: 1 indexed" in run(tmp_path, "index", *work)
+    assert run(tmp_path, "index", *work) == "nothing waits in the queue\n"
     assert json.loads(run(tmp_path, "search", "fish in a river", "--json"))["bucket"] == "shelf"
     # The event named no version: the listing does.
     assert run(tmp_path, "index", "shelf", "--queue-only", *bucket).startswith("1 to index, 0 to remove")
@@ -96,7 +101,7 @@ def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_pa
     assert "1 queued" in run(tmp_path, "documents", "retry", "otters.txt", *bucket)
     event(tmp_path, "ObjectRemoved:Delete", "0056", datetime.now(UTC).isoformat())
     assert "1 deletes" in run(tmp_path, "notify", "event.json", "--source", "s3")
-    assert "1 removed" in run(tmp_path, "index", *bucket)
+    assert "1 removed" in run(tmp_path, "index", *work)
     (row,) = run(tmp_path, "documents", "list", "--json").splitlines()
     assert json.loads(row)["status"] == "deleted"
 
@@ -128,11 +133,12 @@ def test_a_bucket_is_indexed_into_a_bucket(tmp_path: Path, s3_server: S3Server) 
         "AWS_SECRET_ACCESS_KEY": s3_server.secret_access_key,
     }
     store = ["--store", f"{prefix}/store"]
-    told = json.loads(run(tmp_path, "index", f"{prefix}/documents", *store, "--json", env=environment))
+    work = [*store, *LOCAL]
+    told = json.loads(run(tmp_path, "index", f"{prefix}/documents", *work, "--json", env=environment))
     assert (told["listed"]["to_index"], told["done"]["documents"]) == (2, 2)
-    again = run(tmp_path, "index", f"{prefix}/documents", *store, env=environment)
+    again = run(tmp_path, "index", f"{prefix}/documents", *work, env=environment)
     assert again == "0 to index, 0 to remove, 2 unchanged: nothing is to be done\n"
-    one = run(tmp_path, "index", f"{prefix}/documents/bread.md", *store, env=environment)
+    one = run(tmp_path, "index", f"{prefix}/documents/bread.md", *work, env=environment)
     assert one.startswith("0 to index, 0 to remove, 1 unchanged")
     hit = json.loads(run(tmp_path, "search", "fish in a river", "-n", "1", "--json", *store, env=environment))
     assert (hit["bucket"], hit["key"]) == ("penstock", f"{tmp_path.name}/documents/guide/otters.txt")
@@ -142,7 +148,18 @@ def test_a_bucket_is_indexed_into_a_bucket(tmp_path: Path, s3_server: S3Server) 
 def test_following_picks_up_what_changes_in_a_folder_and_ends_in_good_order(tmp_path: Path) -> None:
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "otters.txt").write_text("Otters swim in the river and eat fish.")
-    command = [sys.executable, "-m", "penstock.cli", "index", "shelf", "--follow", "--interval", "0.5", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli",
+        "index",
+        "shelf",
+        "--follow",
+        "--interval",
+        "0.5",
+        "--json",
+        *LOCAL,
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         wait_for(tmp_path, {"otters.txt"})

@@ -20,8 +20,10 @@ DIMENSIONS = 48
 SECONDS_MAX = 300
 
 
-@pytest.mark.integration
-def test_ctrl_c_at_work_ends_with_a_summary_and_130_though_its_round_hangs_and_nothing_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.integration)])
+def test_ctrl_c_at_work_ends_with_a_summary_and_130_though_its_round_hangs_and_nothing_is_lost(
+    tmp_path: Path, engine: str
+) -> None:
     (tmp_path / "shelf").mkdir()
     for number in range(4):
         (tmp_path / "shelf" / f"{number}.txt").write_text(f"Document {number} tells of otters and rivers.")
@@ -37,7 +39,7 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_though_its_round_hangs_and_n
 
     penstock = [sys.executable, "-m", "penstock.cli"]
     with EmbeddingServer(dimensions=DIMENSIONS, on_ask=on_ask) as server:
-        command = [*penstock, "index", "shelf", "--model", MODEL, "--embedding-url", server.url]
+        command = [*penstock, "index", "shelf", "--model", MODEL, "--embedding-url", server.url, "--engine", engine]
         command += ["--dimensions", str(DIMENSIONS), "--input-tokens", "512", "--price", "2.5"]
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -49,11 +51,16 @@ def test_ctrl_c_at_work_ends_with_a_summary_and_130_though_its_round_hangs_and_n
             over.set()
         # Not a word of Spark's own, of which there are many: they are in the log beside the checkpoint.
         assert (process.returncode, err) == (130, "")
-        assert (tmp_path / "penstock-data" / "checkpoint.log").exists()
+        assert (tmp_path / "penstock-data" / "checkpoint.log").exists() == (engine == "spark")
         assert out.index("ending") < out.index("4 still to do") < out.index("nothing is lost")
         # What was begun is done without naming a path, a model or its endpoint again.
         again = subprocess.run(
-            [*penstock, "index"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+            [*penstock, "index", "--engine", "local"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
         )
         assert again.returncode == 0, again.stderr
         found = subprocess.run(

@@ -1,13 +1,18 @@
 """The command line names its commands, refuses others, and explains expected failures without a traceback."""
 
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
 from penstock.cli.main import _COMMANDS
+
+# What is left of 80 columns beside the longest name of a command.
+HELP_LINE_MAX = 63
 
 
 @pytest.mark.parametrize("name", sorted(_COMMANDS))
@@ -59,3 +64,24 @@ def test_ctrl_c_ends_a_command_that_has_nothing_to_end_with_130_and_no_word(tmp_
     arguments = ["notify", "-", "--source", "s3", "--store", str(tmp_path)]
     answer = CliRunner().invoke(penstock, arguments, input=Interrupted())
     assert (answer.exit_code, answer.output) == (130, "")
+
+
+def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), [(path, command) for path, command in _commands(penstock, "penstock")])
+def test_a_command_is_explained_in_one_line_that_a_list_of_commands_does_not_cut(
+    path: str, command: click.Command
+) -> None:
+    if command.hidden:
+        return
+    line = command.get_short_help_str(limit=1000)
+    assert line.endswith("."), path
+    assert len(line) <= HELP_LINE_MAX, path

@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 
 from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.cli.main import penstock
-from penstock.cli.notify import documents_in, receive
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification, decode_notification
 from penstock.documents.notifications import PARSERS, Delivery, Destination
 from penstock.documents.notifications.sns import SnsMessage, sns_text
 from penstock.documents.notifications.trust import HmacTrust
 from penstock.errors import InvalidInput, PenstockError
+from penstock.indexing.sending.receiving import documents_in, receive
 from penstock.objects import open_store
 
 SECRET = "a secret of many bytes"

@@ -12,19 +12,21 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import penstock
-from penstock.cli.providers import Description, Provider, provider_options, rate_options
-from penstock.cli.targets import Target, embedding_for
+from penstock.cli.options import provider_options, rate_options
 from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, RateLimit, profile_of
 from penstock.errors import InvalidInput, NotFound
-from penstock.pipelines.embedding import Endpoint
-from penstock.pipelines.indexes import Build, Cut, IndexSettings
-from penstock.pipelines.reindexing import Wish, changed
+from penstock.indexing.registry.reindexing import Wish, changed
+from penstock.indexing.registry.settings import Build, Cut, IndexSettings
+from penstock.indexing.search.providers import Description, Provider
+from penstock.indexing.search.targets import Target, embedding_for
+from penstock.indexing.stages.embedding import Endpoint, OwnModel
 from penstock.vector import CollectionName
 
 MODEL = "model-of-somebody"
 SAID = Description(dimensions=48, tokens_per_input=512)
 CUT = Cut(800, 1200, 100, "cl100k")
 URL = "https://models.example/v1"
+INDEX = ("t", "i")
 
 
 def given(*arguments: str) -> Provider:
@@ -44,7 +46,7 @@ def given(*arguments: str) -> Provider:
 
 def target(model: str, **build: Any) -> Target:
     made = Build(model=model, cut=CUT, **build)
-    return Target(CollectionName("t", "i", model), IndexSettings(tenant="t", index="i", current=made))
+    return Target(CollectionName(*INDEX, model), IndexSettings(tenant="t", index="i", current=made))
 
 
 def test_options_describe_a_model_and_bounds_that_are_not_said_are_small_ones() -> None:
@@ -106,14 +108,21 @@ def test_the_rate_is_passed_on() -> None:
 def test_an_index_remembers_how_its_model_was_described() -> None:
     profile = SAID.profile(MODEL)
     embedding = embedding_for(target(MODEL, endpoint=URL, profile=profile), Provider(key="k"))
-    assert embedding.profile_of(MODEL) == profile
-    assert embedding.endpoint_of(MODEL) == Endpoint(URL, "k")
+    assert embedding.profile_of(MODEL, INDEX) == profile
+    assert embedding.endpoint_of(MODEL, INDEX) == Endpoint(URL, "k")
+
+
+def test_an_address_on_the_command_line_is_for_its_own_index_alone() -> None:
+    embedding = embedding_for(target(MODEL, profile=SAID.profile(MODEL)), given("--embedding-url", URL))
+    assert embedding.endpoint_of(MODEL, INDEX) == Endpoint(URL)
+    for index in (("t", "another"), ("another", "i"), None):
+        assert embedding.endpoint_of(MODEL, index) is None
 
 
 def test_an_index_that_is_made_keeps_to_its_description_but_for_the_price() -> None:
     made = target(MODEL, endpoint=URL, profile=SAID.profile(MODEL))
     dearer = embedding_for(made, Provider(description=Description(usd_per_million_tokens=3.0)))
-    assert dearer.profile_of(MODEL).usd_per_million_tokens == 3.0
+    assert dearer.profile_of(MODEL, INDEX).usd_per_million_tokens == 3.0
     with pytest.raises(InvalidInput, match="another profile"):
         embedding_for(made, Provider(description=Description(dimensions=64)))
 
@@ -152,8 +161,8 @@ def test_every_endpoint_gets_its_own_key_from_a_file_or_the_environment(
     provider = given("--embedding-keys", str(file))
     embedding = embedding_for(target(MODEL, endpoint=URL, profile=SAID.profile(MODEL)), provider)
     urls = {"model-a": "https://a.example/v1", "model-b": "https://b.example/v1", "model-c": "https://c.example/v1"}
-    known = embedding.knowing(urls)
-    assert [known.endpoint_of(model) for model in (MODEL, *urls)] == [
+    known = embedding.knowing({(*INDEX, model): OwnModel(Endpoint(url)) for model, url in urls.items()})
+    assert [known.endpoint_of(model, INDEX) for model in (MODEL, *urls)] == [
         Endpoint(URL, "own"),
         Endpoint("https://a.example/v1", "key of a"),
         Endpoint("https://b.example/v1", "key of b"),
@@ -161,7 +170,7 @@ def test_every_endpoint_gets_its_own_key_from_a_file_or_the_environment(
     ]
     # What is said for this endpoint on the command line wins.
     said = embedding_for(target(MODEL, endpoint=URL), given("--embedding-keys", str(file), "--embedding-key", "said"))
-    assert said.endpoint_of(MODEL) == Endpoint(URL, "said")
+    assert said.endpoint_of(MODEL, INDEX) == Endpoint(URL, "said")
     assert "key of" not in repr((provider, embedding, known))
 
 

@@ -14,22 +14,22 @@ import pytest
 from rich.console import Console
 
 from penstock.buffer.inspection import read_batches, read_manifest
-from penstock.cli.listing import upload_of
-from penstock.cli.places import url_of
 from penstock.cli.progress import ProgressView
-from penstock.cli.reindex import Rebuild
+from penstock.cli.rebuild import Rebuild
 from penstock.cli.running import JobPlan, Stop
-from penstock.cli.sending import send
 from penstock.documents import ChunkingConfig, DocumentReport, DocumentStatus, Notification, decode_notification
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import InvalidInput
+from penstock.indexing.job.summary import IndexingSummary
+from penstock.indexing.planning.plan import plan_events
+from penstock.indexing.registry.entries import DocumentEntry
+from penstock.indexing.registry.reindexing import Wish, changed
+from penstock.indexing.registry.settings import Build, Cut, IndexSettings
+from penstock.indexing.sending.listing import upload_of
+from penstock.indexing.sending.places import url_of
+from penstock.indexing.sending.queue import send
+from penstock.indexing.stages.embedding import Embedding, Endpoint
 from penstock.objects import open_store
-from penstock.pipelines.embedding import Embedding, Endpoint
-from penstock.pipelines.indexer import IndexingSummary
-from penstock.pipelines.indexes import Build, Cut, IndexSettings
-from penstock.pipelines.planning import plan_events
-from penstock.pipelines.registry import DocumentEntry
-from penstock.pipelines.reindexing import Wish, changed
 from penstock.vector import CollectionName
 
 OTHER_MODEL = "BAAI/bge-small-en-v1.5"

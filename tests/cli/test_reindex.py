@@ -16,15 +16,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import penstock
-from penstock.cli.places import VECTOR_PATH, url_of
-from penstock.cli.search import Asked, Question, find_passages
+from penstock.cli.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL, profile_of
 from penstock.errors import NotFound
+from penstock.indexing.search.passages import Asked, Question, find_passages
+from penstock.indexing.sending.places import url_of
 from penstock.testing.embedding_server import Ask, EmbeddingServer
 from penstock.vector import VectorStore
 
 OTHER_MODEL = "BAAI/bge-small-en-v1.5"
 SECONDS_MAX = 300
+# No Spark, where a test needs none.
+LOCAL = ("--engine", "local")
 ANIMALS = ("otters", "penguins", "badgers", "herons", "lynxes", "newts")
 
 
@@ -69,6 +72,9 @@ class Library:
 
     def documents(self) -> list[dict[str, Any]]:
         answer = self.say("documents", "list", "--json")
+        if "there is no store" in answer.output:
+            # The job has only begun.
+            return []
         return [json.loads(line) for line in answer.output.splitlines()]
 
     def indexed(self, follower: subprocess.Popen[str], count: int) -> dict[str, int]:
@@ -102,7 +108,8 @@ class Library:
 @pytest.mark.integration
 def test_a_new_model_takes_over_after_a_kill_while_searches_always_answer(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    library.run("index", "shelf")
+    # One engine makes it, the other is killed, and the first goes on.
+    library.run("index", "shelf", *LOCAL)
     running: list[subprocess.Popen[str]] = []
     answers: list[int] = []
 
@@ -125,7 +132,7 @@ def test_a_new_model_takes_over_after_a_kill_while_searches_always_answer(tmp_pa
         # Without options it goes on; what has come meanwhile is in both.
         library.write("voles")
         assert library.say("index", str(tmp_path / "shelf"), "--queue-only").exit_code == 0
-        out = library.run("reindex", "--json")
+        out = library.run("reindex", "--json", *LOCAL)
         assert json.loads(out)["model"] == OTHER_MODEL
         assert len(answers) > 1
         assert min(answers) > 0
@@ -151,7 +158,7 @@ def test_other_chunks_replace_the_old_ones_while_a_job_that_follows_makes_way_an
     follower = library.start("index", "shelf", "--follow", "--interval", "0.5")
     try:
         before = library.indexed(follower, len(ANIMALS))
-        library.run("reindex", "--chunk-tokens", "60", "--overlap-tokens", "10")
+        library.run("reindex", "--chunk-tokens", "60", "--overlap-tokens", "10", *LOCAL)
         after = library.indexed(follower, len(ANIMALS))
         assert set(after) == set(before)
         assert all(after[key] > before[key] for key in before)
@@ -164,7 +171,8 @@ def test_other_chunks_replace_the_old_ones_while_a_job_that_follows_makes_way_an
         os.killpg(follower.pid, signal.SIGTERM)
         out, err = follower.communicate(timeout=SECONDS_MAX)
     assert (follower.returncode, err) == (0, "")
-    assert "waiting for its end" in out
+    # It may have found the rebuild over already: those of a few documents are quick.
+    assert "going on with index default" in out
     # A plain run cuts as the index is cut, and finds nothing to do.
     again = library.say("index", str(tmp_path / "shelf"))
     assert again.output.startswith("0 to index, 0 to remove, 7 unchanged")

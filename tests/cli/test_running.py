@@ -103,3 +103,21 @@ def test_whoever_asks_is_answered_before_anything_is_ended_and_once() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         assert ended.wait(60)
     assert seen == ["answered", "ended"]
+
+
+def test_what_is_printed_at_the_end_follows_the_answer_though_the_answer_comes_late() -> None:
+    seen: list[str] = []
+    main_is_there = threading.Event()
+
+    def answer() -> None:
+        assert main_is_there.wait(60)
+        seen.append("answered")
+
+    with Stop(answer) as stop:
+        stop.await_answer()  # nobody has asked: there is nothing to wait for
+        os.kill(os.getpid(), signal.SIGINT)
+        # What the main thread was waiting for may end before the answer is out.
+        main_is_there.set()
+        stop.await_answer()
+        seen.append("ended")
+    assert seen == ["answered", "ended"]

@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import penstock
-from penstock.cli.places import VECTOR_PATH, url_of
+from penstock.cli.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
+from penstock.indexing.sending.places import url_of
 from penstock.vector import VectorStore
 
 PASSAGES = {
@@ -157,3 +158,39 @@ def test_a_filter_with_a_number_of_any_size_is_answered_or_refused_in_words(
     for where in (f"{name} < {number}", f"{name} = {number}", f"not {name} in (1, {number})"):
         answer = ask(store, "river", "--filter", where)
         assert answer.exit_code == 0 or "why:" in answer.output
+
+
+def keys_of(answer: Result) -> list[str]:
+    assert answer.exit_code == 0, answer.output
+    return [json.loads(line)["key"] for line in answer.output.splitlines()]
+
+
+def test_a_mode_ranks_by_words_alone_or_by_vector_alone(store: Path) -> None:
+    """A word that no passage has finds nothing by words, and by vector whatever is nearest."""
+    assert keys_of(ask(store, "judge", "--mode", "text", "--json")) == []
+    assert keys_of(ask(store, "judge", "--mode", "vector", "--json"))[0] == "law.md"
+    assert keys_of(ask(store, "oven", "--mode", "text", "--json")) == ["bread.md"]
+
+
+def test_words_that_the_model_does_not_know_have_no_nearest_vector(store: Path) -> None:
+    assert ask(store, "ꙮ", "--mode", "vector").output == "Nothing was found.\n"
+
+
+def test_searching_by_words_alone_asks_no_endpoint(store: Path) -> None:
+    nobody = ["--embedding-url", "http://127.0.0.1:1/v1"]
+    assert keys_of(ask(store, "oven", "--mode", "text", "--json", *nobody)) == ["bread.md"]
+    assert ask(store, "oven", "--json", *nobody).exit_code == 1
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "text", "vector"])
+def test_no_answer_has_less_than_the_minimum_score(store: Path, mode: str) -> None:
+    every = [json.loads(line)["score"] for line in ask(store, "hot oven", "--mode", mode, "--json").output.splitlines()]
+    assert every
+    least = max(every)
+    answer = ask(store, "hot oven", "--mode", mode, "--json", "--min-score", str(least))
+    assert [json.loads(line)["score"] for line in answer.output.splitlines()] == [s for s in every if s >= least]
+    assert "Nothing was found" in ask(store, "hot oven", "--mode", mode, "--min-score", "1e9").output
+
+
+def test_a_passage_that_is_piped_is_one_line_and_shows_the_match(store: Path) -> None:
+    assert "  The loaf is baked" in ask(store, "oven", "-n", "1").output

@@ -9,18 +9,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.places import allow_option, url_of
-from penstock.cli.providers import Provider
+from penstock.cli.options import allow_option
 from penstock.cli.shelf import Order
 from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.index_writer import IndexWriter
-from penstock.pipelines.indexes import Build, Cut, IndexSettings
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.registry import VECTOR_PATH
-from penstock.pipelines.reindexing import Wish
+from penstock.indexing.job.writer import IndexWriter
+from penstock.indexing.registry.entries import VECTOR_PATH
+from penstock.indexing.registry.reindexing import Wish
+from penstock.indexing.registry.settings import Build, Cut, IndexSettings
+from penstock.indexing.search.providers import Provider
+from penstock.indexing.sending.places import url_of
+from penstock.indexing.stages.embedding import Embedding, Endpoint
+from penstock.indexing.stages.reading import Reading
 
 OTHER_MODEL = "BAAI/bge-small-en-v1.5"
 PLAIN = IndexSettings(tenant="t", index="i", current=Build(model=EMBEDDED_MODEL, cut=Cut.of(ChunkingConfig())))
@@ -50,8 +51,7 @@ def test_a_job_that_waited_for_a_rebuild_looks_at_the_collection_that_answers_af
     (tmp_path / "a.md").unlink()
     after = order.as_left(before)
     assert after.target.name.model == OTHER_MODEL
-    assert after.plan.embedding.endpoints[OTHER_MODEL].url == OTHER.endpoint
-    assert after.plan.embedding.endpoints[OTHER_MODEL].api_key is None
+    assert after.plan.embedding.endpoint_of(OTHER_MODEL, ("t", "i")) == Endpoint("http://127.0.0.1:9/v1", None)
     assert after.places == before.places
 
 

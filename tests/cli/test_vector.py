@@ -11,11 +11,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock.blocks import fragments_prefix
+from penstock.blocks.keys import head_key
 from penstock.cli.vector import vector
 from penstock.errors import NotFound
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.vector import VectorStore
-from penstock.vector.keys import Family, fragments_prefix, head_key, parse_fragment_key
+from penstock.vector.format.keys import Family, collection_prefix
+from penstock.vector.format.store_format import FORMAT
 
 
 @pytest.fixture
@@ -84,9 +87,9 @@ def test_verify_says_that_a_store_is_sound(store: str) -> None:
 def test_verify_names_what_is_wrong_and_fails(store: str) -> None:
     async def damage() -> None:
         keyvalue = await open_keyvalue(f"file://{store}", "vectors")
-        async for entries in keyvalue.scan_prefix(fragments_prefix(0)):
+        async for entries in keyvalue.scan_prefix(fragments_prefix(collection_prefix(0))):
             for key, value in entries:
-                if parse_fragment_key(key).shelf.family is Family.VECTORS:
+                if FORMAT.address(key).shelf.family is Family.VECTORS:
                     await (await keyvalue.write(WriteBatch().put(key, value[:-1]))).durable()
         await keyvalue.close()
 
@@ -153,7 +156,7 @@ def test_a_collection_that_cannot_be_read_is_named_and_the_others_are_shown(stor
             other = await opened.collection("acme", "manual", "other", dimensions=1)
             await other.upsert(pa.table({"id": ["a"], "vector": [[1.0]]}), durable=True)
         keyvalue = await open_keyvalue(f"file://{store}", "vectors")
-        await (await keyvalue.write(WriteBatch().put(head_key(0), b"damaged"))).durable()
+        await (await keyvalue.write(WriteBatch().put(head_key(collection_prefix(0)), b"damaged"))).durable()
         await keyvalue.close()
 
     asyncio.run(damage())
@@ -184,10 +187,10 @@ def break_blocks(store: str, *families: Family) -> None:
     async def work() -> None:
         keyvalue = await open_keyvalue(f"file://{store}", "vectors")
         left, batch = set(families), WriteBatch()
-        async for entries in keyvalue.scan_prefix(fragments_prefix(0)):
+        async for entries in keyvalue.scan_prefix(fragments_prefix(collection_prefix(0))):
             for key, value in entries:
-                if (family := parse_fragment_key(key).shelf.family) in left:
-                    left.remove(family)
+                if (family := FORMAT.address(key).shelf.family) in left:
+                    left.remove(family)  # type: ignore[arg-type]
                     batch.put(key, value[:-1] + bytes([value[-1] ^ 1]))
         await (await keyvalue.write(batch)).durable()
         await keyvalue.close()

@@ -23,10 +23,10 @@ from typing import Final
 import docx
 from rich.console import Console
 
-from penstock.cli.entries import read_entries
-from penstock.cli.places import VECTOR_PATH
+from penstock.cli.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import PenstockError
+from penstock.indexing import read_entries
 from penstock.vector import CollectionName, VectorStore
 
 __all__ = ["DocumentsAct", "write_manuals"]
@@ -118,7 +118,8 @@ class DocumentsAct:
         )
         if answer.returncode != 0:
             raise PenstockError("the indexing job of the demo failed", answer.stderr[-500:], "run `penstock doctor`")
-        return answer.stdout.strip().splitlines()[-1]
+        # Documents, chunks and time; a run with nothing to do says so in one line.
+        return "; ".join(" ".join(line.split()) for line in answer.stdout.strip().splitlines()[-3:])
 
     def _change(self) -> None:
         with (self._folder / "argparse.txt").open("a") as page:

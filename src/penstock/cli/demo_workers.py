@@ -13,11 +13,15 @@ from typing import Final
 
 import click
 
-from penstock.buffer import ConsumedBatch, Consumer, Producer, ProducerConfig
+from penstock.buffer import ConsumedBatch, Consumer, ConsumerConfig, Producer, ProducerConfig
+from penstock.cli.long_running import long_running
+from penstock.cli.observing import Watching
+from penstock.cli.settings import Settings
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Fenced
 from penstock.keyvalue import KeyValue, Reader, WriteBatch, open_keyvalue
 from penstock.objects import open_store
+from penstock.observability import Observer
 
 __all__ = ["POSITION", "SINK_PATH", "consume", "produce", "records_in"]
 
@@ -27,6 +31,8 @@ _BATCH_PREFIX: Final = b"batch/"
 _RECORDS_A_CALL: Final = 50
 # Calls waiting for their acknowledgement at once, in each producer.
 _CALLS_IN_FLIGHT: Final = 8
+# Short, because producers that wait for each batch are to be seen at work.
+_FLUSH_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 0.02
 FENCED_EXIT: Final = 3
 
@@ -36,19 +42,24 @@ FENCED_EXIT: Final = 3
 @click.argument("name")
 @click.argument("count", type=int)
 @click.argument("noted", type=click.Path(path_type=Path))
-def produce(url: str, name: str, count: int, noted: Path) -> None:
+@long_running
+def produce(url: str, name: str, count: int, noted: Path, settings: Settings, watching: Watching) -> None:
     """Produce `count` records and note each once it is durable."""
-    asyncio.run(_produce(url, name, count, noted))
+    config = settings.of(ProducerConfig, flush_interval_seconds=_FLUSH_SECONDS)
+    with watching.opened() as observer:
+        asyncio.run(_produce(url, name, count, noted, config, observer))
 
 
 @click.command("demo-consume", hidden=True)
 @click.argument("url")
 @click.argument("stop", type=click.Path(path_type=Path))
 @click.argument("noted", type=click.Path(path_type=Path))
-def consume(url: str, stop: Path, noted: Path) -> None:
+@long_running
+def consume(url: str, stop: Path, noted: Path, settings: Settings, watching: Watching) -> None:
     """Consume into the sink until the file `stop` exists and the queue is empty; note that the first batch is stored."""
     try:
-        asyncio.run(_consume(url, stop, noted))
+        with watching.opened() as observer:
+            asyncio.run(_consume(url, stop, noted, settings.of(ConsumerConfig), observer))
     except Fenced:
         raise SystemExit(FENCED_EXIT) from None
 
@@ -59,10 +70,10 @@ async def records_in(sink: Reader) -> list[bytes]:
     return [record for block in blocks for record in block.split(b"\n") if record]
 
 
-async def _produce(url: str, name: str, count: int, noted: Path) -> None:
-    store = await open_store(url)
+async def _produce(url: str, name: str, count: int, noted: Path, config: ProducerConfig, observer: Observer) -> None:
+    store = await open_store(url, observer=observer)
     with noted.open("ab") as notes:
-        async with Producer(store, ProducerConfig(flush_interval_seconds=0.02)) as producer:
+        async with Producer(store, config, observer=observer) as producer:
 
             async def work(groups: Iterator[range]) -> None:
                 for group in groups:
@@ -79,12 +90,12 @@ async def _produce(url: str, name: str, count: int, noted: Path) -> None:
     await store.close()
 
 
-async def _consume(url: str, stop: Path, noted: Path) -> None:
-    store = await open_store(url)
-    sink = await open_keyvalue(url, SINK_PATH)
+async def _consume(url: str, stop: Path, noted: Path, config: ConsumerConfig, observer: Observer) -> None:
+    store = await open_store(url, observer=observer)
+    sink = await open_keyvalue(url, SINK_PATH, observer=observer)
     position = await sink.get(POSITION)
     last_acked = None if position is None else int.from_bytes(position, "big")
-    async with Consumer(store, last_acked=last_acked) as consumer:
+    async with Consumer(store, config, last_acked, observer=observer) as consumer:
         while True:
             batch = await consumer.next_batch()
             if batch is not None:

@@ -6,41 +6,38 @@ no failure: documents are still parsed, with the layers that there are.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from penstock.documents.parsers import Sandbox
+from penstock.cli.extras import install_line
+from penstock.cli.tables import table_lines
 from penstock.errors import PenstockError
-from penstock.objects import open_store
-from penstock.pipelines import find_java
 
 __all__ = ["doctor", "java_shim_directory"]
 
-_PACKAGES = ("obstore", "slatedb", "pyarrow", "pyspark", "faiss-cpu")
+_PACKAGES: Final = ("obstore", "slatedb", "pyarrow", "faiss-cpu")
+_MISSING: Final = "missing"
+_NOT_INSTALLED: Final = "not installed"
 
 
 @click.command()
-@click.option("--store", default=None, metavar="URL", help="Also open this store and probe its conditional writes.")
+@click.option("--store", default=None, metavar="PATH_OR_URL", help="Store to open, with a probe of conditional writes.")
 def doctor(store: str | None) -> None:
-    """Show the Python, Java and library versions in use and what confines parsers, and check a store."""
-    rows = [("python", platform.python_version(), sys.executable), _java(), *map(_package, _PACKAGES), *_sandbox()]
-    if store:
+    """Check Python, Java, libraries, the parser sandbox, and a store.
+
+    A missing extra that only some commands need is reported, but is not a failure.
+    """
+    import platform
+
+    rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES), *_sandbox()]
+    if store is not None:
         rows.append(_store(store))
-    table = Table(box=None, pad_edge=False)
-    for heading in ("what", "version", "where"):
-        table.add_column(heading)
-    for row in rows:
-        table.add_row(*row)
-    Console(soft_wrap=True).print(table)
-    if any(found == "missing" for _, found, _ in rows):
+    for line in table_lines(("what", "version", "where"), rows):
+        click.echo(line)
+    if any(found == _MISSING for _, found, _ in rows):
         raise SystemExit(1)
 
 
@@ -49,34 +46,64 @@ def java_shim_directory() -> Path:
     return Path(sys.prefix) / "share" / "penstock" / "java"
 
 
+def _spark() -> list[tuple[str, str, str]]:
+    """Spark and the Java that it needs; without the one, the other is not looked for."""
+    found = _version("pyspark")
+    if found is None:
+        return [("pyspark", _NOT_INSTALLED, f"`penstock index` and `reindex` need it: {install_line('spark')}")]
+    return [_java(), ("pyspark", found, "installed")]
+
+
 def _java() -> tuple[str, str, str]:
+    import os
+
+    from penstock.pipelines import find_java
+
     try:
         runtime = find_java(os.environ, java_shim_directory())
     except PenstockError as error:
-        return "java", "missing", str(error)
+        return "java", _MISSING, str(error)
     return "java", str(runtime.version), f"{runtime.home} (from {runtime.source})"
 
 
 def _package(name: str) -> tuple[str, str, str]:
+    found = _version(name)
+    return (name, found, "installed") if found else (name, _MISSING, "install what requirements.lock names")
+
+
+def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return name, version(name), "installed"
+        return version(name)
     except PackageNotFoundError:
-        return name, "missing", "install what requirements.lock names"
+        return None
 
 
 def _sandbox() -> list[tuple[str, str, str]]:
     try:
+        from penstock.documents.parsers import Sandbox
+
         with Sandbox() as sandbox:
             layers = sandbox.layers()
+    except ModuleNotFoundError as error:
+        return [("parsers", _NOT_INSTALLED, f"{error.name} is missing: {install_line('documents')}")]
     except PenstockError as error:
-        return [("parsers", "missing", str(error))]
+        return [("parsers", _MISSING, str(error))]
     return [
         (f"parsers: {layer.name}", "absent" if layer.missing else "active", layer.missing or "confines every parser")
         for layer in layers
     ]
 
 
-def _store(url: str) -> tuple[str, str, str]:
+def _store(store: str) -> tuple[str, str, str]:
+    import asyncio
+
+    from penstock.indexing import url_of
+    from penstock.objects import open_store
+
+    url = url_of(store)
+
     async def probe() -> None:
         opened = await open_store(url)
         await opened.close()

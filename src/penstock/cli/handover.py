@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
 from penstock.cli.running import Stop
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError
-from penstock.pipelines.rebuild_notice import RENEW_SECONDS, Notice, NoticeBoard, Watch, read_notice
+from penstock.indexing import RENEW_SECONDS, Notice, NoticeBoard, Watch, read_notice
 
 __all__ = ["announced", "await_rebuild", "is_gone", "this_process"]
 
@@ -32,11 +32,14 @@ _STARTED_FIELD: Final = 19
 
 
 @contextmanager
-def announced(url: str) -> Iterator[Notice]:
+def announced(url: str, options: Mapping[str, Any] | None = None) -> Iterator[Notice]:
     """A notice that a rebuild works, for as long as the context lasts and the process lives."""
-    notice = asyncio.run(_announce(url))
+    options = options or {}
+    notice = asyncio.run(_announce(url, options))
     left = threading.Event()
-    thread = threading.Thread(target=_renew, args=(url, notice.number, left), name="penstock-notice", daemon=True)
+    thread = threading.Thread(
+        target=_renew, args=(url, options, notice.number, left), name="penstock-notice", daemon=True
+    )
     thread.start()
     try:
         yield notice
@@ -45,12 +48,19 @@ def announced(url: str) -> Iterator[Notice]:
         thread.join()
         # A notice that is not taken down is found to be silent later.
         with suppress(PenstockError):
-            asyncio.run(_end(url, notice.number))
+            asyncio.run(_end(url, options, notice.number))
 
 
-def await_rebuild(url: str, stop: Stop, console: Console, *, clock: Clock = SYSTEM_CLOCK) -> Notice:
+def await_rebuild(
+    url: str,
+    stop: Stop,
+    console: Console,
+    options: Mapping[str, Any] | None = None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Notice:
     """Return when no rebuild works at a store, or when `stop` is requested; the last notice."""
-    return asyncio.run(_awaited(url, stop, console, clock))
+    return asyncio.run(_awaited(url, options or {}, stop, console, clock))
 
 
 def this_process() -> str:
@@ -67,33 +77,33 @@ def is_gone(process: str) -> bool:
     return _process(int(number)) != process
 
 
-async def _awaited(url: str, stop: Stop, console: Console, clock: Clock) -> Notice:
+async def _awaited(url: str, options: Mapping[str, Any], stop: Stop, console: Console, clock: Clock) -> Notice:
     watch, told = Watch(), False
     while True:
-        notice = await read_notice(url)
+        notice = await read_notice(url, dict(options))
         if stop.requested or notice.over:
             return notice
         if not watch.works(notice, clock.monotonic(), is_gone):
-            return await _end(url, notice.number)
+            return await _end(url, options, notice.number)
         if not told:
             console.print("an index of this store is being rebuilt: waiting for its end")
             told = True
         await clock.sleep(_LOOK_SECONDS)
 
 
-async def _announce(url: str) -> Notice:
-    async with await NoticeBoard.open(url) as board:
+async def _announce(url: str, options: Mapping[str, Any]) -> Notice:
+    async with await NoticeBoard.open(url, dict(options)) as board:
         return await board.announce(this_process())
 
 
-async def _end(url: str, number: int) -> Notice:
-    async with await NoticeBoard.open(url) as board:
+async def _end(url: str, options: Mapping[str, Any], number: int) -> Notice:
+    async with await NoticeBoard.open(url, dict(options)) as board:
         return await board.end(number)
 
 
-def _renew(url: str, number: int, left: threading.Event) -> None:
+def _renew(url: str, options: Mapping[str, Any], number: int, left: threading.Event) -> None:
     async def renewed() -> None:
-        async with await NoticeBoard.open(url) as board:
+        async with await NoticeBoard.open(url, dict(options)) as board:
             await board.renew(number)
 
     while not left.wait(RENEW_SECONDS):

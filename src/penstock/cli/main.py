@@ -1,41 +1,76 @@
 """The command line: the one place that reads the environment, chooses doors and wires rooms together.
 
-Every command prints for a person by default. An expected failure ends with what happened, why and
-the remedy on three lines and exit code 1, never with a traceback. A command's room is imported when
-the command is used, so that `penstock --help` does not wait for Spark.
+Every command prints for a person by default. An expected failure ends with what happened, why and the remedy on three
+lines and exit code 1, never with a traceback. A command's module is imported when the command is named, and what it
+works with when it works: help and wrong options are answered before any room is loaded.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from errno import EPIPE
 from importlib import import_module
-from importlib.metadata import version
-from typing import Final, NoReturn
+from importlib.abc import MetaPathFinder
+from typing import Final, NamedTuple, NoReturn
 
 import click
-from rich.console import Console
 
-from penstock.cli.plain import plain
+from penstock.cli.extras import explain_missing
+from penstock.cli.terminal_text import terminal_text
 from penstock.errors import PenstockError
 
 __all__ = ["main", "penstock"]
 
-# Where each command lives: the module, and its name there.
-_COMMANDS: Final = {
-    "buffer": ("penstock.cli.buffer", "buffer"),
-    "demo": ("penstock.cli.demo", "demo"),
-    "demo-consume": ("penstock.cli.demo_workers", "consume"),
-    "demo-produce": ("penstock.cli.demo_workers", "produce"),
-    "doctor": ("penstock.cli.doctor", "doctor"),
-    "documents": ("penstock.cli.documents", "documents"),
-    "index": ("penstock.cli.index", "index"),
-    "notify": ("penstock.cli.notify", "notify"),
-    "reindex": ("penstock.cli.reindex", "reindex"),
-    "search": ("penstock.cli.search", "search"),
-    "vector": ("penstock.cli.vector", "vector"),
+
+class _Entry(NamedTuple):
+    """Where a command is, and what it does, in one line."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+# A map of the house: what works on documents, what works on one room's data, what is about this machine.
+_SECTIONS: Final = {
+    "Everything": {
+        "serve": _Entry("serve", "serve", "Run the gateway, the jobs and the queries until interrupted."),
+        "init": _Entry("config", "init", "Write a commented configuration with every setting."),
+        "check-config": _Entry("config", "check_config", "Validate the configuration and what it names."),
+        "token": _Entry("token", "token", "Create, list and revoke the tokens of a gateway."),
+    },
+    "Documents": {
+        "index": _Entry("index", "index", "Make files, folders and buckets searchable."),
+        "search": _Entry("search", "search", "Find the passages that best answer a question."),
+        "documents": _Entry("documents", "documents", "List documents and their status; retry or forget them."),
+        "notify": _Entry("notify", "notify", "Queue the notifications of an object store."),
+        "reindex": _Entry("reindex", "reindex", "Rebuild an index with another model or chunk size."),
+    },
+    "Telemetry": {
+        "ingest": _Entry("ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."),
+        "telemetry": _Entry("telemetry", "telemetry", "Bring telemetry from the queue into data files and series."),
+        "sql": _Entry("sql", "sql", "Answer a SELECT over the tables of a catalog."),
+        "compact": _Entry("compact", "compact", "Merge small data files of a catalog into large ones."),
+    },
+    "Stores": {
+        "quiver": _Entry("quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
+        "relay": _Entry("relay", "relay", "Send what waits at the edge to a queue, files or a collector."),
+        "buffer": _Entry("buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
+        "catalog": _Entry("catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
+        "timeseries": _Entry("timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
+        "vector": _Entry("vector", "vector", "Inspect, verify, compact or repair a vector store."),
+    },
+    "This machine": {
+        "doctor": _Entry("doctor", "doctor", "Check Python, Java, libraries, the parser sandbox, and a store."),
+        "demo": _Entry("demo", "demo", "Run and kill real processes, and count what arrived."),
+    },
 }
+# Started by the demo, for its own processes.
+_HIDDEN: Final = {
+    "demo-consume": _Entry("demo_workers", "consume", ""),
+    "demo-produce": _Entry("demo_workers", "produce", ""),
+}
+_COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
+_ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
 _INTERRUPTED: Final = 130
 
 
@@ -48,10 +83,18 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module, attribute = _COMMANDS[name]
-        command = getattr(import_module(module), attribute)
+        entry = _COMMANDS[name]
+        command = getattr(import_module(f"penstock.cli.{entry.module}"), entry.attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table: click would import every command for its line."""
+        width = max(len(name) for section in _SECTIONS.values() for name in section)
+        for title, section in _SECTIONS.items():
+            with formatter.section(title):
+                # One column in all sections.
+                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in section.items()])
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -75,7 +118,15 @@ class _Commands(click.Group):
             if isinstance(error.__context__, BrokenPipeError):
                 _read_enough(context)
             raise
+        except ModuleNotFoundError as error:
+            missing = explain_missing(error)
+            if missing is None:
+                raise
+            _explain(missing)
+            context.exit(1)
         except OSError as error:
+            from errno import EPIPE
+
             if error.errno == EPIPE:
                 _read_enough(context)
             _explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
@@ -83,28 +134,55 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("penstock"), prog_name="penstock")
+@click.version_option(package_name="penstock", prog_name="penstock")
 def penstock() -> None:
     """Durable, exactly-once ingest and indexing on object storage and Spark."""
 
 
 def main() -> None:
     """The entry point of the `penstock` command."""
+    if os.environ.get("PENSTOCK_SUPERVISED"):
+        from penstock.cli.supervisor import end_with_parent
+
+        end_with_parent(os.environ)
+    if not _may_start_spark(sys.argv):
+        sys.meta_path.insert(0, _WithoutPandas())
     penstock(prog_name="penstock")
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Keeps pandas out of a process that has no use for it.
+
+    pyarrow imports it, where it is installed, with the first array that it makes of Python objects: a third of a second
+    of every search.
+    """
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("only commands that may start Spark load pandas", name=name)
+
+
+def _may_start_spark(arguments: list[str]) -> bool:
+    command = next((each for each in arguments[1:] if each in _COMMANDS), None)
+    return command in _ON_SPARK
 
 
 def _read_enough(context: click.Context) -> NoReturn:
     """Whoever reads has read enough, as `head` has: that is no failure, and what is left is written nowhere."""
+    import os
+
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     context.exit(0)
 
 
 def _explain(error: PenstockError) -> None:
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-    console.print(plain(error.what), markup=False)
+    console.print(terminal_text(error.what), markup=False)
     if error.why:
-        console.print(f"  why:    {plain(error.why)}", markup=False)
+        console.print(f"  why:    {terminal_text(error.why)}", markup=False)
     if error.remedy:
-        console.print(f"  remedy: {plain(error.remedy)}", markup=False)
+        console.print(f"  remedy: {terminal_text(error.remedy)}", markup=False)

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from penstock.cli.plain import plain
+from penstock.cli.terminal_text import terminal_text
 from penstock.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from penstock.pipelines.indexer import IndexingSummary
+    from penstock.indexing import IndexingSummary
 
-__all__ = ["ProgressView", "summary_fields", "summary_lines"]
+__all__ = ["Elapsed", "ProgressView", "summary_fields", "summary_lines"]
+
+
+_BAR_COLUMNS: Final = 24
+# What all figures take beside a bar of that width; a narrower terminal gets the bar and fewer figures.
+_WIDE_COLUMNS: Final = 132
+
+
+class Elapsed(NamedTuple):
+    """How long a command took, and how much of it passed before Spark was there."""
+
+    seconds: float
+    start_seconds: float = 0.0
+
+    def rate(self, count: int) -> float:
+        """Per second of work."""
+        return count / max(self.seconds - self.start_seconds, 1e-3)
 
 
 class ProgressView:
@@ -24,14 +40,15 @@ class ProgressView:
         """`documents` are known to wait; the job may find more."""
         self._expected = documents
         self._clock = clock
-        self._began = clock.monotonic()
+        self._opened = self._began = clock.monotonic()
+        self._wide = console.width >= _WIDE_COLUMNS
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=_BAR_COLUMNS),
             TextColumn("{task.completed:,}/{task.total:,} documents  {task.fields[figures]}"),
-            TimeElapsedColumn(),
+            *((TimeElapsedColumn(),) if self._wide else ()),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=console,
             transient=True,
             # Where nobody watches, the summary is enough.
@@ -40,8 +57,8 @@ class ProgressView:
         self._task = self._bar.add_task("starting Spark", total=documents, figures="")
 
     @property
-    def seconds(self) -> float:
-        return self._clock.monotonic() - self._began
+    def elapsed(self) -> Elapsed:
+        return Elapsed(self._clock.monotonic() - self._opened, self._began - self._opened)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -59,43 +76,57 @@ class ProgressView:
 
     def show(self, summary: IndexingSummary) -> None:
         done = summary.documents + len(summary.set_aside) + summary.unchanged
-        rate = summary.chunks / max(self.seconds, 1e-3)
-        figures = f"{summary.chunks:,} chunks  {summary.tokens:,} tokens  {rate:,.0f} chunks/s"
+        figures = f"{summary.chunks:,} chunks"
+        if self._wide:
+            figures += f"  {summary.tokens:,} tokens  {self.elapsed.rate(summary.chunks):,.0f} chunks/s"
         total = max(self._expected, done + summary.pending)
         self._bar.update(self._task, completed=done, total=total, figures=figures)
 
 
-def summary_lines(summary: IndexingSummary, seconds: float) -> list[str]:
+def summary_lines(summary: IndexingSummary, elapsed: Elapsed) -> list[str]:
     """What a job has done, and what became of the documents that it could not make searchable."""
-    rate = summary.chunks / max(seconds, 1e-3)
-    reused = f" ({summary.reused:,} embedded before)" if summary.reused else ""
+    aside = [terminal_text(f"  warning: {key}: {warning}") for key, warning in summary.warned]
+    if summary.with_warnings > len(summary.warned):
+        aside.append(f"  … and {summary.with_warnings - len(summary.warned):,} more: see `penstock documents list`")
+    aside += [terminal_text(f"  {status}: {key}: {reason}") for key, status, reason in summary.set_aside]
+    aside += [terminal_text(f"  waits: {key}: {reason}") for key, reason in summary.waiting]
+    if summary.held > len(summary.waiting):
+        aside.append(f"  … and {summary.held - len(summary.waiting):,} more wait: see `penstock documents list`")
+    return [*aside, f"documents: {_documents(summary)}", f"chunks:    {_chunks(summary)}", _time(summary, elapsed)]
+
+
+def _documents(summary: IndexingSummary) -> str:
     told = (
-        f"{summary.documents:,} documents, {summary.chunks:,} chunks{reused}, {summary.tokens:,} tokens, "
-        f"{summary.deleted:,} removed, {summary.unchanged:,} unchanged, {len(summary.set_aside):,} set aside"
+        f"{summary.documents:,} indexed, {summary.deleted:,} removed, {summary.unchanged:,} unchanged, "
+        f"{len(summary.set_aside):,} set aside"
     )
-    if summary.cost_usd:
-        told += f", ${summary.cost_usd:.4f}"
-    if summary.refused:
-        told += f", {summary.refused:,} records refused that are no notifications"
     if summary.pending:
         told += f", {summary.pending:,} still to do"
     if summary.held:
         told += f", {summary.held:,} of them because their buckets do not answer: the next run tries them again"
-    if summary.words_only:
-        told += f", {summary.words_only:,} chunks that only their words find"
     if summary.with_warnings:
         told += f", {summary.with_warnings:,} with warnings"
-    aside = [plain(f"  warning: {key}: {warning}") for key, warning in summary.warned]
-    if summary.with_warnings > len(summary.warned):
-        aside.append(f"  … and {summary.with_warnings - len(summary.warned):,} more: see `penstock documents list`")
-    aside += [plain(f"  {status}: {key}: {reason}") for key, status, reason in summary.set_aside]
-    aside += [plain(f"  waits: {key}: {reason}") for key, reason in summary.waiting]
-    if summary.held > len(summary.waiting):
-        aside.append(f"  … and {summary.held - len(summary.waiting):,} more wait: see `penstock documents list`")
-    return [*aside, f"{told} in {seconds:.1f} s ({rate:,.0f} chunks/s)"]
+    if summary.refused:
+        told += f"; {summary.refused:,} records refused that are no notifications"
+    return told
 
 
-def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
+def _chunks(summary: IndexingSummary) -> str:
+    told = f"{summary.chunks:,} written"
+    if summary.reused:
+        told += f" ({summary.reused:,} embedded before)"
+    if summary.words_only:
+        told += f" ({summary.words_only:,} that only their words find)"
+    told += f", {summary.tokens:,} tokens"
+    return told + (f", ${summary.cost_usd:.4f}" if summary.cost_usd else "")
+
+
+def _time(summary: IndexingSummary, elapsed: Elapsed) -> str:
+    start = f", of which {elapsed.start_seconds:.1f} s to start" if elapsed.start_seconds else ""
+    return f"time:      {elapsed.seconds:.1f} s{start} ({elapsed.rate(summary.chunks):,.0f} chunks/s)"
+
+
+def summary_fields(summary: IndexingSummary, elapsed: Elapsed) -> dict[str, Any]:
     return {
         "documents": summary.documents,
         "chunks": summary.chunks,
@@ -111,5 +142,6 @@ def summary_fields(summary: IndexingSummary, seconds: float) -> dict[str, Any]:
         "set_aside": [{"key": key, "status": status, "reason": reason} for key, status, reason in summary.set_aside],
         "with_warnings": summary.with_warnings,
         "warned": [{"key": key, "warning": warning} for key, warning in summary.warned],
-        "seconds": round(seconds, 3),
+        "seconds": round(elapsed.seconds, 3),
+        "start_seconds": round(elapsed.start_seconds, 3),
     }

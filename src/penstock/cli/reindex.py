@@ -1,59 +1,38 @@
 """`penstock reindex`: another model or another chunking for an index that goes on answering.
 
 What is asked for is written down first, and what is left to do is told from what is stored: a run that was killed is
-simply repeated, without options. A new model takes over in one write, when every document that can be searched now can
-be searched with it; then the old collection is dropped.
+simply repeated, without options.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
-from rich.console import Console
 
-from penstock.cli.documents import heads_of
-from penstock.cli.handover import announced, await_rebuild
-from penstock.cli.listing import deletion, upload_of
-from penstock.cli.places import (
+from penstock.cli.long_running import long_running
+from penstock.cli.options import (
     allow_option,
-    are_exhaustive,
     bucket_option,
     chunking_options,
     collection_options,
+    engine_option,
     json_option,
-    url_of,
+    master_option,
+    old_key_options,
+    provider_options,
+    rate_options,
 )
-from penstock.cli.progress import ProgressView, summary_fields, summary_lines
-from penstock.cli.providers import Provider, old_key_options, provider_options, rate_options, read_key
-from penstock.cli.running import ENDING, JobPlan, Stop, opened_job
-from penstock.cli.sending import send
-from penstock.cli.targets import check_endpoint, find_target
-from penstock.clock import SYSTEM_CLOCK
-from penstock.documents import ChunkingConfig, Notification
-from penstock.documents.embedding import ModelProfile
-from penstock.errors import Closed, Conflict, InvalidInput, NotFound
-from penstock.pipelines.embedding import Embedding, Endpoint
-from penstock.pipelines.indexes import Build, IndexSettings
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.registry import DocumentEntry
-from penstock.pipelines.reindexing import Remainder, Wish, changed, rebuilding, recutting
-from penstock.vector import CollectionName
 
 if TYPE_CHECKING:
-    from penstock.pipelines.indexing import IndexingJob
+    from penstock.cli.observing import Watching
+    from penstock.cli.settings import Settings
+    from penstock.indexing import Provider
 
-__all__ = ["Rebuild", "reindex"]
-
-# Documents that changed under a run are asked for again, so often.
-_PASSES_MAX: Final = 4
-_NAMED_MAX: Final = 5
+__all__ = ["reindex"]
 
 
 @click.command()
@@ -62,13 +41,15 @@ _NAMED_MAX: Final = 5
 @provider_options
 @old_key_options
 @chunking_options
-@click.option("--keep", is_flag=True, help="Leave the documents of the model that is replaced where they are.")
-@click.option("--leave-behind", is_flag=True, help="Go on without documents that cannot be read any more.")
-@click.option("--cancel", is_flag=True, help="Give up what is being built; the index stays as it is.")
+@click.option("--keep", is_flag=True, help="Keep the collection of the replaced model.")
+@click.option("--leave-behind", is_flag=True, help="Drop documents that can no longer be read.")
+@click.option("--cancel", is_flag=True, help="Cancel the rebuild and keep the index as it is.")
 @bucket_option
 @allow_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@engine_option
+@master_option
 @json_option
+@long_running
 def reindex(
     store: str,
     index_name: str,
@@ -85,216 +66,47 @@ def reindex(
     cancel: bool,
     buckets: Mapping[str, str],
     allowed: tuple[str, ...],
+    engine: str,
     master: str,
     as_json: bool,
+    settings: Settings,
+    watching: Watching,
 ) -> None:
-    """Make an index anew with another model or other chunks, while it answers; without options, go on with it."""
-    url = url_of(store)
+    """Rebuild an index with another model or chunk size.
+
+    The index answers meanwhile. Without options, a rebuild that was interrupted goes on.
+    """
+    from rich.console import Console
+
+    from penstock.cli.providers import read_key
+    from penstock.cli.rebuild import RebuildOrder, rebuild_index
+    from penstock.cli.running import ENDING, StageEngine, Stop
+    from penstock.cli.wiring import Wiring
+    from penstock.indexing import Wish, are_exhaustive, url_of
+
+    key = read_key(old_embedding_key, old_embedding_key_file)
+    wish = Wish(model, provider.url, chunk_tokens, max_tokens, overlap_tokens)
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
-    told: dict[str, Any] | None = None
-    with Stop(lambda: console.print(ENDING)) as stop:
-        await_rebuild(url, stop, console)
-        settings = asyncio.run(find_target(url, tenant, index_name, None)).settings
-        if settings is None:
-            raise NotFound(f"there is no index {index_name}", f"tenant {tenant} has none", "`penstock index` makes it")
-        profile = _profile(settings, model, provider)
-        wish = Wish(model, provider.url, chunk_tokens, max_tokens, overlap_tokens, profile)
-        aim = settings.given_up() if cancel else changed(settings, wish)
-        embedding = _embedding(aim, provider, read_key(old_embedding_key, old_embedding_key_file))
-        for build in aim.builds:
-            embedding.chunking_of(build.model, build.cut.chunking(ChunkingConfig()))
-        reading = Reading(buckets=buckets, places=allowed, places_only=are_exhaustive(allowed))
-        plan = JobPlan(url, master, embedding, reading)
-        if not stop.requested:
-            told = _rebuilt(Rebuild(plan, settings, aim, console, keep=keep, leave_behind=leave_behind), stop)
+    with watching.opened() as observer, Stop(lambda: console.print(ENDING)) as stop:
+        wiring = Wiring(settings, observer)
+        order = RebuildOrder(
+            url_of(store),
+            tenant,
+            index_name,
+            wish,
+            provider,
+            key,
+            keep=keep,
+            leave_behind=leave_behind,
+            cancel=cancel,
+            engine=StageEngine(engine),
+            wiring=wiring,
+        )
+        reading = wiring.reading(buckets=buckets, places=allowed, places_only=are_exhaustive(allowed))
+        told = rebuild_index(order, reading, master, console, stop)
     if as_json and told is not None:
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested:
+        stop.await_answer()
         console.print("ended as asked: nothing is lost, and `penstock reindex` goes on from here")
         raise SystemExit(stop.exit_code)
-
-
-def _rebuilt(rebuild: Rebuild, stop: Stop) -> dict[str, Any] | None:
-    """As the store's writer: a job that follows makes way, and comes back at the end. None if nothing was begun."""
-    plan, shown = rebuild.plan, ProgressView(rebuild.console, 0)
-    try:
-        with announced(plan.url), shown as view, opened_job(plan, view, stop) as job:
-            return rebuild.run(job, view, stop)
-    except Closed:
-        if not stop.requested:
-            raise
-        return None
-
-
-@dataclass(frozen=True)
-class Rebuild:
-    """From the settings that are to the settings that are wanted."""
-
-    plan: JobPlan
-    before: IndexSettings
-    aim: IndexSettings
-    console: Console
-    keep: bool
-    leave_behind: bool
-
-    def run(self, job: IndexingJob, view: ProgressView, stop: Stop) -> dict[str, Any]:
-        if job.writer.settings[self.aim.tenant, self.aim.index] != self.before:
-            raise Conflict(
-                f"index {self.aim.index} has changed", "another command has changed it meanwhile", "run it again"
-            )
-        if self.aim != self.before:
-            job.writer.write_settings(self.aim)
-        try:
-            self._work(job, view)
-        except Exception:
-            if not stop.requested:
-                raise
-        for line in summary_lines(job.summary, view.seconds):
-            self.console.print(line, markup=False)
-        return {"model": job.writer.settings[self.aim.tenant, self.aim.index].current.model} | summary_fields(
-            job.summary, view.seconds
-        )
-
-    def _work(self, job: IndexingJob, view: ProgressView) -> None:
-        view.working("reindexing")
-        if self.before.building is not None and self.aim.building is None:
-            given_up, stays = self.before.building.model, self.aim.current.model
-            self.console.print(f"{given_up} is given up; {self.aim.index} stays with {stays}")
-            self._empty(job)
-            return
-        # Left by a run that was killed after the new model had taken over.
-        self._empty(job)
-        if self.aim.building is not None:
-            self._rebuild(job, self.aim.building)
-        else:
-            self._recut(job)
-
-    def _empty(self, job: IndexingJob) -> None:
-        settings = job.writer.settings[self.aim.tenant, self.aim.index]
-        for model in settings.emptying:
-            job.writer.remove_collection(CollectionName(settings.tenant, settings.index, model))
-            self.console.print(f"what {model} had is removed")
-        if settings.emptying:
-            job.writer.write_settings(msgspec.structs.replace(settings, emptying=()))
-
-    # Another model ---------------------------------------------------------------------------------------
-
-    def _rebuild(self, job: IndexingJob, building: Build) -> None:
-        self.console.print(
-            f"building {self.aim.index} with {building.model}; {self.aim.current.model} answers meanwhile"
-        )
-        remainder = self._built(job, building)
-        if remainder.lost and not self.leave_behind:
-            raise _incomplete(self.aim.index, remainder.lost)
-        settings = job.writer.settings[self.aim.tenant, self.aim.index]
-        job.writer.write_settings(settings.flipped(keep=self.keep))
-        self.console.print(f"{self.aim.index} answers with {building.model} now")
-        self._empty(job)
-
-    def _built(self, job: IndexingJob, building: Build) -> Remainder:
-        """Read what is missing until nothing is; what is left then is not to be had."""
-        name = self.aim.building_name
-        assert name is not None
-        gone: set[str] = set()
-        for passed in range(_PASSES_MAX + 1):
-            job.run_available()
-            old, new = job.writer.all_entries(self.aim.name), job.writer.all_entries(name)
-            remainder = rebuilding(old, new, self._fingerprint(building))
-            wanted = [entry for entry in remainder.wanted if entry.object_key not in gone]
-            if passed == _PASSES_MAX or not (wanted or remainder.surplus or remainder.forgotten):
-                break
-            gone |= self._send(wanted, new, name)
-            now_ms = SYSTEM_CLOCK.now_ms()
-            send(self.plan.url, [deletion(name, entry, now_ms) for entry in remainder.surplus])
-            known = [(new.get(entry.object_key, entry), entry.forgotten) for entry in remainder.forgotten]
-            send(self.plan.url, [deletion(name, entry, now_ms, forgotten=etag) for entry, etag in known])
-        remainder.lost += [entry for entry in remainder.wanted if entry.current]
-        return remainder
-
-    def _send(
-        self, wanted: Sequence[DocumentEntry], new: Mapping[str, DocumentEntry], name: CollectionName
-    ) -> set[str]:
-        """Ask for documents; those that are gone from their buckets are returned."""
-        heads = asyncio.run(heads_of(wanted, self.plan.reading))
-        now_ms = SYSTEM_CLOCK.now_ms()
-        events: list[Notification] = []
-        for entry in wanted:
-            meta = heads.get(entry.object_key)
-            if meta is None:
-                continue
-            if entry.upload is not None and entry.upload.etag == meta.version:
-                known = new.get(entry.object_key)
-                state = known.state if known else None
-                events.append(upload_of(name, entry.bucket, meta, now_ms, state=state, told=entry.upload))
-            else:
-                # What has changed since it was indexed is news for both collections.
-                events.append(upload_of(self.aim.name, entry.bucket, meta, now_ms, state=entry.state))
-        send(self.plan.url, events)
-        return {entry.object_key for entry in wanted if entry.object_key not in heads}
-
-    # Another chunking ------------------------------------------------------------------------------------
-
-    def _recut(self, job: IndexingJob) -> None:
-        job.run_available()
-        build = self.aim.current
-        left = recutting(job.writer.all_entries(self.aim.name).values(), self._fingerprint(build))
-        if not left:
-            self.console.print(f"{self.aim.index} is made with {build.model} and these chunks already")
-            return
-        heads = asyncio.run(heads_of(left, self.plan.reading))
-        now_ms = SYSTEM_CLOCK.now_ms()
-        found = [entry for entry in left if entry.object_key in heads]
-        events = [
-            upload_of(
-                self.aim.name, entry.bucket, heads[entry.object_key], now_ms, state=entry.state, told=entry.upload
-            )
-            for entry in found
-        ]
-        send(self.plan.url, events)
-        job.run_available()
-        if len(found) < len(left):
-            lost = [entry for entry in left if entry.object_key not in heads]
-            self.console.print(f"left as they were, because they are gone from their buckets: {_named(lost)}")
-
-    def _fingerprint(self, build: Build) -> str:
-        chunking = build.cut.chunking(self.plan.chunking)
-        return self.plan.embedding.chunking_of(build.model, chunking).fingerprint
-
-
-def _profile(settings: IndexSettings, model: str | None, provider: Provider) -> ModelProfile | None:
-    """What is said of the model that is wanted; None when nothing is."""
-    if provider.url:
-        check_endpoint(provider.url)
-    if not provider.description:
-        return None
-    wanted = settings.builds[-1]
-    if model in (None, wanted.model):
-        return provider.description.profile(wanted.model, wanted.profile)
-    assert model is not None
-    return provider.description.profile(model)
-
-
-def _embedding(aim: IndexSettings, provider: Provider, old_key: str | None) -> Embedding:
-    """For both models while both are needed; each key goes to its own endpoint."""
-    last = aim.builds[-1]
-    endpoints = {
-        build.model: Endpoint(build.endpoint, provider.key if build == last else old_key)
-        for build in aim.builds
-        if build.endpoint
-    }
-    profiles = {build.model: build.profile for build in aim.builds if build.profile}
-    return Embedding(endpoints=endpoints, profiles=profiles, rate=provider.rate, keys=provider.keys)
-
-
-def _incomplete(index: str, lost: Sequence[DocumentEntry]) -> InvalidInput:
-    return InvalidInput(
-        f"index {index} stays as it is: {len(lost):,} of its documents cannot be read again",
-        _named(lost),
-        "`penstock documents forget` them, or go on without them with --leave-behind",
-    )
-
-
-def _named(entries: Iterable[DocumentEntry]) -> str:
-    keys = [entry.key for entry in entries]
-    more = f" and {len(keys) - _NAMED_MAX:,} more" if len(keys) > _NAMED_MAX else ""
-    return ", ".join(keys[:_NAMED_MAX]) + more

@@ -9,37 +9,58 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from penstock.cli.doctor import java_shim_directory
+from penstock.cli.extras import require_spark
 from penstock.cli.progress import ProgressView
 from penstock.cli.starting import started
+from penstock.cli.warm_start import RECORD, SWITCH, WarmStart, archive_folder, has_fixed_folder
+from penstock.cli.wiring import UNWIRED, Wiring
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig
 from penstock.errors import Closed, Unavailable
-from penstock.objects.url import parse_url
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.reading import Reading
+from penstock.indexing import Embedding, IndexingConfig, IndexingJob, Reading
+from penstock.objects import parse_url
 
-if TYPE_CHECKING:
-    from penstock.pipelines.indexing import IndexingJob
-
-__all__ = ["ENDING", "JobPlan", "Stop", "log_of", "opened_job"]
+__all__ = [
+    "ENDING",
+    "OWN_FOLDER",
+    "QUIET",
+    "JobPlan",
+    "StageEngine",
+    "Stop",
+    "close_quietly",
+    "errors_into",
+    "log_of",
+    "opened_job",
+    "warm_start",
+]
 
 # The answer to the first signal, for a person.
 ENDING: Final = "ending: what is under way is finished or left to the next run; ask again to end at once"
-_QUIET: Final = {"spark.log.level": "OFF"}
+QUIET: Final = {"spark.log.level": "OFF"}
 _STDERR: Final = 2
 # Hidden: whoever indexes the folder that it lies in does not list it.
-_OWN_FOLDER: Final = ".penstock-"
+OWN_FOLDER: Final = ".penstock-"
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 # Supervisors signal a process and then its group, which it is of: that is one request.
 _SAME_REQUEST_SECONDS: Final = 1.0
+# A terminal takes a line at once; one that is held up (Ctrl-S) does not hold up the end.
+_ANSWER_SECONDS_MAX: Final = 1.0
+
+
+class StageEngine(StrEnum):
+    """What runs the heavy stages of a job."""
+
+    SPARK = "spark"
+    LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,18 @@ class JobPlan:
     # Of the index that the command is about, if that is still to be made, by tenant and index.
     chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] = field(default_factory=dict)
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
+    engine: StageEngine = StageEngine.SPARK
+    wiring: Wiring = UNWIRED
+
+    @property
+    def config(self) -> IndexingConfig:
+        return self.wiring.job(
+            self.url,
+            embedding=self.embedding,
+            reading=self.reading,
+            chunking=self.chunking,
+            chunking_by_index=self.chunking_by_index,
+        )
 
 
 class Stop:
@@ -67,6 +100,7 @@ class Stop:
         self._clock = clock
         self._asked_at = 0.0
         self._end: Callable[[], None] = lambda: None
+        self._answered = threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -94,6 +128,11 @@ class Stop:
         for number in _SIGNALS:
             signal.signal(number, self._handle)
 
+    def await_answer(self) -> None:
+        """Let the answer to a request be printed before what follows from it."""
+        if self.requested:
+            self._answered.wait(_ANSWER_SECONDS_MAX)
+
     def calls(self, end: Callable[[], None]) -> None:
         """What ends the work; called at once if somebody has asked before."""
         self._end = end
@@ -114,6 +153,7 @@ class Stop:
         # Whoever reads may be gone: it ends all the same.
         with suppress(Exception):
             self._answer()
+        self._answered.set()
         # Spark may have got the same signal, and no longer answer: then there is nothing left to end.
         with suppress(Exception):
             self._end()
@@ -130,18 +170,46 @@ class Stop:
 
 @contextmanager
 def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
-    """A job on a session of its own, which `stop` ends; `Closed` when it does so before there is one."""
-    from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-    from penstock.pipelines.session import abandon_session, open_session, prepare_environment
+    """A job on an engine of its own, which `stop` ends; `Closed` when it does so before there is one."""
+    with _local(plan, view, stop) if plan.engine is StageEngine.LOCAL else _on_spark(plan, view, stop) as job:
+        view.working()
+        try:
+            yield job
+        finally:
+            close_quietly(job.close, stop)
+            stop.calls(lambda: None)
 
-    prepare_environment(os.environ, java_shim_directory())
+
+@contextmanager
+def _local(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
+    from penstock.indexing import LocalIndexingJob
+
+    job = LocalIndexingJob(plan.config, progress=view.show, observer=plan.wiring.observer)
+    stop.calls(job.interrupt)
+    yield job
+
+
+@contextmanager
+def _on_spark(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
+    require_spark()
+    from penstock.pipelines import SparkIndexingJob, abandon_session, end_java, open_session
+
+    warm = warm_start(plan.master)
+
+    def start() -> Any:
+        return warm.open(
+            lambda options: open_session(plan.master, settings=QUIET, java_options=options), lambda: stop.requested
+        )
+
     log = log_of(plan.url)
     try:
-        with _errors_into(log):
-            spark = started(lambda: open_session(plan.master, settings=_QUIET), stop, abandon_session)
+        with errors_into(log):
+            spark = started(start, stop, abandon_session)
     except Closed:
+        warm.abandon()
         raise
     except Exception as error:
+        warm.abandon()
         why = str(error).strip().splitlines()
         raise Unavailable(
             f"Spark does not start on {plan.master}",
@@ -151,35 +219,37 @@ def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[Indexi
     stop.listen()
     with ExitStack() as quiet:
         try:
-            config = IndexingConfig(
-                plan.url,
-                embedding=plan.embedding,
-                reading=plan.reading,
-                chunking=plan.chunking,
-                chunking_by_index=plan.chunking_by_index,
-            )
-            job = IndexingJob(spark, config, progress=view.show)
+            job = SparkIndexingJob(spark, plan.config, progress=view.show, observer=plan.wiring.observer)
             stop.calls(lambda: _interrupt(job, log, quiet))
-            view.working()
-            try:
-                yield job
-            finally:
-                _close(job.close, stop)
+            yield job
         finally:
-            stop.calls(lambda: None)
-            _close(spark.stop, stop)
-    if log.parent.name.startswith(_OWN_FOLDER):
+            close_quietly(spark.stop, stop)
+            if stop.requested or sys.exception():
+                warm.abandon()
+        if not stop.requested:
+            quiet.enter_context(errors_into(log))
+            warm.finish(lambda seconds: end_java(seconds, lambda: stop.requested))
+    if log.parent.name.startswith(OWN_FOLDER):
         # Kept where an error has named it.
         rmtree(log.parent, ignore_errors=True)
 
 
+def warm_start(master: str) -> WarmStart:
+    from penstock.pipelines import class_archive, prepare_environment
+
+    java = prepare_environment(os.environ, java_shim_directory())
+    folder = archive_folder(os.environ)
+    archive = class_archive(java, folder, master) if folder else None
+    return WarmStart(archive, record=os.environ.get(SWITCH) == RECORD, train=not has_fixed_folder(os.environ))
+
+
 def _interrupt(job: IndexingJob, log: Path, quiet: ExitStack) -> None:
     """From here to the end Spark's processes may die of the same signal: what they say to that is for the log."""
-    quiet.enter_context(_errors_into(log))
+    quiet.enter_context(errors_into(log))
     job.interrupt()
 
 
-def _close(close: Callable[[], None], stop: Stop) -> None:
+def close_quietly(close: Callable[[], None], stop: Stop) -> None:
     """What was asked to end may be gone already; what is durable is so without it."""
     try:
         close()
@@ -189,7 +259,7 @@ def _close(close: Callable[[], None], stop: Stop) -> None:
 
 
 @contextmanager
-def _errors_into(log: Path) -> Iterator[None]:
+def errors_into(log: Path) -> Iterator[None]:
     """Processes that are started meanwhile print their errors there: Spark's own words are not for a terminal."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     log.touch(mode=0o600)
@@ -208,7 +278,7 @@ def log_of(url: str) -> Path:
     """A new file for what Spark's processes print: in the store when that is a directory, else in one of its own."""
     place = parse_url(url)
     if place.scheme != "file":
-        return Path(mkdtemp(prefix=_OWN_FOLDER)) / "spark.log"
+        return Path(mkdtemp(prefix=OWN_FOLDER)) / "spark.log"
     log = Path(place.place) / "checkpoint.log"
     log.unlink(missing_ok=True)
     return log

@@ -1,0 +1,155 @@
+"""`penstock serve`: one command, documents in and found, killed and started again without a loss."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.cli.settings import load_settings
+
+START_SECONDS_MAX = 90.0
+
+
+class Served:
+    """A real process, asked over HTTP."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli", "serve", "--port", "0", "--engine", "local", *options],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        line = self._process.stdout.readline()
+        assert line.startswith("Penstock answers at "), line
+        self.client = httpx.Client(base_url=line.split()[-1], timeout=START_SECONDS_MAX, trust_env=False)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(START_SECONDS_MAX)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+        self.kill()
+
+
+@pytest.mark.integration
+def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
+    with Served(tmp_path) as served:
+        put = served.client.put(
+            "/v1/documents/manual/a.txt", content=b"Water turns the turbine.", params={"wait": "true"}
+        )
+        assert put.json()["status"] == "indexed", put.text
+        queued = served.client.put("/v1/documents/manual/b.txt", content=b"A valve closes the pipe.")
+        assert queued.status_code == 202
+        served.kill()
+    with Served(tmp_path) as served:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        state: dict[str, object] = {}
+        while state.get("status") != "indexed" and time.monotonic() < deadline:
+            answer = served.client.get("/v1/documents/manual/b.txt")
+            state = answer.json() if answer.status_code == 200 else {}
+            time.sleep(0.2)
+        for word, key in (("turbine", "a.txt"), ("valve", "b.txt")):
+            hits = served.client.post("/v1/search", json={"query": word, "index": "manual", "mode": "text"}).json()[
+                "hits"
+            ]
+            assert [hit["key"] for hit in hits] == [key]
+        assert served.end() == 0
+
+
+@pytest.mark.integration
+def test_telemetry_that_was_acknowledged_is_answered_by_promql_and_sql_after_a_kill(tmp_path):
+    """Acknowledged at the edge, killed before it travelled, and there once, in both answers."""
+    now = int(time.time())
+    points = [{"timeUnixNano": f"{now - 30 + number}000000000", "asDouble": number} for number in range(20)]
+    metric = {"name": "level", "gauge": {"dataPoints": points}}
+    body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}
+    with Served(tmp_path) as served:
+        assert served.client.post("/v1/metrics", json=body).json() == {}
+        served.kill()
+    with Served(tmp_path) as served:
+        deadline = time.monotonic() + 2 * START_SECONDS_MAX
+        promql: list[object] = []
+        while not promql and time.monotonic() < deadline:
+            asked = {"query": "sum(count_over_time(level[5m]))", "time": str(now)}
+            promql = served.client.get("/api/v1/query", params=asked).json()["data"]["result"]
+            time.sleep(0.2)
+        assert promql, served.client.get("/ui/page/jobs").text
+        sql = served.client.post("/v1/sql", json={"query": "select count(*), sum(value) from metrics"}).json()["rows"]
+        assert (promql[0]["value"][1], sql) == ("20", [[20, 190.0]])  # type: ignore[index]
+        page = served.client.get("/").text
+        assert "Nothing is lost" in page or "Behind" in page
+        assert served.end() == 0
+
+
+def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "init"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    from penstock.cli.sections import SECTIONS, class_of, fields_of
+
+    text = (tmp_path / "penstock.toml").read_text()
+    settings = load_settings(tmp_path / "penstock.toml", {})
+    assert settings.said == {}
+    for section in SECTIONS:
+        assert f"[{section}]" in text
+        for name in fields_of(class_of(section)):
+            assert f"# {name} = " in text or f"[{section}.{name}]" in text
+
+
+def test_every_line_of_that_configuration_can_be_switched_on(tmp_path):
+    from penstock.cli.configuring import commented_configuration
+    from penstock.cli.sections import SECTIONS, class_of
+
+    lines = [line for line in commented_configuration().splitlines() if "# not set" not in line]
+    on = [
+        line[2:]
+        if line.startswith("# ") and " = " in line and line[2].islower() and " " not in line[2:].split(" = ")[0]
+        else line
+        for line in lines
+    ]
+    file = tmp_path / "penstock.toml"
+    file.write_text("\n".join(on))
+    settings = load_settings(file, {})
+    assert settings.said
+    for section in SECTIONS:
+        assert settings.of(class_of(section)) == class_of(section)()
+
+
+def test_a_configuration_that_is_there_is_not_replaced(tmp_path):
+    (tmp_path / "penstock.toml").write_text("# mine\n")
+    run = subprocess.run([sys.executable, "-m", "penstock.cli", "init"], cwd=tmp_path, capture_output=True, check=False)
+    assert run.returncode == 1
+    assert (tmp_path / "penstock.toml").read_text() == "# mine\n"
+
+
+def test_a_configuration_is_checked_with_what_it_names(tmp_path):
+    (tmp_path / "penstock.toml").write_text('[gateway]\ntokens = "none.json"\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "check-config", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PENSTOCK_CONFIG": ""},
+    )
+    told = {line["part"]: line for line in map(json.loads, run.stdout.splitlines())}
+    assert run.returncode == 1
+    assert told["store"]["ok"]
+    assert "none.json" in told["gateway"]["problem"]
