@@ -19,7 +19,7 @@ def test_a_plan_of_none_serves_everything_at_once() -> None:
 
 @pytest.mark.parametrize("fate", FAULTS)
 def test_each_fate_comes_as_often_as_its_field_says(fate: Fate) -> None:
-    plan, entropy = FaultPlan(**{fate.value: 0.25}), SeededEntropy(1)
+    plan, entropy = FaultPlan(**{fate.value: 0.25}), SeededEntropy(1)  # type: ignore[arg-type]
     drawn = Counter(plan.fate("get", entropy) for _ in range(2000))
     assert set(drawn) == {fate, Fate.SERVED}
     assert 400 < drawn[fate] < 600

@@ -308,7 +308,7 @@ def test_a_call_from_another_thread_is_refused() -> None:
 
 def test_an_error_in_a_callback_ends_the_simulation_at_once() -> None:
     async def main(simulation: Simulation) -> None:
-        asyncio.get_running_loop().call_later(1, {}.__getitem__, "lost")
+        asyncio.get_running_loop().call_later(1, {}.__getitem__, "lost")  # type: ignore[arg-type]
         await asyncio.sleep(10)
 
     with pytest.raises(KeyError, match="lost"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.errors import InvalidInput
@@ -53,6 +55,6 @@ def test_an_error_leaves_a_span_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {"verb": "get"}, {"verb": "get", "outcome": "ok", "extra": "1"}])
-def test_labels_other_than_those_of_the_table_are_refused_as_prometheus_would(labels: dict[str, str]) -> None:
+def test_labels_other_than_those_of_the_table_are_refused_as_prometheus_would(labels: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="calls_total"):
         RecordingObserver().count(CALLS, **labels)

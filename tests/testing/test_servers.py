@@ -51,7 +51,7 @@ def test_a_server_that_dies_at_its_start_is_an_error_that_shows_its_log(
     broken = tmp_path / "weed"
     broken.write_text("#!/bin/sh\necho no volume today\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: str(broken))
+    monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: str(broken))  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="no volume today"), seaweedfs(tmp_path / "data"):
         pytest.fail("it started")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.disk import Disk, RealDisk
 from penstock.errors import InvalidInput
-from penstock.objects.disk import Disk, RealDisk
 from penstock.testing import ManualClock, PowerCut, SeededEntropy, TornDisk
 from penstock.testing.torn_disk import Hung
 

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
-from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
+from penstock.objects import Body, Object, ObjectMeta, ObjectStore
 from penstock.testing.entropy import SeededEntropy
 from penstock.testing.faults import WRITES, Course, Fate, FaultPlan
 from penstock.testing.process import Process, current_process, outside

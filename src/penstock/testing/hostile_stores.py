@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from penstock.errors import Conflict, NotFound, Unavailable
-from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore
+from penstock.objects import Body, Object, ObjectMeta, ObjectStore
 
 __all__ = ["CarelessStore", "PassingStore", "StutteringStore", "UnreachableStore", "WitnessStore"]
 

@@ -7,7 +7,7 @@ since Prometheus would refuse it in production.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -44,9 +44,23 @@ class RecordingObserver(Observer):
         self._observations[metric.name].append((_key(metric, labels), value))
 
     @contextmanager
-    def span(self, span: Span, **attributes: Any) -> Iterator[None]:
-        self._spans.append((span, attributes))
+    def span(
+        self, span: Span, *, parent: str | None = None, links: Sequence[str] = (), **attributes: Any
+    ) -> Iterator[None]:
+        self._spans.append((span, _attributes(attributes, parent, links)))
         yield
+
+    def past_span(
+        self,
+        span: Span,
+        began_ms: float,
+        ended_ms: float,
+        *,
+        parent: str | None = None,
+        links: Sequence[str] = (),
+        **attributes: Any,
+    ) -> None:
+        self._spans.append((span, _attributes(attributes, parent, links)))
 
     def event(self, event: Event, **fields: Any) -> None:
         self._events.append((event, fields))
@@ -69,8 +83,12 @@ class RecordingObserver(Observer):
         return [fields for seen, fields in self._events if seen == event]
 
     def spans(self, span: Span) -> list[dict[str, Any]]:
-        """The attributes of every span of this name, in the order they were opened."""
+        """The attributes of every span of this name, in the order they were opened; `parent` and `links` where given."""
         return [attributes for seen, attributes in self._spans if seen == span]
+
+
+def _attributes(attributes: dict[str, Any], parent: str | None, links: Sequence[str]) -> dict[str, Any]:
+    return attributes | ({"parent": parent} if parent else {}) | ({"links": list(links)} if links else {})
 
 
 def _key(metric: Metric, labels: dict[str, str]) -> _Labels:

@@ -13,18 +13,26 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from penstock.buffer import ProducerConfig, SyncProducer
-from penstock.documents import ChunkingConfig, DeleteNotification, UploadNotification, encode
+from penstock.documents import ChunkingConfig, DeleteNotification, UploadNotification, encode, stamped
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
-from penstock.documents.sequencers import stamped
+from penstock.indexing import (
+    SOURCE,
+    VECTOR_PATH,
+    DocumentEntry,
+    IndexingConfig,
+    IndexingJob,
+    IndexingSummary,
+    LocalIndexingJob,
+    Reading,
+    list_entries,
+    own_text,
+    registry_name,
+)
 from penstock.objects import open_store
 from penstock.observability import SILENT, Observer
-from penstock.pipelines.indexing import IndexingConfig, IndexingJob, IndexingSummary
-from penstock.pipelines.leads import own_text
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.registry import SOURCE, VECTOR_PATH, DocumentEntry, list_entries, registry_name
 from penstock.vector import CollectionName, CollectionReader, VectorStore
 
-__all__ = ["SMALL_CHUNKS", "Shelf", "prose"]
+__all__ = ["SMALL_CHUNKS", "IndexShelf", "prose"]
 
 T = TypeVar("T")
 
@@ -33,9 +41,10 @@ SMALL_CHUNKS: Final = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_to
 
 
 @dataclass
-class Shelf:
+class IndexShelf:
     """`send` puts events on the queue, `run` indexes what is there, and the rest looks at what came of it."""
 
+    # None for the engine without Spark.
     spark: Any
     folder: Path
     name: CollectionName = field(default_factory=lambda: CollectionName("acme", "handbook", EMBEDDED_MODEL))
@@ -95,9 +104,12 @@ class Shelf:
         reading = settings.get("reading", Reading())
         settings["reading"] = replace(reading, places=(*reading.places, f"file://{self.documents}"))
         place = None if checkpoint is None else str(self.folder / checkpoint)
-        return IndexingJob(
-            self.spark, IndexingConfig(self.url, place, **settings), progress=progress, observer=observer
-        )
+        made = IndexingConfig(self.url, place, **settings)
+        if self.spark is None:
+            return LocalIndexingJob(made, progress=progress, observer=observer)
+        from penstock.pipelines import SparkIndexingJob
+
+        return SparkIndexingJob(self.spark, made, progress=progress, observer=observer)
 
     def search(self, words: str, count: int = 3) -> list[tuple[str, str]]:
         """The documents and passages that answer best."""

@@ -22,7 +22,7 @@ from typing import Final
 import httpx
 
 from penstock.ids import SYSTEM_ENTROPY
-from penstock.pipelines.session import prepare_environment
+from penstock.pipelines import prepare_environment
 
 __all__ = ["QUICK_JVM", "SparkCluster", "descendants", "python_workers", "spark_cluster", "spark_environment"]
 

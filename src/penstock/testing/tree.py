@@ -8,14 +8,11 @@ of the states in which the power may leave a tree, and `torn` one of those in wh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from penstock.testing.entropy import SeededEntropy
+from penstock.testing.pages import SECTOR_BYTES, Piece, after_power_loss, spliced
 
-__all__ = ["SECTOR_BYTES", "Change", "File", "Folder", "Node", "survivors", "torn"]
-
-# What a drive writes whole or not at all.
-SECTOR_BYTES: Final = 512
+__all__ = ["SECTOR_BYTES", "File", "Node", "TreeChange", "TreeFolder", "survivors", "torn"]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,10 +25,52 @@ class File:
     synced: bytes | None = None
     # A failed sync leaves pages that the system takes for clean: no later sync writes them.
     poisoned: bool = False
+    # What an open file wrote since `synced`, in order; none while the file was only written whole.
+    pieces: list[Piece] = field(default_factory=list)
+
+    def write(self, piece: Piece) -> None:
+        """Change some bytes, or the length. A piece that is settled was durable when its write returned."""
+        if not self.pieces and self.synced != self.data:
+            self.pieces = [Piece(0, self.data, poisoned=self.poisoned)]
+            self.poisoned = False
+        self.data = spliced(self.data, piece)
+        if piece.settled and not self.pieces:
+            self.synced = spliced(self.synced or b"", piece)
+        else:
+            self.pieces.append(piece)
+
+    def write_whole(self, data: bytes) -> None:
+        self.data = data
+        self.pieces = []
+
+    def sync(self) -> None:
+        if self.pieces:
+            for piece in self.pieces:
+                piece.settled = piece.settled or not piece.poisoned
+            if any(not piece.settled for piece in self.pieces):
+                return
+            self.pieces = []
+        elif self.poisoned:
+            return
+        self.synced = self.data
+
+    def fail_to_sync(self) -> None:
+        if not self.pieces:
+            self.poisoned = True
+        for piece in self.pieces:
+            piece.poisoned = not piece.settled
+
+    def lose_power(self, entropy: SeededEntropy) -> None:
+        if self.pieces:
+            self.data = self.synced = after_power_loss(self.synced or b"", self.pieces, entropy)
+        elif self.synced != self.data:
+            self.data = self.synced = torn(self.synced or b"", self.data, entropy)
+        self.pieces = []
+        self.poisoned = False
 
 
 @dataclass(slots=True, eq=False)
-class Change:
+class TreeChange:
     """`node` gets the name `given`, loses the name `taken`, or both in one step.
 
     A change that `requires` another never outlives it: a file moved between folders may after a crash be
@@ -41,7 +80,7 @@ class Change:
     node: Node
     given: str | None = None
     taken: str | None = None
-    requires: Change | None = None
+    requires: TreeChange | None = None
     settled: bool = False
     # A sync of its folder failed: the system takes it for written, and no later sync writes it.
     poisoned: bool = False
@@ -71,15 +110,15 @@ class Change:
 
 
 @dataclass(slots=True, eq=False)
-class Folder:
+class TreeFolder:
     inode: int
     modified_ns: int
     entries: dict[str, Node] = field(default_factory=dict)
     synced: dict[str, Node] = field(default_factory=dict)
-    pending: list[Change] = field(default_factory=list)
+    pending: list[TreeChange] = field(default_factory=list)
     failed_syncs: int = 0
 
-    def change(self, change: Change) -> Change:
+    def change(self, change: TreeChange) -> TreeChange:
         change.apply(self.entries)
         self.pending.append(change)
         return change
@@ -103,10 +142,10 @@ class Folder:
             change.poisoned = True
 
 
-Node = File | Folder
+Node = File | TreeFolder
 
 
-def survivors(root: Folder, entropy: SeededEntropy) -> Folder:
+def survivors(root: TreeFolder, entropy: SeededEntropy) -> TreeFolder:
     """The tree as a power loss may leave it: any subset of the unsynced changes, every unsynced file torn.
 
     Draws for what lies below a lost folder are never made, since nobody will see it.
@@ -117,12 +156,10 @@ def survivors(root: Folder, entropy: SeededEntropy) -> Folder:
     root.pending = []
     root.entries = dict(root.synced)
     for node in root.entries.values():
-        if isinstance(node, Folder):
+        if isinstance(node, TreeFolder):
             survivors(node, entropy)
         else:
-            if node.synced != node.data:
-                node.data = node.synced = torn(node.synced or b"", node.data, entropy)
-            node.poisoned = False
+            node.lose_power(entropy)
     return root
 
 
