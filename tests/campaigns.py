@@ -47,6 +47,13 @@ def _campaign_mark(item: pytest.Item) -> pytest.Mark | None:
     return next((mark for mark in marks if mark and "seeds" in mark.kwargs), None)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a long run, seeds that take milliseconds go first: rounds of killed processes overrun their shares."""
+    if IS_LONG:
+        items.sort(key=lambda item: item.get_closest_marker("chaos") is not None)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[_TALLIES] = {}
     weights = {

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
-pytest_plugins = ["tests.campaigns"]
+pytest_plugins = ["tests.campaigns", "tests.spark_session"]
+
+# Spark starts in half the time with the archive of its classes that `make test` records. Commands that tests start leave
+# nothing behind in the user's cache, and no process that fills it.
+CLASS_ARCHIVES = Path(sys.prefix) / "share" / "penstock" / "cache" / "penstock" / "java"
+os.environ.setdefault("PENSTOCK_CLASS_ARCHIVE", str(CLASS_ARCHIVES) if CLASS_ARCHIVES.is_dir() else "off")
 
 # Machines are noisy: how long an example takes never fails a test.
 settings.register_profile("penstock", deadline=None)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 import pytest
+from tools.reference import page, sentences
 
 import penstock
 from penstock import errors
+from penstock.cli.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
 from penstock.observability import names
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +67,10 @@ def test_a_rooms_public_list_is_the_one_in_the_reference(room: str) -> None:
     assert all(hasattr(module, name) for name in module.__all__)
 
 
+def test_the_page_of_public_names_is_what_the_code_says_of_them() -> None:
+    assert page(sentences(REFERENCE)) == REFERENCE, "run `make reference`"
+
+
 @pytest.mark.parametrize("name", errors.__all__)
 def test_every_error_is_explained_to_operators(name: str) -> None:
     assert f"`{name}`" in OPERATING
@@ -80,18 +89,22 @@ def test_every_name_in_the_table_is_emitted_somewhere() -> None:
     assert sorted(key for key in constants if not re.search(rf"\b{key}\b", text)) == []
 
 
-def _settings() -> Iterator[tuple[str, str]]:
+def _setting_classes() -> Iterator[type]:
+    """Every class of settings in the house: those named like one, and those that have a section."""
+    configured = set(SECTIONS.values())
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
         if module.name.startswith("penstock.testing") or module.name.endswith("__main__"):
             continue
         for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, type) and value.__module__ == module.name and SETTING_CLASS.search(name):
-                if dataclasses.is_dataclass(value):
-                    yield from (
-                        (name, field.name) for field in dataclasses.fields(value) if not field.name.startswith("_")
-                    )
-                elif issubclass(value, msgspec.Struct):
-                    yield from ((name, field.name) for field in msgspec.structs.fields(value))
+            named = SETTING_CLASS.search(name) or f"{module.name}:{name}" in configured
+            if not (named and isinstance(value, type) and value.__module__ == module.name):
+                continue
+            if dataclasses.is_dataclass(value) or issubclass(value, msgspec.Struct):
+                yield value
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    yield from ((kind.__name__, field) for kind in _setting_classes() for field in fields_of(kind))
 
 
 @pytest.mark.parametrize(("owner", "setting"), sorted(_settings()))
@@ -99,6 +112,84 @@ def test_every_setting_is_explained_to_operators(owner: str, setting: str) -> No
     section = re.search(rf"^### `{owner}`$(.*?)(?=^##|\Z)", OPERATING, re.MULTILINE | re.DOTALL)
     assert section, f"docs/operating.md has no section for {owner}"
     assert f"`{setting}`" in section.group(1)
+
+
+def _written(value: object) -> set[str]:
+    """How a default may be written in the table."""
+    if isinstance(value, enum.Enum):
+        return {f"`{value.name.lower().replace('_', '-')}`", f"`{value.value}`"}
+    if isinstance(value, str):
+        return {f"`{value}`"} if value else {"–"}
+    if isinstance(value, float):
+        return {str(value), f"{value:g}", f"{value:g} s", f"{value * 1000:g} ms"}
+    if isinstance(value, int) and not isinstance(value, bool) and value and value % 1024 == 0:
+        return {str(value), f"{value >> 10} KiB", f"{value >> 20} MiB", f"{value >> 30} GiB"} - {"0 MiB", "0 GiB"}
+    return {str(value)}
+
+
+def _plain_defaults() -> Iterator[tuple[str, str, object]]:
+    """Settings with a default that a table can hold: numbers, texts, choices; not lists and nested classes."""
+    for kind in _setting_classes():
+        for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind):
+            if isinstance(field.default, bool | int | float | str | enum.Enum):
+                yield kind.__name__, field.name, field.default
+
+
+@pytest.mark.parametrize(("owner", "setting", "default"), sorted(_plain_defaults(), key=str))
+def test_the_default_that_operators_read_is_the_one_that_acts(owner: str, setting: str, default: object) -> None:
+    section = re.search(rf"^### `{owner}`$(.*?)(?=^##|\Z)", OPERATING, re.MULTILINE | re.DOTALL)
+    assert section
+    rows = re.findall(rf"^\| `{setting}` \| ([^|]*) \|", section.group(1), re.MULTILINE)
+    assert len(rows) == 1
+    assert rows[0].strip() in _written(default)
+
+
+def test_a_public_class_is_not_described_by_what_python_says_of_its_parents() -> None:
+    inherited = [
+        inspect.getdoc(parent) or "" for parent in (enum.Enum, enum.StrEnum, enum.IntEnum, tuple, msgspec.Struct)
+    ]
+    openings = {text.splitlines()[0].rstrip(".") for text in inherited if text}
+    assert [line for line in REFERENCE.splitlines() if line.partition(": ")[2].rstrip(".") in openings] == []
+
+
+@pytest.mark.parametrize("kind", sorted(_setting_classes(), key=attrgetter("__name__")), ids=attrgetter("__name__"))
+def test_every_class_of_settings_has_a_section_or_a_reason_to_have_none(kind: type) -> None:
+    """Of the rooms that commands reach: a room that no command uses yet has nobody to configure it."""
+    room = ".".join(kind.__module__.split(".")[:2])
+    importers = re.compile(rf"^\s*(from|import) {re.escape(room)}\b", re.MULTILINE)
+    reached = any(
+        importers.search(path.read_text())
+        for using in ("cli", "gateway", "indexing", "pipelines")
+        for path in (SOURCE / using).rglob("*.py")
+    )
+    has_section = kind in [class_of(section) for section in SECTIONS]
+    assert has_section or kind.__name__ in WITHOUT_SECTION or not reached
+
+
+def test_every_section_is_in_the_table_of_the_operating_page() -> None:
+    written = re.findall(r"^\| `\[(\w+)\]` \| `(\w+)` \|", OPERATING, re.MULTILINE)
+    assert written == [(section, path.partition(":")[2]) for section, path in SECTIONS.items()]
+
+
+def _attributes_read() -> set[str]:
+    """Names of attributes that code reads, but for those that only a class's own checks look at."""
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == "__post_init__":
+                node.body = []
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        found |= {node.attr for node in nodes if isinstance(node.ctx, ast.Load)}
+    return found
+
+
+def test_a_setting_that_nothing_reads_is_no_setting() -> None:
+    read = _attributes_read()
+    # Handed to the client of the service as a whole.
+    passed_on = {field for section in ("s3", "azure", "google") for field in fields_of(class_of(section))}
+    configured = {(section, field) for section in SECTIONS for field in fields_of(class_of(section))}
+    assert sorted((section, field) for section, field in configured if field not in read | passed_on) == []
 
 
 def _modules() -> list[Path]:
@@ -121,3 +212,76 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
         if (ROOT / name).is_file() and forbidden.search((ROOT / name).read_bytes().decode("utf-8", "ignore"))
     ]
     assert guilty == []
+
+
+# Imports past a public list, by the importing room and the module, and why.
+DEEP_IMPORTS: dict[tuple[str, str], str] = {
+    ("cli", "penstock.observability.logs"): "loads a library that only processes with a log need",
+    ("cli", "penstock.observability.otlp"): "loads a library that only processes with traces need",
+}
+
+
+def _public_list(module: str) -> set[str] | None:
+    """The names in the `__all__` of a package or of a room that is one module; None for a module inside a room."""
+    path = SOURCE.joinpath(*module.split(".")[1:])
+    if module.count(".") == 1 and path.with_suffix(".py").exists():
+        path = path.with_suffix(".py")
+    elif (path / "__init__.py").exists():
+        path = path / "__init__.py"
+    else:
+        return None
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _imports_between_rooms() -> Iterator[tuple[str, str, str]]:
+    """The importing room, the module and the name, for everything that one room imports from another."""
+    for path in _modules():
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+        for node in nodes:
+            place = (node.module or "").split(".")
+            if place[0] == "penstock" and len(place) > 1 and place[1] != room:
+                yield from ((room, ".".join(place), alias.name) for alias in node.names)
+
+
+def test_what_another_room_imports_is_on_a_public_list() -> None:
+    """Of the room, or of a folder in it that has a list of its own. What is not there may change without notice."""
+    past = {
+        (room, module, name)
+        for room, module, name in _imports_between_rooms()
+        if (public := _public_list(module)) is None or name not in public
+    }
+    assert sorted(one for one in past if one[:2] not in DEEP_IMPORTS) == []
+    assert sorted(set(DEEP_IMPORTS) - {one[:2] for one in past}) == [], "exceptions that nobody needs"
+
+
+# Public classes that share a name with one of another module, and why they still do.
+SHARED_CLASS_NAMES: dict[str, str] = {
+    "Delivery": "a bundle on its way to a subscriber, and events that arrived in one request",
+    "Signal": "the kind of telemetry, and the wake-up of quiver's workers",
+}
+
+
+def _public_classes() -> dict[str, list[str]]:
+    """Modules by the public classes that they define."""
+    found: dict[str, list[str]] = {}
+    for path in _modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    return found
+
+
+def test_a_class_name_means_one_thing_in_the_whole_house() -> None:
+    shared = {name: modules for name, modules in _public_classes().items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+    assert sorted(SHARED_CLASS_NAMES.keys() - shared.keys()) == [], "exceptions that nobody needs"
+
+
+def test_the_machinery_of_blocks_knows_nothing_of_the_stores_that_stand_on_it() -> None:
+    told = re.compile(r"vector|embedding|centroid|posting|sample|series", re.IGNORECASE)
+    paths = sorted((SOURCE / "blocks").rglob("*.py"))
+    assert [str(path.relative_to(SOURCE)) for path in paths if told.search(path.read_text())] == []

@@ -127,3 +127,14 @@ def test_the_example_of_the_simulation_runs() -> None:
     # A simulation owns the thread's only loop, so this one is played without.
     exec(compile(examples("testing.md")[0], "example", "exec"), names)
     assert inspect.iscoroutinefunction(names["main"])
+
+
+def test_the_example_of_the_catalog_runs(tmp_path: Path) -> None:
+    async def session() -> None:
+        names: dict[str, Any] = {}
+        for example in examples("catalog.md"):
+            await play(example, names, tmp_path)
+        assert names["plan"].paths == [names["file"].path]
+        assert (names["progress"].complete, names["done"].repeated) == (None, ())
+
+    asyncio.run(session())

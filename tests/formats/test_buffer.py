@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.buffer.batch import Compression, decode_batch, encode_batch
-from penstock.buffer.manifest import Descriptor, Draft, Manifest, MetadataRange
+from penstock.buffer.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
 from penstock.records import Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 
 GOLDEN = Path(__file__).parent / "golden" / "buffer"
@@ -62,7 +62,7 @@ def test_a_released_manifest_is_still_read() -> None:
 
 def test_a_manifest_is_still_written_to_the_byte() -> None:
     assert Manifest.empty().body == (GOLDEN / "manifest-v1-empty.bin").read_bytes()
-    one = Manifest.empty().append([Draft("a.batch", [ONE])]).with_fence(1)
+    one = Manifest.empty().append([DescriptorDraft("a.batch", [ONE])]).with_fence(1)
     assert one.body == (GOLDEN / "manifest-v1-one.bin").read_bytes()
     assert len(one.body) == 67
 
@@ -81,14 +81,14 @@ def test_a_manifest_of_the_public_implementation_is_read_and_written_alike() -> 
     found = Manifest.decode(body)
     assert (len(found), found.next_sequence, found.fence) == (3, 3, 1)
     assert [one.metadata[0].payload for one in found] == [b"m0"] * 3
-    again = Manifest.empty().append([Draft(one.location, one.metadata) for one in found])
+    again = Manifest.empty().append([DescriptorDraft(one.location, one.metadata) for one in found])
     assert again.with_fence(1).body == body
 
 
 def test_splices_of_a_released_manifest_are_still_written_to_the_byte() -> None:
     golden = (GOLDEN / "manifest-v1-two.bin").read_bytes()
     head = Manifest(golden).dequeue_through(42)
-    rebuilt = Manifest(head.body).append([Draft("gone")]).dequeue_through(43)
+    rebuilt = Manifest(head.body).append([DescriptorDraft("gone")]).dequeue_through(43)
     assert rebuilt.body == bytes.fromhex("00000000" + "2c00000000000000" + "feffffffffffffff" + "0100")
     assert Manifest(golden).dequeue_through(41).body == golden[4 + 53 :][:-22] + bytes.fromhex(
         "01000000" + "2b00000000000000" + "feffffffffffffff" + "0100"

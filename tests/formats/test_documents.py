@@ -35,4 +35,4 @@ def test_a_batchers_state_of_the_first_version_goes_on_where_it_was():
     assert (state.counter, state.clock_ms, len(state.pending)) == (1, 1002, 2)
     document = state.documents["aa" * 32]
     assert (document.next_seq, list(document.gap)) == (3, [5])
-    assert Batcher("t", "i", "m", packed=stored).pack() == stored
+    assert pack(Batcher("t", "i", "m", state=unpack(stored)).state) == stored

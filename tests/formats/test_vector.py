@@ -14,47 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.blocks import FRAGMENT, STORE, Address, RecordKind, Shelf, fragment_key, read_positions
+from penstock.blocks.keys import head_key, page_key, position_key, shelf_prefix
+from penstock.blocks.pages import decode_page, encode_page
 from penstock.errors import Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute
 from penstock.vector.attributes import AttributeType
-from penstock.vector.block import FORMAT_VERSION, Kind, seal, unseal
-from penstock.vector.codes import decode, encode
-from penstock.vector.content import ColumnBlock, Content, IdBlock, PostingBlock, VectorBlock
-from penstock.vector.directory import FRAGMENT, decode_page, encode_page
-from penstock.vector.documents import DocumentBlock
-from penstock.vector.identity import DictionaryBlock, Identities
-from penstock.vector.keys import (
-    STORE,
-    Address,
-    CollectionName,
-    Family,
-    Shelf,
-    collection_key,
-    fragment_key,
-    head_key,
-    page_key,
-    position_key,
-)
-from penstock.vector.metric import Metric
-from penstock.vector.snapshot import read_positions
-from penstock.vector.state import (
-    AttributeRecord,
-    CollectionRecord,
-    Head,
-    StoreRecord,
-    Sweep,
-    SweepKind,
-    decode_record,
-    encode_record,
-)
-from penstock.vector.terms import TermBlock
+from penstock.vector.format.codes import decode, encode
+from penstock.vector.format.content import ColumnBlock, IdBlock, PostingBlock, RowBlock, VectorBlock
+from penstock.vector.format.document_log import DocumentBlock
+from penstock.vector.format.identity import DictionaryBlock, Identities
+from penstock.vector.format.keys import CollectionName, Family, collection_key, collection_prefix
+from penstock.vector.format.metric import DistanceMetric
+from penstock.vector.format.state import AttributeRecord, CollectionRecord, Head, StoreRecord, Sweep, SweepKind
+from penstock.vector.format.store_format import FORMAT, FORMAT_VERSION
+from penstock.vector.format.terms import TermBlock
 
 GOLDEN = Path(__file__).parent / "golden" / "vector"
 
 _IDS = np.array([3, 5, 9], np.int64)
-_PLAIN: dict[str, tuple[Family, Content]] = {
-    "vectors-v1.bin": (Family.VECTORS, VectorBlock(_IDS, np.arange(6, dtype=np.float32).reshape(3, 2) / 4)),
+_PLAIN: dict[str, tuple[Family, RowBlock]] = {
+    "vectors-v1.bin": (Family.VECTORS, VectorBlock(_IDS, np.arange(6, dtype=np.float32).reshape(3, 2) / 4)),  # type: ignore[arg-type]
     "postings-v1.bin": (Family.POSTINGS, PostingBlock(_IDS, np.arange(12, dtype=np.uint8).reshape(3, 4))),
     "dictionary-v1.bin": (
         Family.DICTIONARY,
@@ -67,7 +48,7 @@ _PLAIN: dict[str, tuple[Family, Content]] = {
     "deleted-v1.bin": (Family.DELETED, IdBlock(_IDS + (1 << 40))),
     "hidden-v1.bin": (Family.HIDDEN, IdBlock(_IDS)),
 }
-_COMPRESSED: dict[str, tuple[Family, Content]] = {
+_COMPRESSED: dict[str, tuple[Family, RowBlock]] = {
     "names-v1.bin": (Family.NAMES, ColumnBlock(_IDS, pa.array(["a", "größe", ""]))),
     "texts-v1.bin": (Family.TEXTS, ColumnBlock(_IDS, pa.array(["one text", "", "水"]))),
     "column-v1.bin": (
@@ -90,10 +71,10 @@ _COMPRESSED: dict[str, tuple[Family, Content]] = {
 
 
 _RECORDS: dict[str, tuple[int, msgspec.Struct]] = {
-    "store-record-v1.bin": (Kind.STORE, StoreRecord(format=1, next_collection=3, commit=17)),
-    "collection-record-v1.bin": (Kind.COLLECTION, CollectionRecord(2, 384, Metric.COSINE, 1_700_000_000_000)),
+    "store-record-v1.bin": (RecordKind.STORE, StoreRecord(format=1, next_collection=3, commit=17)),
+    "collection-record-v1.bin": (RecordKind.NAMED, CollectionRecord(2, 384, DistanceMetric.COSINE, 1_700_000_000_000)),
     "head-v1.bin": (
-        Kind.HEAD,
+        RecordKind.HEAD,
         Head(
             commit=9,
             next_id=1 << 40,
@@ -125,13 +106,13 @@ def shown(content: Any) -> list[Any]:
 @pytest.mark.parametrize("name", _PLAIN)
 def test_a_block_is_still_written_to_the_byte(name: str) -> None:
     family, content = _PLAIN[name]
-    assert content.encode(family) == (GOLDEN / name).read_bytes()
+    assert FORMAT.encode(family, content) == (GOLDEN / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", [*_PLAIN, *_COMPRESSED])
 def test_a_released_block_is_still_read(name: str) -> None:
     family, content = (_PLAIN | _COMPRESSED)[name]
-    assert shown(type(content).decode(family, (GOLDEN / name).read_bytes())) == shown(content)
+    assert shown(FORMAT.decode(family, (GOLDEN / name).read_bytes(), type(content))) == shown(content)
 
 
 def test_every_family_has_its_golden_block() -> None:
@@ -141,16 +122,16 @@ def test_every_family_has_its_golden_block() -> None:
 @pytest.mark.parametrize("name", _RECORDS)
 def test_a_record_is_still_written_and_read_to_the_byte(name: str) -> None:
     kind, record = _RECORDS[name]
-    assert encode_record(kind, record) == (GOLDEN / name).read_bytes()
-    assert decode_record(kind, (GOLDEN / name).read_bytes(), type(record)) == record
+    assert FORMAT.encode_record(kind, record) == (GOLDEN / name).read_bytes()
+    assert FORMAT.decode_record(kind, (GOLDEN / name).read_bytes(), type(record)) == record
 
 
 def test_a_position_is_still_written_and_read_to_the_byte() -> None:
     golden = (GOLDEN / "position-v1.bin").read_bytes()
-    assert seal(Kind.POSITION, (1 << 40).to_bytes(8, "little")) == golden
+    assert FORMAT.envelope.seal(RecordKind.POSITION, (1 << 40).to_bytes(8, "little")) == golden
     volume = MemoryVolume()
     volume.land("keyvalue", [(position_key("queue"), golden)])
-    assert asyncio.run(read_positions(MemoryKeyValue(volume))).known == {"queue": 1 << 40}
+    assert asyncio.run(read_positions(MemoryKeyValue(volume), FORMAT)).known == {"queue": 1 << 40}
 
 
 @pytest.mark.parametrize("name", [*_PLAIN, *_COMPRESSED, *_RECORDS, "page-v1.bin", "position-v1.bin"])
@@ -161,26 +142,29 @@ def test_a_block_of_an_unknown_version_is_refused_by_its_number(name: str) -> No
         checksum = google_crc32c.extend(google_crc32c.value(bytes(value[:12])), bytes(value[16:]))
         value[12:16] = checksum.to_bytes(4, "little")
         with pytest.raises(Unsupported, match=f"format {version}"):
-            unseal(value[5], bytes(value))
+            FORMAT.envelope.unseal(value[5], bytes(value))
 
 
 def test_a_page_is_still_written_and_read_to_the_byte() -> None:
     fragments = np.array([(5, 1, 2, 3), (2**64 - 1, 2**63, 2**32 - 1, 9)], FRAGMENT)
-    assert encode_page(fragments) == (GOLDEN / "page-v1.bin").read_bytes()
-    assert decode_page((GOLDEN / "page-v1.bin").read_bytes()).tolist() == fragments.tolist()
+    assert encode_page(FORMAT, fragments) == (GOLDEN / "page-v1.bin").read_bytes()
+    assert decode_page(FORMAT, (GOLDEN / "page-v1.bin").read_bytes()).tolist() == fragments.tolist()
 
 
 def test_the_envelope_is_drawn_as_it_is() -> None:
-    value = seal(Kind.HEAD, b"{}")
+    value = FORMAT.envelope.seal(RecordKind.HEAD, b"{}")
     assert value[:12] == b"PSVB" + bytes([1, 102, 0, 0]) + struct.pack("<I", 2)
     assert value[16:] == b"{}"
 
 
 def test_keys_are_drawn_as_they_are() -> None:
     address = Address(Shelf(Family.COLUMN, 258), 5, 6)
-    assert head_key(1).hex() == "100000000100"
-    assert page_key(1, address.shelf, 5).hex() == "100000000101" + "04" + "0102" + "0000000000000005"
-    assert fragment_key(1, address).hex() == "100000000102" + "04" + "0102" + "0000000000000005" + "0000000000000006"
+    assert head_key(collection_prefix(1)).hex() == "100000000100"
+    assert page_key(collection_prefix(1), address.shelf, 5).hex() == "100000000101" + "04" + "0102" + "0000000000000005"
+    assert (
+        fragment_key(collection_prefix(1), address).hex()
+        == "100000000102" + "04" + "0102" + "0000000000000005" + "0000000000000006"
+    )
     assert STORE == b"\x00"
     assert position_key("queue") == b"\x01queue"
     assert collection_key(CollectionName("t", "in", "m")) == b"\x02\x00\x01t\x00\x02in\x00\x01m"
@@ -239,7 +223,7 @@ def test_a_store_of_a_newer_format_is_refused_by_its_number_and_left_alone() -> 
     async def run() -> None:
         volume = volume_of((GOLDEN / "store-v1.bin").read_bytes())
         newer = StoreRecord(format=FORMAT_VERSION + 1, next_collection=1)
-        volume.land("keyvalue", [(STORE, encode_record(Kind.STORE, newer))])
+        volume.land("keyvalue", [(STORE, FORMAT.encode_record(RecordKind.STORE, newer))])
         before = dump_of(volume)
         with pytest.raises(Unsupported, match=f"format {FORMAT_VERSION + 1}"):
             await VectorStore.over(MemoryKeyValue(volume))
@@ -265,5 +249,55 @@ def test_a_store_of_version_1_is_still_read_searched_and_written_to() -> None:
             await collection.flip("doc", "v3", durable=True)
             await store.compact()
             assert (await collection.verify()).problems == []
+
+    asyncio.run(run())
+
+
+async def write_leads(volume: MemoryVolume) -> None:
+    """The store with leads whose dump is kept: sections, what documents are about, two languages, a text without a lead."""
+    texts = {
+        "gzip": "Compressing files\nThe module gzip reads and writes compressed files\n\nOpen a file as you would any other.",
+        "lzma": "Filters\nThe module lzma\n\nThis mentions gzip beside the compressed files of others.",
+        "rezept": "Kuchen\nDas Buch der Rezepte\n\nDer Teig wird mit den Äpfeln auf ein Blech gelegt und ist fertig.",
+        "plain": "A text without a lead that mentions gzip.",
+    }
+    async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+        collection = await store.collection("tenant", "index", "model", dimensions=2, analysis="leads")
+        vectors = pa.array([[1.0, float(n)] for n in range(len(texts))], pa.list_(pa.float32()))
+        table = pa.table({"id": list(texts), "vector": vectors, "text": list(texts.values())})
+        await collection.upsert(table, durable=True)
+
+
+def test_a_store_with_leads_is_still_read_searched_and_written_to() -> None:
+    async def run() -> None:
+        volume = volume_of((GOLDEN / "store-leads-v1.bin").read_bytes())
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("tenant", "index", "model", analysis="leads")
+            assert (await collection.verify()).problems == []
+            about = await collection.search(text="compressed file with gzip", k=4)
+            assert about["id"].to_pylist()[0] == "gzip"
+            stems = await collection.search(text="Apfel Rezept", k=4)
+            assert stems["id"].to_pylist() == ["rezept"]
+            row = pa.table({"id": ["new"], "vector": [[0.5, 0.5]], "text": ["Tar\nArchives\n\nAn archive of files."]})
+            await collection.upsert(row, durable=True)
+            assert (await collection.search(text="archives", k=1))["id"].to_pylist() == ["new"]
+            assert (await collection.verify()).problems == []
+
+    asyncio.run(run())
+
+
+def test_words_of_a_text_with_a_lead_are_still_counted_under_the_same_hashes() -> None:
+    def terms(volume: MemoryVolume) -> list[Any]:
+        entries = volume.table("keyvalue").entries(b"", None, reverse=False)
+        prefix = shelf_prefix(collection_prefix(0), Shelf(Family.TERMS))
+        return [
+            shown(FORMAT.decode(Family.TERMS, value, TermBlock)) for key, value in entries if key.startswith(prefix)
+        ]
+
+    async def run() -> None:
+        fresh = MemoryVolume()
+        await write_leads(fresh)
+        golden = volume_of((GOLDEN / "store-leads-v1.bin").read_bytes())
+        assert terms(fresh) == terms(golden) != []
 
     asyncio.run(run())

@@ -5,18 +5,18 @@ Arguments: Spark's master and its settings as JSON. A line of standard input is 
 """
 
 import json
-import os
 import sys
-from pathlib import Path
+
+from tests.spark_start import open_test_session
 
 from penstock.documents import ChunkingConfig
 from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.errors import PenstockError
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-from penstock.pipelines.planning import RoundLimits
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.session import open_session, prepare_environment
+from penstock.indexing.job.config import IndexingConfig
+from penstock.indexing.planning.plan import RoundLimits
+from penstock.indexing.stages.embedding import Embedding
+from penstock.indexing.stages.reading import Reading
+from penstock.pipelines.indexing.job import SparkIndexingJob
 
 # Small, so that a short text has many cells, a document many rounds and a round several batches.
 CHUNKING = ChunkingConfig(target_tokens=60, max_tokens=90, overlap_tokens=10, cell_bytes=1024)
@@ -37,8 +37,7 @@ LOOK_SECONDS = 0.2
 
 
 def main(master: str, settings: str) -> None:
-    prepare_environment(os.environ, Path(sys.prefix) / "share" / "penstock" / "java")
-    spark = open_session(master, settings=json.loads(settings))
+    spark = open_test_session(master, json.loads(settings))
     say("ready")
     for line in sys.stdin:
         job = json.loads(line)
@@ -54,7 +53,7 @@ def main(master: str, settings: str) -> None:
             reading=Reading(places=("file:///",)),
         )
         try:
-            with IndexingJob(spark, config, progress=lambda _: say("round")) as running:
+            with SparkIndexingJob(spark, config, progress=lambda _: say("round")) as running:
                 if job["through"] is None:
                     running.run_available()
                 else:
@@ -65,10 +64,10 @@ def main(master: str, settings: str) -> None:
             say("done")
 
 
-def follow(job: IndexingJob, through: int) -> None:
+def follow(job: SparkIndexingJob, through: int) -> None:
     """Take what comes until everything up to `through` of the queue is done."""
     query = job.start()
-    while not query.awaitTermination(LOOK_SECONDS):
+    while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
         if job.writer.position() >= through and not job.summary.pending:
             query.stop()
     job.await_end(query)

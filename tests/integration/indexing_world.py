@@ -23,12 +23,13 @@ from tests.integration import index_driver
 from penstock.buffer import ProducerConfig, SyncProducer
 from penstock.documents import DeleteNotification, Notification, UploadNotification, encode
 from penstock.documents.sequencers import stamped
+from penstock.indexing.registry.entries import SOURCE, DocumentEntry, list_entries, registry_name
 from penstock.objects import open_store
-from penstock.pipelines.registry import SOURCE, DocumentEntry, list_entries, registry_name
 from penstock.vector import ALL_LISTS, CollectionName, VectorReader, VectorStore
 
 TENANTS = ("acme", "globex", "initech")
 INDEX = "handbook"
+ROOT = Path(__file__).parents[2]
 # For whatever a driver may take for one job on a busy machine.
 JOB_SECONDS_MAX = 600.0
 POLL_SECONDS = 0.01
@@ -129,7 +130,8 @@ class Driver:
         self._log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, index_driver.__file__, master, json.dumps(settings)],
+                [sys.executable, "-m", index_driver.__name__, master, json.dumps(settings)],
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -3,17 +3,15 @@
 Arguments: the store's URL and a folder for checkpoint and output.
 """
 
-import os
 import sys
-from pathlib import Path
 
-from penstock.pipelines.buffer_source import BufferDataSource
-from penstock.pipelines.session import open_session, prepare_environment
+from tests.spark_start import open_test_session
+
+from penstock.pipelines.queue_source.buffer_source import BufferDataSource
 
 
 def main(url: str, folder: str) -> None:
-    prepare_environment(os.environ, Path(sys.prefix) / "share" / "penstock" / "java")
-    spark = open_session("local[2]", settings={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+    spark = open_test_session("local[2]")
     spark.dataSource.register(BufferDataSource)
     stream = spark.readStream.format("penstock-buffer").options(url=url, maxBatchesPerTrigger="3").load()
     query = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_a_manifest_names_objects_by_their_keys_in_the_whole_bucket(spec: StoreS
         (entry,) = Manifest.decode((await bucket.get(f"{folder}/ingest/manifest")).data)
         assert entry.location.startswith(f"{folder}/ingest/")
         assert decode_batch((await bucket.get(entry.location)).data)[0] == b"one"
-        paths = {"data_path_prefix": f"{folder}/ingest", "manifest_path": f"{folder}/ingest/manifest"}
+        paths: dict[str, Any] = {"data_path_prefix": f"{folder}/ingest", "manifest_path": f"{folder}/ingest/manifest"}
         async with Producer(bucket, ProducerConfig(**paths)) as producer:
             await producer.produce([b"two"])
         for reader, config in ((store, ConsumerConfig()), (bucket, ConsumerConfig(**paths))):

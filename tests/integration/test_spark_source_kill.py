@@ -17,8 +17,9 @@ import pytest
 from penstock.buffer import ProducerConfig, SyncProducer
 
 KILLS = 2
-DRIVER = Path(__file__).with_name("spark_driver.py")
-BATCHES = 45
+ROOT = Path(__file__).parents[2]
+# Eight micro-batches, of which the kills come behind six at most.
+BATCHES = 24
 POLL_SECONDS = 0.05
 
 
@@ -52,15 +53,15 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(seed: int, tmp_
         for start in range(0, len(expected), 20):
             producer.produce(expected[start : start + 20]).durable()
 
-    command = [sys.executable, str(DRIVER), url, str(tmp_path)]
+    command = [sys.executable, "-m", "tests.integration.spark_driver", url, str(tmp_path)]
     for _ in range(KILLS):
         # Killed behind a random number of micro-batches, at whatever it happens to do then.
         goal = offsets_planned(tmp_path) + choose.randint(1, 3)
-        with subprocess.Popen(command, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True) as driver:
+        with subprocess.Popen(command, cwd=ROOT, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True) as driver:
             while offsets_planned(tmp_path) < goal and not ended_within(driver, POLL_SECONDS):
                 pass
             os.killpg(driver.pid, signal.SIGKILL)
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     rows = [row for path in committed_files(tmp_path) for row in pq.read_table(path)["record"].to_pylist()]
     assert sorted(rows) == sorted(expected), f"seed {seed}"

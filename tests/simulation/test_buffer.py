@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.buffer.world import CRAWLING, DOWN, GRACE_SECONDS, World
 
-from penstock.buffer import ConsumedBatch, Consumer, DeadLetters, Descriptor, Manifest, Producer, Watermark, WriteHandle
+from penstock.buffer import ConsumedBatch, Consumer, DeadLetters, Descriptor, InputHandle, Manifest, Producer, Watermark
 from penstock.buffer.cursor import Cursor
 from penstock.buffer.location import batch_time_ms
 from penstock.buffer.pipeline import Pipeline
@@ -70,7 +70,7 @@ async def offer(world: World, producer: Producer, records: list[str], entropy: S
     await watch(world, handle, records, entropy)
 
 
-async def watch(world: World, handle: WriteHandle, records: list[str], entropy: SeededEntropy) -> None:
+async def watch(world: World, handle: InputHandle, records: list[str], entropy: SeededEntropy) -> None:
     if entropy.chance(0.2):
         with suppress(TimeoutError, PenstockError):
             async with asyncio.timeout(0.3):

@@ -31,7 +31,7 @@ from penstock.objects import (
     StampedFormat,
     Token,
 )
-from penstock.objects.locks import Locks
+from penstock.objects.directory.locks import Locks
 from penstock.objects.port import Body
 from penstock.testing import (
     CarelessStore,
@@ -470,13 +470,14 @@ def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
 def _finds(main: Callable[[Simulation], Awaitable[object]], violation: str) -> bool:
     for seed in range(100):
         try:
-            simulate(main, seed, stall_seconds_max=0.05)
+            simulate(main, seed, stall_seconds_max=0.05)  # type: ignore[arg-type]
         except AssertionError as error:
             if violation in str(error):
                 return True
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sin", "violation"),
     [
