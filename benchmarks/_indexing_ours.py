@@ -27,15 +27,13 @@ from penstock.documents import UploadNotification, encode
 from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, profile_of
 from penstock.documents.embedding.provider import Vectors
 from penstock.documents.sequencers import stamped
+from penstock.indexing import VECTOR_PATH, Embedding, IndexingConfig, IndexWriter, Reading
+from penstock.indexing.stages.embedding import IndexKey, ModelAccess
 from penstock.objects import ObjectMeta, open_store
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.index_writer import IndexWriter
-from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.registry import VECTOR_PATH
+from penstock.pipelines import SparkIndexingJob
 from penstock.vector import CollectionName, CollectionReader, VectorConfig, VectorStore
 
-__all__ = ["FOLLOWERS", "Shelf", "Stages", "measure_jobs", "measure_latency", "measure_ours", "warm_up"]
+__all__ = ["FOLLOWERS", "IndexShelf", "Stages", "measure_jobs", "measure_latency", "measure_ours", "warm_up"]
 
 NAME = CollectionName("acme", "handbook", EMBEDDED_MODEL)
 # One that looks often, and one as it comes.
@@ -61,15 +59,20 @@ class HashProvider:
         """Nothing is held."""
 
 
-class HashEmbedding(Embedding):
-    def provider(self, model: str) -> HashProvider:
+class HashAccess(ModelAccess):
+    def provider(self, timeout_seconds: float) -> HashProvider:
         return HashProvider()
+
+
+class HashEmbedding(Embedding):
+    def access_of(self, model: str, index: IndexKey) -> HashAccess:
+        return HashAccess(model, self.endpoint_of(model, index), self.profile_of(model, index))
 
 
 # A store, its queue, and a job on both -----------------------------------------------------------
 
 
-class Shelf:
+class IndexShelf:
     """A folder of documents and the store that they are indexed into."""
 
     def __init__(self, spark: SparkSession, place: Path, folder: Path) -> None:
@@ -78,10 +81,10 @@ class Shelf:
         self.folder = folder
         self.url = f"file://{place}/store"
 
-    def job(self) -> IndexingJob:
+    def job(self) -> SparkIndexingJob:
         reading = Reading(places=(f"file://{self.folder}",))
         config = IndexingConfig(self.url, str(self._place / "checkpoint"), embedding=HashEmbedding(), reading=reading)
-        return IndexingJob(self._spark, config)
+        return SparkIndexingJob(self._spark, config)
 
     def notifications(self) -> list[bytes]:
         """One for each document as it is now; what a bucket sends of itself is in nobody's time."""
@@ -132,7 +135,7 @@ async def listed(folder: Path) -> list[ObjectMeta]:
 
 
 def measure_ours(spark: SparkSession, place: Path, folder: Path, stages: Stages) -> Figures:
-    shelf = Shelf(spark, place, folder)
+    shelf = IndexShelf(spark, place, folder)
     before = processor_seconds_by_process()
     with stages.watching():
         first, chunks = shelf.take()
@@ -154,10 +157,10 @@ def warm_up(spark: SparkSession, place: Path) -> float:
         # Some of each, so that every worker has its parsers: they load once, like a vocabulary.
         kind = "html" if number % 5 < 2 else "txt"
         (folder / f"{number}.{kind}").write_text(text_of(str(number)))
-    shelf = Shelf(spark, place, folder)
+    shelf = IndexShelf(spark, place, folder)
     cold, _ = shelf.take()
     # Again, and from the start: what was compiled meanwhile is used from now on.
-    Shelf(spark, place / "again", folder).take()
+    IndexShelf(spark, place / "again", folder).take()
     return cold
 
 
@@ -263,7 +266,7 @@ def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 async def measure_latency(spark: SparkSession, place: Path, count: int) -> dict[str, Any]:
     """While the job streams: what a micro-batch costs that has nothing to do, and one document at a time."""
-    shelf = Shelf(spark, place, place / "documents")
+    shelf = IndexShelf(spark, place, place / "documents")
     shelf.folder.mkdir(parents=True)
     known = await written(shelf, "known.txt")
     with shelf.job() as job:
@@ -281,7 +284,7 @@ async def measure_latency(spark: SparkSession, place: Path, count: int) -> dict[
     return {"seconds": seen, "idle_ms": spent[1 : 1 + IDLE_MEASURED], "busy_ms": spent[-count:]}
 
 
-async def one_by_one(shelf: Shelf, count: int) -> dict[str, list[float]]:
+async def one_by_one(shelf: IndexShelf, count: int) -> dict[str, list[float]]:
     """From a document's notification to each follower's first sight of it, in seconds."""
     seen: dict[str, list[float]] = {follower: [] for follower in FOLLOWERS}
     readers = [await VectorStore.open_reader(shelf.url, VECTOR_PATH, config) for config in FOLLOWERS.values()]
@@ -299,7 +302,7 @@ async def one_by_one(shelf: Shelf, count: int) -> dict[str, list[float]]:
     return seen
 
 
-async def written(shelf: Shelf, key: str) -> bytes:
+async def written(shelf: IndexShelf, key: str) -> bytes:
     (shelf.folder / key).write_text(text_of(key))
     return shelf.notification(next(meta for meta in await listed(shelf.folder) if meta.key == key))
 

@@ -136,7 +136,7 @@ def pages() -> Iterator[str]:
     topics = pydoc_data.topics.topics
     yield from (topics[name] for name in sorted(topics))
     packages = sorted(importlib.metadata.distributions(), key=lambda found: found.name)
-    yield from (page for package in packages if (page := package.metadata.get_payload()))
+    yield from (page for package in packages if (page := package.metadata.get_payload()))  # type: ignore[attr-defined]
     for library in (Path(os.__file__).parent, Path(np.__file__).parent):
         for module in sorted(library.rglob("*.py")):
             if "site-packages" not in module.parts[:-1] or library.name == "numpy":

@@ -43,9 +43,14 @@ class Data:
 
     def __post_init__(self) -> None:
         self.true = nearest(self.rows, self.queries)
-        self.rare = np.arange(len(self.rows)) % 100 == 7
+        self.rare = is_rare(np.arange(len(self.rows)))
         places = np.flatnonzero(self.rare)
         self.true_rare = places[nearest(self.rows[places], self.queries)]
+
+
+def is_rare(places: Matrix) -> Matrix:
+    """Which rows the filter keeps: one in a hundred."""
+    return places % 100 == 7
 
 
 @dataclass

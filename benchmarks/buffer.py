@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.buffer import Consumer, ConsumerConfig, Producer, ProducerConfig, Watermark, encode_batch
-from penstock.buffer.manifest import Draft, Manifest, MetadataRange
+from penstock.buffer.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.buffer.queue import ManifestFormat
 from penstock.objects import Register, open_store
 
@@ -353,8 +353,8 @@ async def report_drain(place: Path) -> None:
         await store.close()
 
 
-def draft(location: str = "ingest/01J5T4R3KXBMZ7QV9N2WG8YDHP.batch") -> Draft:
-    return Draft(location, [MetadataRange(0, 1724233027197, b"\x01\x01\x01\x00")])
+def draft(location: str = "ingest/01J5T4R3KXBMZ7QV9N2WG8YDHP.batch") -> DescriptorDraft:
+    return DescriptorDraft(location, [MetadataRange(0, 1724233027197, b"\x01\x01\x01\x00")])
 
 
 async def clocked(work: Callable[[], Any]) -> float:

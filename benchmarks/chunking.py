@@ -99,7 +99,7 @@ def corpus() -> str:
     """Prose that every installation has: Python's topics, the packages' own pages, and docstrings."""
     pages = [pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)]
     packages = sorted(importlib.metadata.distributions(), key=lambda found: found.name)
-    pages += [package.metadata.get_payload() or "" for package in packages]
+    pages += [package.metadata.get_payload() or "" for package in packages]  # type: ignore[attr-defined]
     for library in (Path(os.__file__).parent, Path(numpy.__file__).parent):
         for module in sorted(library.rglob("*.py")):
             if "site-packages" not in module.parts[:-1] or library.name == "numpy":

@@ -16,7 +16,7 @@ import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.coordinator import Coordinator, CoordinatorConfig, Epochs, Flushed, Watermarks
 from penstock.errors import AtCapacity
@@ -91,7 +91,7 @@ class Ours:
 
     def __init__(self, store: Store, observed: bool = False) -> None:
         self._store = store
-        observer = {"observer": LiveObserver()} if observed else {}
+        observer: dict[str, Any] = {"observer": LiveObserver()} if observed else {}
         self._coordinator: Coordinator[Rows, int] = Coordinator(self, 0, **observer)
 
     def empty(self) -> Rows:

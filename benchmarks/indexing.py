@@ -73,7 +73,7 @@ def contend(contender: str, cores: int, latencies: int, folder: Path) -> dict[st
 
 def penstock(cores: int, latencies: int, folder: Path) -> dict[str, Any]:
     from _indexing_ours import Stages, measure_jobs, measure_latency, measure_ours, warm_up
-    from penstock.pipelines.session import open_session, prepare_environment
+    from penstock.pipelines import open_session, prepare_environment
 
     began = time.perf_counter()
     prepare_environment(os.environ, Path(sys.prefix) / "share" / "penstock" / "java")

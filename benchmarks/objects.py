@@ -185,7 +185,7 @@ async def s3(place: Path) -> AsyncIterator[dict[str, Client]]:
         if isinstance(server, S3Server):
             yield {
                 "ours": Ours(await open_store("s3://penstock/ours", **server.options)),
-                "obstore": Obstore(S3Store("penstock", prefix="raw", config=server.options, client_options=HTTP)),
+                "obstore": Obstore(S3Store("penstock", prefix="raw", config=server.options, client_options=HTTP)),  # type: ignore[arg-type]
                 "boto3": Boto3(boto3_client(server), "penstock"),
             }
         else:
@@ -198,7 +198,7 @@ async def azure(place: Path) -> AsyncIterator[dict[str, Client]]:
         if isinstance(server, AzureServer):
             yield {
                 "ours": Ours(await open_store("az://penstock/ours", **server.options)),
-                "obstore": Obstore(AzureStore("penstock", prefix="raw", config=server.options, client_options=HTTP)),
+                "obstore": Obstore(AzureStore("penstock", prefix="raw", config=server.options, client_options=HTTP)),  # type: ignore[arg-type]
             }
         else:
             yield {}

@@ -12,10 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from penstock.pipelines.embedding import Embedding
-from penstock.pipelines.indexing import IndexingConfig, IndexingJob
-from penstock.pipelines.reading import Reading
-from penstock.pipelines.session import open_session
+from penstock.indexing import Embedding, IndexingConfig, Reading
+from penstock.pipelines import SparkIndexingJob, open_session
 
 
 def main() -> None:
@@ -41,9 +39,9 @@ def main() -> None:
         embedding=Embedding(given.embedding_url, key),
         reading=Reading(places=tuple(given.allow), places_only=only),
     )
-    with IndexingJob(spark, config) as job:
+    with SparkIndexingJob(spark, config) as job:
         if given.follow:
-            job.await_end(job.start())
+            job.follow()
         else:
             job.run_available()
         told = job.summary
