@@ -95,7 +95,9 @@ class HttpPeer:
         end = time.monotonic() + _START_SECONDS_MAX
         while True:
             try:
-                urllib.request.urlopen(f"{self.url}/metrics", timeout=2).read()
+                # Prometheus serves its metrics before it takes samples.
+                ready = "/-/ready" if self.name == "prometheus" else "/health"
+                urllib.request.urlopen(f"{self.url}{ready}", timeout=2).read()
                 return
             except OSError:
                 if time.monotonic() > end or self._process.poll() is not None:

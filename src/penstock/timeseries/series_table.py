@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.arrays import Bools, Column, Cut, Indices, buffer_of, bytes_column, compute
+from penstock.timeseries.arrays import Bools, Column, Cut, Indices, buffer_of, bytes_column, compute, taken
 from penstock.timeseries.fingerprints import Fingerprints, fingerprints_of
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, text
 
@@ -102,11 +102,12 @@ class SeriesTable:
         counts = self.label_counts[chosen]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - self.offsets[:-1][chosen], counts)
-        taken = SeriesTable.__new__(SeriesTable)
-        taken.offsets, taken.names, taken.values = offsets, self.names.take(places), self.values.take(places)
+        cut = SeriesTable.__new__(SeriesTable)
+        cut.offsets = offsets
+        cut.names, cut.values = taken(self.names, places), taken(self.values, places)
         if "fingerprints" in self.__dict__:
-            taken.__dict__["fingerprints"] = self.fingerprints.take(chosen)
-        return taken
+            cut.__dict__["fingerprints"] = self.fingerprints.take(chosen)
+        return cut
 
     @classmethod
     def concatenate(cls, parts: Sequence[SeriesTable]) -> SeriesTable:
