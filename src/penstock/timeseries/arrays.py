@@ -23,6 +23,7 @@ __all__ = [
     "Words",
     "buffer_of",
     "bytes_column",
+    "codes_of",
     "compute",
     "taken",
 ]
@@ -66,3 +67,9 @@ def taken(column: Column, places: Array) -> Column:
     positions = np.ascontiguousarray(places, np.int64)
     rows = pyarrow.Array.from_buffers(pyarrow.int64(), len(positions), [None, buffer_of(positions)])
     return column.take(rows)
+
+
+def codes_of(encoded: Column) -> Indices:
+    """The codes of a dictionary-encoded column without nulls; `np.asarray` would import pandas."""
+    codes = encoded.indices
+    return np.frombuffer(codes.buffers()[1], np.int32, len(codes), 4 * codes.offset).astype(np.int64)

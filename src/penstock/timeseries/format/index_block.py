@@ -17,7 +17,7 @@ import pyroaring
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Column, Cut, Indices, Words, buffer_of, bytes_column, taken
+from penstock.timeseries.arrays import Column, Cut, Indices, Words, buffer_of, bytes_column, codes_of, taken
 from penstock.timeseries.format.keys import INSIDE_BITS, label_hash
 
 __all__ = ["IndexBlock"]
@@ -64,11 +64,13 @@ class IndexBlock:
     @cached_property
     def _rows(self) -> dict[str, Indices]:
         """The rows of each name."""
+        if not len(self):
+            return {}
         encoded = self.names.dictionary_encode()
-        codes = np.asarray(encoded.indices)
+        codes = codes_of(encoded)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
-        return dict(zip(encoded.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True)) if len(self) else {}
+        return dict(zip(encoded.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True))
 
     @cached_property
     def _values(self) -> dict[str, list[str]]:

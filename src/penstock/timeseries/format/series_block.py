@@ -15,8 +15,8 @@ from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Array, Column, Cut, Ids, Indices, buffer_of, taken
 from penstock.timeseries.fingerprints import FINGERPRINT_BYTES, Fingerprints
+from penstock.timeseries.payloads import labels_of_payloads
 from penstock.timeseries.promql.labels import Labels
-from penstock.timeseries.series_table import labels_of_payload
 
 __all__ = ["FingerprintBlock", "LabelBlock"]
 
@@ -85,9 +85,8 @@ class LabelBlock:
         known = self._labels
         missing = [place for place in places.tolist() if place not in known]
         if missing:
-            payloads = taken(self.payloads, np.array(missing)).to_pylist()
-            for place, payload in zip(missing, payloads, strict=True):
-                known[place] = labels_of_payload(payload)
+            payloads = taken(self.payloads, np.array(missing))
+            known.update(zip(missing, labels_of_payloads(payloads), strict=True))
         return [known[place] for place in places.tolist()]
 
     @cached_property
