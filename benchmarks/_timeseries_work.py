@@ -99,6 +99,7 @@ def histograms(series: int, hours: int) -> Work:
             "instance": f"host-{host:05d}:9100",
             "job": f"job-{host % 7}",
             "le": bound,
+            "path": f"/{metric}",
             "zone": f"z{host % 10}",
         }
         for metric in range(METRICS)
