@@ -207,6 +207,10 @@ class ValueColumns:
             found = self._columns[key] = unpacked(body, kind, rows)
         return found
 
+    def forget(self) -> None:
+        """Let go of unpacked columns: whoever has all values does not need them."""
+        self._columns.clear()
+
     def of_series(self, places: Indices) -> Floats:
         """The values of some series, one after the other."""
         counts = self.counts[places]
