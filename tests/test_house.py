@@ -22,7 +22,7 @@ from tools.reference import page, sentences
 
 import penstock
 from penstock import errors
-from penstock.cli.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
+from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
 from penstock.observability import names
 
 ROOT = Path(__file__).parent.parent

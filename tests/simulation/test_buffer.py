@@ -17,9 +17,9 @@ import pytest
 from tests.buffer.world import CRAWLING, DOWN, GRACE_SECONDS, World
 
 from penstock.buffer import ConsumedBatch, Consumer, DeadLetters, Descriptor, InputHandle, Manifest, Producer, Watermark
-from penstock.buffer.cursor import Cursor
+from penstock.buffer.consuming.cursor import Cursor
 from penstock.buffer.location import batch_time_ms
-from penstock.buffer.pipeline import Pipeline
+from penstock.buffer.producing.pipeline import Pipeline
 from penstock.buffer.queue import Enqueue
 from penstock.errors import Fenced, InvalidInput, NotFound, OutcomeUnknown, PenstockError, Unavailable
 from penstock.testing import FaultPlan, Process, SeededEntropy, Simulation, simulate
@@ -327,7 +327,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_and_nothing_referenced_is_colle
 def test_the_same_holds_where_the_manifest_is_too_long_to_be_read_for_every_call(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> object:
-    monkeypatch.setattr("penstock.buffer.view._GLANCE_BYTES_MIN", 0)
+    monkeypatch.setattr("penstock.buffer.consuming.view._GLANCE_BYTES_MIN", 0)
     return simulate(trial, seed, stall_seconds_max=0.05)
 
 
