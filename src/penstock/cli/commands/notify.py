@@ -96,10 +96,10 @@ def notify(
     from penstock.cli.settings.wiring import Wiring
     from penstock.cli.terminal.input_file import read_file, read_input
     from penstock.clock import SYSTEM_CLOCK
-    from penstock.documents.notifications import Delivery
+    from penstock.documents.notifications import NotificationMessage
     from penstock.indexing import Credentials, take_delivery, url_of
 
-    delivery = Delivery(read_input(file), _headers(headers), SYSTEM_CLOCK.now_ms())
+    delivery = NotificationMessage(read_input(file), _headers(headers), SYSTEM_CLOCK.now_ms())
     credentials = Credentials(
         keys=[*secrets, *map(read_secret, secret_files)],
         tokens=[*tokens, *map(read_secret, token_files)],
