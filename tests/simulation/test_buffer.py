@@ -384,12 +384,12 @@ class TrustingCursor(Cursor):
 @pytest.mark.parametrize(
     ("place", "bug"),
     [
-        ("pipeline.Enqueue", ForgetfulEnqueue),
-        ("pipeline.Enqueue", HopefulEnqueue),
-        ("pipeline.Enqueue", GuessingEnqueue),
-        ("producer.Pipeline", ImpatientPipeline),
-        ("consumer.Cursor", LooseCursor),
-        ("consumer.Cursor", TrustingCursor),
+        ("producing.pipeline.Enqueue", ForgetfulEnqueue),
+        ("producing.pipeline.Enqueue", HopefulEnqueue),
+        ("producing.pipeline.Enqueue", GuessingEnqueue),
+        ("producing.producer.Pipeline", ImpatientPipeline),
+        ("consuming.consumer.Cursor", LooseCursor),
+        ("consuming.consumer.Cursor", TrustingCursor),
         ("collector.garbage", lambda aged, manifest, prefix, above: list(aged)),
         ("collector._aged", lambda meta, prefix, newest_ms: batch_time_ms(meta.key, prefix) is not None),
     ],
