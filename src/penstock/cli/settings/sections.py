@@ -32,6 +32,7 @@ SECTIONS: Final[dict[str, str]] = {
     "chunking": "penstock.documents.chunker:ChunkingConfig",
     "batcher": "penstock.documents.batcher_state:BatcherLimits",
     "parsers": "penstock.documents.parsers.formats:ParserLimits",
+    "parsing": "penstock.documents.parsers.formats:ParserOptions",
     "embedding": "penstock.documents.embedding.dispatch:DispatchPolicy",
     "rate": "penstock.documents.embedding.pace:RateLimit",
     "reading": "penstock.indexing.stages.fetching:FetchLimits",

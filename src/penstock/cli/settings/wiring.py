@@ -88,14 +88,15 @@ class Wiring:
 
     def reading(self, **given: Any) -> Reading:
         """How documents are read; `given` is what the command itself knows."""
-        from penstock.documents.parsers import ParserLimits
+        from penstock.documents.parsers import ParserLimits, ParserOptions
         from penstock.indexing import FetchLimits, Reading
 
         services: Mapping[str, Mapping[str, Any]] = {
             scheme: options for scheme, url in _SERVICE_URLS.items() if (options := self.service_options(url))
         }
         limits, fetching = self.settings.of(ParserLimits), self.settings.of(FetchLimits)
-        return Reading(limits=limits, fetching=fetching, services=services, **given)
+        parsing = self.settings.of(ParserOptions)
+        return Reading(limits=limits, parsing=parsing, fetching=fetching, services=services, **given)
 
     def embedding(self, embedding: Embedding) -> Embedding:
         """With the patience and the limits that are configured; an option of a command comes first."""
