@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.indexing.job.config import IndexingConfig, IntakeLimits
     from penstock.indexing.job.core import JobCore
+    from penstock.indexing.job.estimate import CostEstimate, estimate_cost
     from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
     from penstock.indexing.job.local import LocalIndexingJob
     from penstock.indexing.job.port import IndexingJob
@@ -78,6 +79,7 @@ __all__ = [
     "VECTOR_PATH",
     "Asked",
     "Build",
+    "CostEstimate",
     "Credentials",
     "Description",
     "DocumentEntry",
@@ -130,6 +132,7 @@ __all__ = [
     "embedding_for",
     "encode_requests",
     "entries_of",
+    "estimate_cost",
     "fetch_document",
     "files_left_out",
     "find_entries",
@@ -172,6 +175,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "job.estimate": (
+        "CostEstimate",
+        "estimate_cost",
+    ),
     "job.config": (
         "IndexingConfig",
         "IntakeLimits",
