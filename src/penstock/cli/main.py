@@ -47,6 +47,7 @@ _SECTIONS: Final = {
         "documents": _Entry(
             "commands.documents", "documents", "List documents and their status; retry or forget them."
         ),
+        "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
         "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
         "reindex": _Entry("commands.reindex", "reindex", "Rebuild an index with another model or chunk size."),
     },
