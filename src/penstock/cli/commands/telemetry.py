@@ -56,7 +56,7 @@ def run(
     Rows become data files of the catalog, and metrics also samples of the time series.
     """
     from penstock.cli.jobs.landing_run import landing_config, opened_landing
-    from penstock.cli.running.job import ENDING, Stop
+    from penstock.cli.running.stop import ENDING, Stop
 
     with watching.opened() as observer, Stop(lambda: click.echo(ENDING, err=True)) as stop:
         config = landing_config(settings, store, catalog_path, "" if no_series else series_path)

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from penstock.cli.jobs.handover import await_rebuild
 from penstock.cli.jobs.shelf import IndexPlace, Order
-from penstock.cli.running.job import Stop, opened_job
+from penstock.cli.running.job import opened_job
+from penstock.cli.running.stop import Stop
 from penstock.cli.terminal.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.documents import Notification, UploadNotification
