@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.buffer import ConsumerConfig
@@ -40,11 +40,16 @@ def landing_config(settings: Settings, store: str, catalog_path: str, series_pat
 
 @contextmanager
 def opened_landing(
-    config: TelemetryConfig, engine: str, master: str, stop: Stop, observer: Observer
+    config: TelemetryConfig,
+    engine: str,
+    master: str,
+    stop: Stop,
+    observer: Observer,
+    shards: Sequence[int] | None = None,
 ) -> Iterator[LandingJob]:
-    """A job on an engine of its own, which `stop` ends."""
+    """A job on an engine of its own, which `stop` ends; on some shards, or on all there are."""
     if engine == "local":
-        with _ended(LocalTelemetryJob(config, observer=observer), stop) as job:
+        with _ended(LocalTelemetryJob(config, shards, observer=observer), stop) as job:
             yield job
         return
     from penstock.cli.spark_session import opened_session
@@ -52,7 +57,7 @@ def opened_landing(
     with opened_session(master, config.url, stop) as spark:
         from penstock.pipelines import TelemetryJob
 
-        with _ended(TelemetryJob(spark, config, observer=observer), stop) as job:
+        with _ended(TelemetryJob(spark, config, shards, observer=observer), stop) as job:
             yield job
 
 

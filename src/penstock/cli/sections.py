@@ -42,6 +42,7 @@ SECTIONS: Final[dict[str, str]] = {
     "decoding": "penstock.telemetry.limits:DecodeLimits",
     "series": "penstock.telemetry.series:SeriesConfig",
     "landing": "penstock.landing.config:LandingLimits",
+    "sharding": "penstock.landing.config:ShardingConfig",
     "data_files": "penstock.telemetry.data_files:DataFileConfig",
 }
 

@@ -21,8 +21,9 @@ from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.house_view import QueueView, ServedHouse
 from penstock.cli.serving_edge import opened_edge
 from penstock.cli.settings import Settings
+from penstock.cli.sharding import apply_sharding, sharded_series
 from penstock.cli.sql import signal_tables
-from penstock.cli.store_access import follower_options, store_options
+from penstock.cli.store_access import store_options
 from penstock.cli.supervisor import ChildSpec, Supervisor
 from penstock.cli.telemetry_place import telemetry_url
 from penstock.cli.wiring import Wiring
@@ -53,7 +54,6 @@ from penstock.lake import SqlConfig, SqlEngine
 from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
 from penstock.observability import LiveObserver, Observer
 from penstock.telemetry import DecodeLimits
-from penstock.timeseries import TimeSeriesConfig, TimeSeriesStore
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -140,6 +140,7 @@ class Serving:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
         stop = asyncio.Event()
         _on_signals(stop)
+        await apply_sharding(self.config.telemetry_url, self.settings, self.observer)
         supervisor = Supervisor(self._jobs(), observer=self.observer)
         async with AsyncExitStack() as stack:
             keeping = asyncio.ensure_future(supervisor.run())
@@ -206,11 +207,8 @@ class Serving:
         return ingest.endpoints()
 
     def _series(self, stack: AsyncExitStack) -> StoredSeries:
-        url, config = self.config.telemetry_url, self.settings.of(TimeSeriesConfig)
-        access = follower_options(self.settings, url)
-        series = StoredSeries(
-            lambda: TimeSeriesStore.open_reader(url, _SERIES_PATH, config, observer=self.observer, **access)
-        )
+        url = self.config.telemetry_url
+        series = StoredSeries(lambda: sharded_series(url, _SERIES_PATH, self.settings, self.observer))
         stack.push_async_callback(series.close)
         return series
 

@@ -48,7 +48,6 @@ class LandingSettings:
 
     spec: StoreSpec
     prefix: str
-    source: str
     limits: LandingLimits
     files: DataFileConfig
     mapping: SeriesConfig
@@ -60,7 +59,6 @@ class LandingSettings:
         return cls(
             config.spec,
             config.catalog_path,
-            config.source,
             config.limits,
             config.files,
             config.mapping,
@@ -82,7 +80,7 @@ async def land_task(settings: LandingSettings, task: LandingTask, store: ObjectS
 class _Task:
     def __init__(self, settings: LandingSettings, task: LandingTask, store: ObjectStore) -> None:
         self._settings, self._task, self._store = settings, task, store
-        self._place = FilePlace(settings.source, task.first, task.last, task.part)
+        self._place = FilePlace(task.source, task.first, task.last, task.part)
         self._answer = LandingAnswer(task.part)
 
     async def run(self) -> LandingAnswer:
@@ -165,7 +163,7 @@ class _Task:
 
     async def _quarantine(self, misfits: list[Misfit]) -> None:
         for number, misfit in enumerate(misfits):
-            place = f"{self._settings.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{number}"
+            place = f"{self._task.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{number}"
             body = encode_arrow(
                 misfit.rows, {b"penstock.reason": misfit.reason.encode(), b"penstock.slot": misfit.name.encode()}
             )
