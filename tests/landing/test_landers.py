@@ -14,7 +14,7 @@ from tests.landing.world import START, config_at, metric_rows, produce, stage_of
 
 from penstock.buffer import ConsumerConfig, DeadLetterPolicy, ShardKey, ShardLayout, change_routing, read_routing
 from penstock.errors import Fenced, InvalidInput, NotFound
-from penstock.landing import LandingLimits, Landers, LocalTelemetryJob, ShardedSeries, ShardingConfig, TelemetryConfig
+from penstock.landing import Landers, LandingLimits, LocalTelemetryJob, ShardedSeries, ShardingConfig, TelemetryConfig
 from penstock.objects import open_store
 from penstock.relay import rows_by_shard
 from penstock.timeseries import Matcher, MatchKind, TimeSeriesReader, TimeSeriesStore

@@ -50,7 +50,7 @@ def metric_rows(first: int, count: int, tenant: str = "acme", series: int = 5, h
 
 async def produce(config: TelemetryConfig, batches: Sequence[Mapping[str, pa.Table]], metadata: bytes = b"") -> None:
     """One batch object each."""
-    store = await open_store(config.url)
+    store = await open_store(config.url, **config.options)
     for tables in batches:
         async with Producer(store, shard_config(ProducerConfig(), config.shard)) as producer:
             records, envelope = encode_records(tables)
