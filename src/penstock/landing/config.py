@@ -30,11 +30,13 @@ class LandingLimits:
     interval_seconds: float = 5.0
     # Data files of one table and tenant that a task may write. Rows of more hours are put together by day, then by year.
     partitions_max: int = 64
+    # Tasks that are worked on at once in one process; Spark runs as many as it has cores.
+    tasks_at_once: int = 2
     # Shards whose rounds may be under way at once in one job: each holds a round's samples in memory.
     rounds_at_once: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("batches_per_round", "bytes_per_round", "bytes_per_task", "partitions_max", "rounds_at_once"):
+        for name in ("batches_per_round", "bytes_per_round", "bytes_per_task", "partitions_max", "tasks_at_once", "rounds_at_once"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
         if not self.interval_seconds >= 0:

@@ -1,4 +1,4 @@
-"""The stage in this process, one task after the other: nothing to start, and open to a debugger."""
+"""The stage in this process, a few tasks at once: nothing to start, and open to a debugger."""
 
 from __future__ import annotations
 
@@ -42,11 +42,18 @@ class LocalStage:
     async def _land(self, tasks: Sequence[LandingTask], call: int) -> list[LandingAnswer]:
         store = await self._settings.spec.open()
         try:
-            found = []
-            for task in tasks:
-                if call in self._given_up:
-                    raise given_up()
-                found.append(await land_task(self._settings, task, store))
-            return found
+            gate = asyncio.Semaphore(self._settings.limits.tasks_at_once)
+
+            async def one(task: LandingTask) -> LandingAnswer:
+                async with gate:
+                    if call in self._given_up:
+                        raise given_up()
+                    return await land_task(self._settings, task, store)
+
+            found = await asyncio.gather(*map(one, tasks), return_exceptions=True)
+            for answer in found:
+                if isinstance(answer, BaseException):
+                    raise answer
+            return [answer for answer in found if not isinstance(answer, BaseException)]
         finally:
             await store.close()
