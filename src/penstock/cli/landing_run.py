@@ -12,7 +12,7 @@ from penstock.cli.settings import Settings
 from penstock.cli.store_access import service_options
 from penstock.cli.telemetry_place import telemetry_url
 from penstock.keyvalue import KeyValueConfig
-from penstock.landing import LandingJob, LandingLimits, LocalTelemetryJob, TelemetryConfig
+from penstock.landing import LandingJob, LandingLimits, LocalTelemetryJob, TelemetryConfig, settle_memory
 from penstock.observability import Observer
 from penstock.telemetry import DataFileConfig, SeriesConfig
 from penstock.timeseries import TimeSeriesConfig
@@ -48,6 +48,7 @@ def opened_landing(
     shards: Sequence[int] | None = None,
 ) -> Iterator[LandingJob]:
     """A job on an engine of its own, which `stop` ends; on some shards, or on all there are."""
+    settle_memory()
     if engine == "local":
         with _ended(LocalTelemetryJob(config, shards, observer=observer), stop) as job:
             yield job

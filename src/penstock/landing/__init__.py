@@ -5,6 +5,7 @@ from penstock.landing.job import LandingJob, LocalTelemetryJob
 from penstock.landing.lander import Lander, LandingSummary
 from penstock.landing.landers import Landers
 from penstock.landing.local import LocalStage
+from penstock.landing.memory import settle_memory
 from penstock.landing.port import LandedFile, LandingAnswer, LandingStage, LandingTask, LostBatch, given_up
 from penstock.landing.sharded_series import ShardedSeries
 from penstock.landing.wire import decode_answer, encode_answer
@@ -31,4 +32,5 @@ __all__ = [
     "encode_answer",
     "given_up",
     "land_task",
+    "settle_memory",
 ]

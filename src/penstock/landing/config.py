@@ -36,7 +36,14 @@ class LandingLimits:
     rounds_at_once: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("batches_per_round", "bytes_per_round", "bytes_per_task", "partitions_max", "tasks_at_once", "rounds_at_once"):
+        for name in (
+            "batches_per_round",
+            "bytes_per_round",
+            "bytes_per_task",
+            "partitions_max",
+            "tasks_at_once",
+            "rounds_at_once",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
         if not self.interval_seconds >= 0:

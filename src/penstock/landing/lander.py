@@ -224,7 +224,8 @@ class Lander:
                 tuple(fresh[place][0] for place in places),
                 found.writes_files,
                 # Totals go on also in rounds whose samples the series have.
-                found.writes_samples or self._config.mapping.delta is DeltaPolicy.ACCUMULATE,
+                bool(self._config.series_path)
+                and (found.writes_samples or self._config.mapping.delta is DeltaPolicy.ACCUMULATE),
                 {key: dict(columns) for key, columns in known.items()},
             )
             for part, places in enumerate(parts)

@@ -39,6 +39,8 @@ T = TypeVar("T")
 _FETCHES_AT_ONCE: Final = 8
 _PUTS_AT_ONCE: Final = 8
 _METRICS: Final = "metrics"
+# Columns of metrics that say nothing about series: they need not be copied.
+_NO_SERIES: Final = ("exemplars", "description", "start_time", "label_types", "int_value", "min", "max")
 _NS: Final = 1_000_000
 
 
@@ -188,7 +190,8 @@ class _Task:
                 self._map(tenant, table)
 
     def _map(self, tenant: str, table: pa.Table) -> None:
-        for batch in table.combine_chunks().to_batches():
+        unread = [name for name in _NO_SERIES if name in table.schema.names]
+        for batch in table.drop_columns(unread).combine_chunks().to_batches():
             found = series_of(batch, self._settings.mapping)
             for reason, count in found.refused.items():
                 self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count

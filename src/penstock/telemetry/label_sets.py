@@ -74,7 +74,9 @@ def _bounds(texts: Any) -> Ints:
 
 def _pieces(bounds: Ints, data: Any) -> Ints:
     pieces: Any = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(np.ascontiguousarray(bounds)), data or pa.py_buffer(b"")]
+        pa.large_binary(),
+        len(bounds) - 1,
+        [None, pa.py_buffer(np.ascontiguousarray(bounds)), data or pa.py_buffer(b"")],
     )
     return np.asarray(pc.dictionary_encode(pieces).indices, dtype=np.int64)
 

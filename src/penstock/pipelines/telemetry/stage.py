@@ -27,6 +27,7 @@ from penstock.landing import (
     encode_answer,
     given_up,
     land_task,
+    settle_memory,
 )
 from penstock.pipelines.spark.failures import failure_of
 from penstock.pipelines.spark.workers import settle_worker
@@ -77,6 +78,7 @@ class SparkLandingStage:
 
 def _land(settings: LandingSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle_worker("land")
+    settle_memory()
     for batch in batches:
         # The driver's own bytes, over a channel that Spark keeps with a secret.
         bodies: list[Any] = batch.column("task").to_pylist()
