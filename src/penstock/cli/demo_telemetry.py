@@ -36,6 +36,7 @@ _POLL_SECONDS: Final = 0.01
 # One batch a round: there is something to kill in between.
 _SETTINGS: Final = "[landing]\nbatches_per_round = 1\n"
 _METRIC: Final = "demo_temperature"
+_QUERY: Final = "SELECT count(*), sum(value) FROM metrics WHERE metric = 'demo_temperature'"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class TelemetryAct:
                 int(self._promql(f"sum(count_over_time({selector}))", at)),
                 self._promql(f"sum(sum_over_time({selector}))", at),
             ),
-            "SQL": self._sql(f"SELECT count(*), sum(value) FROM metrics WHERE metric = '{_METRIC}'"),
+            "SQL": self._sql(_QUERY),
         }
         return self._report(sent, answers)
 
