@@ -24,8 +24,8 @@ import ptars
 
 from penstock.records import Signal
 from penstock.telemetry import RowSource, decode_otlp, decode_remote_write, series_of
-from penstock.telemetry.otlp import request_message
-from penstock.telemetry.remote_write_messages import write_request_v1
+from penstock.telemetry.otlp.decode import request_message
+from penstock.telemetry.remote_write.messages import write_request_v1
 
 QUICK = "--quick" in sys.argv
 REPEATS = 3 if QUICK else 10

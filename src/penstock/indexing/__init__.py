@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.indexing.search.lookup import find_entries, read_entries, require_store
     from penstock.indexing.search.passages import Asked, Question, find_passages, passages_in
     from penstock.indexing.search.providers import Description, Provider
+    from penstock.indexing.search.surroundings import DocumentText, fetch_document
     from penstock.indexing.search.targets import Target, check_endpoint, embedding_for, find_target, target_in
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
     from penstock.indexing.sending.following import Follower
@@ -81,6 +82,7 @@ __all__ = [
     "Description",
     "DocumentEntry",
     "DocumentReading",
+    "DocumentText",
     "Embedding",
     "EmbeddingReply",
     "Endpoint",
@@ -128,6 +130,7 @@ __all__ = [
     "embedding_for",
     "encode_requests",
     "entries_of",
+    "fetch_document",
     "files_left_out",
     "find_entries",
     "find_passages",
@@ -234,6 +237,10 @@ _HOMES: Final = {
     "search.providers": (
         "Description",
         "Provider",
+    ),
+    "search.surroundings": (
+        "DocumentText",
+        "fetch_document",
     ),
     "search.targets": (
         "Target",

@@ -19,7 +19,16 @@ from penstock.vector.format.identity import ABSENT, DictionaryBlock, Identities,
 from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
 
-__all__ = ["FEW_ROWS", "document_blocks", "each_bucket", "find_column", "find_rows", "join_texts", "row_of"]
+__all__ = [
+    "FEW_ROWS",
+    "document_blocks",
+    "each_bucket",
+    "find_column",
+    "find_rows",
+    "join_texts",
+    "row_of",
+    "rows_in_buckets",
+]
 
 _DICTIONARY: Final = Shelf(Family.DICTIONARY)
 _DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
@@ -67,7 +76,7 @@ async def find_column(
     parts: list[Column] = [pa.array([None], kind)]
     place = np.zeros(len(ids), np.int64)
     filled = 1
-    for content, mine, rows in await _rows_of(blocks, state, shelf, ids, ColumnBlock, damage):
+    for content, mine, rows in await rows_in_buckets(blocks, state, shelf, ids, ColumnBlock, damage):
         parts.append(content.values.take(rows))
         place[mine] = np.arange(filled, filled + len(mine))
         filled += len(mine)
@@ -86,7 +95,7 @@ async def document_blocks(
     return list((await blocks.contents(state, _DOCUMENTS, lows, DocumentBlock, damage)).values())
 
 
-async def _rows_of(
+async def rows_in_buckets(
     blocks: BlockReader, state: CollectionState, shelf: Shelf, ids: Ids, kind: type[C], damage: Damage | None
 ) -> list[tuple[C, Indices, Indices]]:
     """Buckets that hold some of `ids`: the content, which of `ids` they are, and their rows in it."""

@@ -74,7 +74,7 @@ class Calibration:
 
 
 async def sample_rows(blocks: BlockReader, state: CollectionState, damage: Damage) -> Floats:
-    """Vectors of some visible rows, prepared, from buckets spread over the collection."""
+    """Vectors of some visible rows, as they are compared, from buckets spread over the collection."""
     directory = state.directory(VECTORS)
     wanted = min(max(int(_SHARE_MIN * state.placed_rows), _SAMPLE_ROWS), _SAMPLE_ROWS_MAX)
     per_bucket = max(1, int(directory.rows.mean())) if len(directory) else 1
@@ -82,7 +82,7 @@ async def sample_rows(blocks: BlockReader, state: CollectionState, damage: Damag
     lows = directory.lows[np.linspace(0, len(directory), count, endpoint=False).astype(np.int64)].tolist()
     stored = await read_vectors(blocks, state, lows, damage)
     parts = [held.vectors[state.visible.contains(held.ids)] for held in stored.values()]
-    return state.metric.prepare(np.concatenate([np.empty((0, state.dimensions), np.float32), *parts])[:wanted])
+    return np.concatenate([np.empty((0, state.dimensions), np.float32), *parts])[:wanted]
 
 
 def calibrate(metric: DistanceMetric, centroids: Centroids, rows: int, sample: Floats, written: int = 0) -> Calibration:

@@ -17,14 +17,14 @@ from penstock.blocks import BlockReader, Damage, Shelf
 from penstock.vector.arrays import Array, Floats, Ids
 from penstock.vector.config import VectorConfig
 from penstock.vector.format.codes import uncertainty
-from penstock.vector.format.content import PostingBlock, VectorBlock
+from penstock.vector.format.content import PostingBlock
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.keys import Family
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import kernel_threads, offload
 from penstock.vector.read.select import Selection
-from penstock.vector.read.vectors import VectorRows, exact_scores, find_vectors
+from penstock.vector.read.vectors import VectorRows, exact_scores, find_comparable
 from penstock.vector.search.fusion import best_places
 from penstock.vector.search.scan import NONE, Candidates, PostingList, Stack, scan_lists
 
@@ -221,12 +221,10 @@ async def _few_rows(
     if entry is not None and entry.block is not None:
         return entry.block
     ids = selection.ids.ids()
-    vectors, missing = await find_vectors(blocks, state, ids, damage)
-    if len(missing):
-        if damage:
-            return None
-        ids, vectors = np.delete(ids, missing), np.delete(vectors, missing, axis=0)
-    found = VectorRows(state.metric, [VectorBlock(ids, vectors)])
+    there, vectors = await find_comparable(blocks, state, ids, damage)
+    if len(there) < len(ids) and damage:
+        return None
+    found = VectorRows(there, vectors)
     if name is not None:
         blocks.cache.put(name, found)
     return found
@@ -244,8 +242,8 @@ async def _among(state: CollectionState, queries: Floats, count: int, few: Vecto
             chosen = best_places(scores, width)
             best.scores[place, :width], best.ids[place, :width] = scores[chosen], few.ids[chosen]
         return best
-    rows, kind = state.metric.prepare(few.vectors), faiss.METRIC_INNER_PRODUCT
-    scores, places = await offload(len(queries), threads, faiss.knn, queries, rows, width, metric=kind)
+    kind = faiss.METRIC_INNER_PRODUCT
+    scores, places = await offload(len(queries), threads, faiss.knn, queries, few.vectors, width, metric=kind)
     found = _ordered(scores, few.ids[places])
     best.scores[:, :width], best.ids[:, :width] = found.scores, found.ids
     return best

@@ -20,9 +20,9 @@ from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import OneThread
 from penstock.vector.read.lookup import join_texts, row_of
-from penstock.vector.read.vectors import VECTORS, VectorRows, score_gathered
+from penstock.vector.read.vectors import VECTORS, VectorRows, compare_places
 from penstock.vector.search.nearest import POSTINGS, SPARE, is_short_scan
-from penstock.vector.search.scan import NONE, PostingList, collect_rows
+from penstock.vector.search.scan import PostingList, collect_rows
 
 __all__ = ["WarmAnswer", "answer_warm"]
 
@@ -75,17 +75,19 @@ def _answer(blocks: BlockReader, state: CollectionState, query: Floats, count: i
 
 
 def _exact(blocks: BlockReader, state: CollectionState, query: Floats, ids: Ids) -> Floats | None:
-    names: list[int] = ids.tolist()
-    if NONE in names:
-        return None
     buckets = _buckets(blocks, state, VECTORS, ids, VectorRows)
     if buckets is None:
         return None
-    found = [bucket.compared(name) for bucket, name in zip(buckets, names, strict=True)]
-    if None in found:
-        return None
-    values = score_gathered(state.metric, query, found)  # type: ignore[arg-type] # none is None
-    return state.metric.scores_of_kernel(values)
+    names: list[int] = ids.tolist()
+    pairs = zip(buckets, names, strict=True)
+    places = [bucket.base + name for bucket, name in pairs if bucket.first <= name < bucket.end]
+    if len(places) < len(names):
+        # Buckets that rows have died in, or ids that are none.
+        found = [bucket.place(name) for bucket, name in zip(buckets, names, strict=True)]
+        places = [place for place in found if place is not None]
+        if len(places) < len(names):
+            return None
+    return compare_places(state.metric, query, None, np.array(places, np.int64))
 
 
 def _names(blocks: BlockReader, state: CollectionState, ids: Ids) -> Column | None:
