@@ -63,7 +63,7 @@ async def _shards(catalog: Catalog) -> Section:
     stats = await catalog_stats(catalog)
     rows = [
         (
-            one.shard,
+            one.shard or "root",
             f"{one.seq:,}",
             f"{one.files:,}",
             f"{one.rows:,}",
@@ -133,6 +133,6 @@ async def _leases(catalog: Catalog, now_ms: int) -> Section:
         for lease in list(head.leases.values())[:_LEASES_MAX]:
             left = (lease.expires_ms - now_ms) / 1000
             ends = f"in {seconds_text(left)}" if left > 0 else "expired"
-            rows.append((name, lease.owner, f"{len(lease.paths):,}", ends))
+            rows.append((name or "root", lease.owner, f"{len(lease.paths):,}", ends))
     table = TableView(("shard", "owner", "files", "ends"), rows, frozenset({2}), "No merge is under way.")
     return Section("Leases", table=table)

@@ -37,13 +37,13 @@ def _subscribers(edge: Quiver) -> Section:
 
 def _caps(edge: Quiver) -> Section:
     kept = edge.config.retention
-    count_cap = "no cap" if kept.segment_count_cap is None else f"{kept.segment_count_cap:,}"
+    count_cap = "no cap" if kept.segment_count_cap is None else f"of {kept.segment_count_cap:,}"
     share = edge.stored_bytes / kept.size_cap
     return Section(
         "Caps",
         [
             Fact("on disk", f"{byte_text(edge.stored_bytes)} of {byte_text(kept.size_cap)} ({share:.1%})"),
-            Fact("segments", f"{len(edge.segments):,} of {count_cap}"),
+            Fact("segments", f"{len(edge.segments):,} ({count_cap})"),
             Fact("in memory", byte_text(edge.open_bytes)),
             Fact("at the cap", str(kept.size_cap_policy.value).replace("_", " ")),
         ],

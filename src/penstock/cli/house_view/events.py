@@ -6,7 +6,7 @@ Jobs write their events as JSON, one a line, among whatever else they and their 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,15 +15,19 @@ import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.gateway import ShownEvent, Viewer
-from penstock.observability import Event
+from penstock.observability import Event, names
 
 __all__ = ["EventBoard"]
 
 _KEPT: Final = 1_000
 _TEXT_CHARACTERS_MAX: Final = 500
+_BRIEF_CHARACTERS_MAX: Final = 200
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 _OWN_FIELDS: Final = frozenset({"event", "level", "timestamp", "traceId"})
 _BAD: Final = ("warning", "error", "critical")
+# What a person looks for first.
+_FIRST: Final = ("error", "reason", "line", "object", "job", "subscriber", "status")
+_TENANT_FIELDS: Final = ("tenant", "tenantId")
 SERVE: Final = "serve"
 
 
@@ -32,6 +36,8 @@ class _Kept:
     shown: ShownEvent
     time_ms: int
     tenant: str
+    # The fields that say most, for a place with little room.
+    brief: str
 
 
 class EventBoard:
@@ -74,16 +80,21 @@ class EventBoard:
                 return ""
             event = one.shown
             if event.level in _BAD and event.name.startswith(prefixes) and source in (None, event.source):
-                return f"{event.name} {_age((now - one.time_ms) / 1000)} ago: {event.text}"
+                known = names.EVENTS.get(event.name)
+                what = known.help if known else event.name
+                return f"{_age((now - one.time_ms) / 1000)} ago: {what} {one.brief}".rstrip()
         return ""
 
     def _add(self, source: str, level: str, name: str, fields: Mapping[str, Any]) -> str:
         self._number += 1
         now = self._clock.now_ms()
-        text = " ".join(f"{key}={value}" for key, value in fields.items())[:_TEXT_CHARACTERS_MAX]
+        ordered = {key: fields[key] for key in (*_FIRST, *fields) if key in fields}
+        text = " ".join(f"{key}={value}" for key, value in ordered.items())[:_TEXT_CHARACTERS_MAX]
+        brief = " ".join(f"{key}={fields[key]}" for key in _FIRST if key in fields)[:_BRIEF_CHARACTERS_MAX]
+        tenant = next((str(fields[key]) for key in _TENANT_FIELDS if key in fields), "")
         time = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         event = ShownEvent(self._number, time, level, source, name, text)
-        self._kept.append(_Kept(event, now, str(fields.get("tenant", ""))))
+        self._kept.append(_Kept(event, now, tenant, brief or text[:_BRIEF_CHARACTERS_MAX]))
         return text
 
 
@@ -102,7 +113,3 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
-
-
-# What a terminal shows of a line: None for nothing.
-LineShown = Callable[[str, str], str | None]

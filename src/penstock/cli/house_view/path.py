@@ -11,7 +11,7 @@ from penstock.cli.house_view.documents_page import IndexEntries
 from penstock.cli.house_view.events import EventBoard
 from penstock.cli.house_view.figures import FigureHistory
 from penstock.cli.house_view.queue_page import QueueView
-from penstock.cli.house_view.units import byte_text, rate_text, seconds_text
+from penstock.cli.house_view.units import byte_text, counted, rate_text, seconds_text
 from penstock.cli.supervisor import ChildStatus
 from penstock.errors import PenstockError
 from penstock.gateway import Fact, Stage, StageState, Viewer
@@ -42,8 +42,8 @@ class PathStages:
         refused = self.figures.total(names.GATEWAY_REJECTED_ROWS)
         facts = [
             Fact("requests", rate_text(self.figures.rate(names.GATEWAY_REQUESTS), "requests")),
-            Fact("rows acknowledged", f"{self.figures.total(names.GATEWAY_ROWS):,.0f}"),
-            Fact("rows refused", f"{refused:,.0f}"),
+            Fact("acknowledged", counted(self.figures.total(names.GATEWAY_ROWS), "row")),
+            Fact("refused", counted(refused, "row")),
         ]
         return self._stage("Gateway", TELEMETRY, facts, names.GATEWAY_ROWS, "rows", ("gateway.",))
 
@@ -79,9 +79,9 @@ class PathStages:
             letters = await queue.dead_letters(manifest)
         except PenstockError as error:
             return Stage(queue.title, StageState.DOWN, error=self._error(str(error)), page="queue", lane=lane)
-        late = lag.seconds > _LATE_SECONDS or bool(letters)
-        state = StageState.LATE if late else StageState.OK if lag.batches else StageState.IDLE
-        facts = [Fact("waiting", f"{lag.batches:,} batches"), Fact("lag", seconds_text(lag.seconds))]
+        state = StageState.ATTENTION if letters else StageState.OK if lag.batches else StageState.IDLE
+        state = StageState.LATE if lag.seconds > _LATE_SECONDS else state
+        facts = [Fact("waiting", counted(lag.batches, "batch", "batches")), Fact("lag", seconds_text(lag.seconds))]
         if letters:
             facts.append(Fact("dead letters", f"{len(letters):,}"))
         return Stage(queue.title, state, facts, "", "queue", lane)
@@ -111,7 +111,7 @@ class PathStages:
         total = self.figures.total
         if job == "index":
             facts = [
-                Fact("backlog", f"{total(names.INDEXING_BACKLOG_DOCUMENTS):,.0f} documents"),
+                Fact("backlog", counted(total(names.INDEXING_BACKLOG_DOCUMENTS), "document")),
                 Fact("lag", seconds_text(total(names.INDEXING_LAG_SECONDS))),
             ]
             return (
@@ -142,10 +142,11 @@ class PathStages:
         return Stage("Catalog and series", StageState.OK, facts, "", page, TELEMETRY)
 
     def documents(self, indexes: Sequence[IndexEntries]) -> Stage:
-        counted: Counter[str] = sum((index.counted() for index in indexes), Counter())
-        state = StageState.LATE if counted["quarantined"] else StageState.OK if counted else StageState.IDLE
-        facts = [Fact(name, f"{count:,}") for name, count in sorted(counted.items())] or [Fact("indexed", "0")]
-        error = f"{counted['quarantined']:,} could not be read" if counted["quarantined"] else ""
+        states: Counter[str] = sum((index.counted() for index in indexes), Counter())
+        aside = states["quarantined"]
+        state = StageState.ATTENTION if aside else StageState.OK if states else StageState.IDLE
+        facts = [Fact(name, f"{count:,}") for name, count in sorted(states.items())] or [Fact("indexed", "0")]
+        error = f"{counted(aside, 'document')} could not be read" if aside else ""
         return Stage("Indexes", state, facts, error, "documents", DOCUMENTS)
 
     def _stage(

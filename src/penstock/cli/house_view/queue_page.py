@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.buffer import DeadLetters, Lag, Manifest, lag_of, queued_now
 from penstock.cli.house_view.looking import KeptLooks
-from penstock.cli.house_view.units import seconds_text, time_text
+from penstock.cli.house_view.units import counted, seconds_text, time_text
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError
 from penstock.gateway import Fact, Section, TableView
@@ -63,7 +63,7 @@ async def queue_sections(queue: QueueView) -> list[Section]:
         Fact("fence", str(manifest.fence)),
         Fact("next sequence", f"{manifest.next_sequence:,}"),
         Fact("stored through", "–" if position is None else f"{position:,}"),
-        Fact("waiting", f"{lag.batches:,} batches"),
+        Fact("waiting", counted(lag.batches, "batch", "batches")),
         Fact("lag", seconds_text(lag.seconds)),
         Fact("dead letters", f"{len(letters):,}"),
     ]

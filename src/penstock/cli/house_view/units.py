@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["byte_text", "rate_text", "seconds_text", "time_text"]
+__all__ = ["byte_text", "counted", "rate_text", "seconds_text", "time_text"]
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -16,6 +16,11 @@ def byte_text(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1024
     raise AssertionError("the last unit is returned")
+
+
+def counted(count: float, one: str, many: str = "") -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
 
 
 def rate_text(per_second: float, unit: str) -> str:
