@@ -250,7 +250,7 @@ def test_tables_and_forms_work_without_scripts(browser, address):
     page.goto("/ui/sql")
     page.get_by_role("textbox").fill("select 1")
     page.get_by_role("button", name="Run").click()
-    assert page.get_by_role("cell", name="select 1").count() == 1
+    assert page.get_by_role("cell", name="select 1").count() == 3
     context.close()
 
 
