@@ -168,7 +168,7 @@ def test_every_page_is_sound_in_every_look(browser, address, look):
         if name == "plot":
             page.locator(".uplot").wait_for()
         if name == "plot-wrong":
-            page.locator(".status.problem").wait_for()
+            page.locator(".problem").wait_for()
         page.screenshot(path=BUILD / f"{name}-{look}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{name} is wider than the screen"
         # Through the debugger, which the page's policy does not bind: the page itself may run no such script.
