@@ -2,7 +2,7 @@
 
 import json
 
-from penstock.cli.house_view import EventBoard
+from penstock.cli.serving.house_view import EventBoard
 from penstock.gateway import Viewer
 from penstock.observability import names
 from penstock.testing import ManualClock

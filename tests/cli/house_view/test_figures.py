@@ -1,7 +1,7 @@
 """Rates and totals of several processes, one of which may be started again."""
 
-from penstock.cli.house_view import FigureHistory
-from penstock.cli.job_figures import figures_written, read_figures, registry_figures
+from penstock.cli.serving.house_view import FigureHistory
+from penstock.cli.settings.job_figures import figures_written, read_figures, registry_figures
 from penstock.observability import LiveObserver, names
 from penstock.testing import ManualClock
 

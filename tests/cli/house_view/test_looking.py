@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.cli.house_view.looking import KeptLooks
+from penstock.cli.serving.house_view.looking import KeptLooks
 from penstock.testing import ManualClock
 
 

@@ -4,16 +4,16 @@ import asyncio
 
 from penstock.buffer import DeadLetters, Producer, queued_now
 from penstock.catalog import Catalog, DataFile
-from penstock.cli.house_view import EventBoard, FigureHistory, KeptCatalog, QueueView
-from penstock.cli.house_view.catalog_page import catalog_sections
-from penstock.cli.house_view.cost_page import cost_sections
-from penstock.cli.house_view.edge_page import edge_sections
-from penstock.cli.house_view.jobs_page import job_sections
-from penstock.cli.house_view.path import PathStages
-from penstock.cli.house_view.queue_page import queue_sections
-from penstock.cli.house_view.stores_page import store_sections
-from penstock.cli.job_figures import registry_figures
-from penstock.cli.supervisor import ChildStatus
+from penstock.cli.serving.house_view import EventBoard, FigureHistory, KeptCatalog, QueueView
+from penstock.cli.serving.house_view.catalog_page import catalog_sections
+from penstock.cli.serving.house_view.cost_page import cost_sections
+from penstock.cli.serving.house_view.edge_page import edge_sections
+from penstock.cli.serving.house_view.jobs_page import job_sections
+from penstock.cli.serving.house_view.path import PathStages
+from penstock.cli.serving.house_view.queue_page import queue_sections
+from penstock.cli.serving.house_view.stores_page import store_sections
+from penstock.cli.serving.supervisor import ChildStatus
+from penstock.cli.settings.job_figures import registry_figures
 from penstock.errors import Corrupt, NotFound, Unavailable
 from penstock.gateway import StageState, Viewer
 from penstock.objects import MemoryStore
