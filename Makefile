@@ -61,7 +61,7 @@ chaos: $(VENV)/.installed ## Run the kill -9 and simulation campaigns with rando
 	PENSTOCK_CHAOS_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q -m "simulation or chaos"
 
 docs: build/docs-venv/.installed ## Build the documentation as a static site in build/site
-	build/docs-venv/bin/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/python -m mkdocs build --strict --quiet
 	@echo "The documentation is in build/site: open build/site/index.html"
 
 reference: $(VENV)/.installed ## Write docs/reference.md from the code
