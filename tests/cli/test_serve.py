@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,7 +70,22 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
                 "hits"
             ]
             assert [hit["key"] for hit in hits] == [key]
+        page = served.client.get("/ui/page/documents").text
+        secret = re.search(r'name="form_secret" value="([^"]+)"', page)[1]
+        key = re.search(r'name="forget" value="([^"]+)" aria-label="Forget a.txt"', page)[1]
+        form = {"form_secret": secret, "index": "manual", "forget": key, "confirmed": "yes"}
+        assert served.client.post("/ui/documents", data=form).headers["location"].endswith("done=forget&count=1")
+        while _hits(served, "turbine") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert _hits(served, "turbine") == []
+        events = served.client.get("/ui/events").text
+        assert "indexing.done" in events
         assert served.end() == 0
+
+
+def _hits(served, word):
+    asked = {"query": word, "index": "manual", "mode": "text"}
+    return [hit["key"] for hit in served.client.post("/v1/search", json=asked).json()["hits"]]
 
 
 @pytest.mark.integration

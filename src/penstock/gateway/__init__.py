@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from penstock.gateway.config import GatewayConfig, TenantLimits
     from penstock.gateway.dashboard.routes import DashboardRoutes
     from penstock.gateway.dashboard.sessions import Sessions
-    from penstock.gateway.dashboard.views import Fact, HouseView, Section, Stage, StageState, TableView
+    from penstock.gateway.dashboard.views import (
+        DocumentChange,
+        Fact,
+        HouseView,
+        PageLink,
+        Section,
+        ShownEvent,
+        Stage,
+        StageState,
+        TableView,
+        Viewer,
+    )
     from penstock.gateway.documents import DocumentRoutes
     from penstock.gateway.guard import Guard
     from penstock.gateway.ingest import IngestRoutes
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AboutRoutes",
     "DashboardRoutes",
+    "DocumentChange",
     "DocumentRoutes",
     "DocumentServices",
     "Fact",
@@ -43,6 +55,7 @@ __all__ = [
     "IngestRoutes",
     "KeptReader",
     "NotificationRoutes",
+    "PageLink",
     "Principal",
     "PromSource",
     "PrometheusRoutes",
@@ -50,6 +63,7 @@ __all__ = [
     "Scope",
     "Section",
     "Sessions",
+    "ShownEvent",
     "SqlRoutes",
     "Stage",
     "StageState",
@@ -59,6 +73,7 @@ __all__ = [
     "TenantLimits",
     "TokenBook",
     "TokenEntry",
+    "Viewer",
     "serving",
 ]
 
@@ -68,7 +83,18 @@ _HOMES: Final = {
     "config": ("GatewayConfig", "TenantLimits"),
     "dashboard.routes": ("DashboardRoutes",),
     "dashboard.sessions": ("Sessions",),
-    "dashboard.views": ("Fact", "HouseView", "Section", "Stage", "StageState", "TableView"),
+    "dashboard.views": (
+        "DocumentChange",
+        "Fact",
+        "HouseView",
+        "PageLink",
+        "Section",
+        "ShownEvent",
+        "Stage",
+        "StageState",
+        "TableView",
+        "Viewer",
+    ),
     "documents": ("DocumentRoutes",),
     "guard": ("Guard",),
     "ingest": ("IngestRoutes",),

@@ -55,6 +55,7 @@ def serve(
     """
     import asyncio
 
+    from penstock.cli.serving.house_view import EventBoard
     from penstock.cli.serving.process import ServeConfig, Serving
     from penstock.gateway import GatewayConfig
 
@@ -62,7 +63,8 @@ def serve(
     gateway = settings.of(GatewayConfig, host=host, port=port, tokens=tokens)
     context = click.get_current_context()
     file = context.params.get("config")
-    with watching.opened() as observer:
+    board = EventBoard(show_from=watching.level)
+    with watching.opened(heard=board.heard) as observer:
         serving = Serving(
             config,
             gateway,
@@ -70,5 +72,6 @@ def serve(
             observer,
             ("--config", str(file)) if file else (),
             lambda address: click.echo(f"Penstock answers at {address}"),
+            board,
         )
         asyncio.run(serving.run())

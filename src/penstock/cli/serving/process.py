@@ -11,16 +11,17 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.buffer import Producer, ProducerConfig
+from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.serving.edge import opened_edge
-from penstock.cli.serving.house_view import QueueView, ServedHouse
+from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatalog, QueueView, ServedHouse
 from penstock.cli.serving.supervisor import ChildSpec, Supervisor
+from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.sharding import apply_sharding, sharded_series
 from penstock.cli.settings.store_access import store_options
@@ -134,27 +135,33 @@ class Serving:
     # Options that jobs are started with besides their own, such as `--config FILE`.
     job_options: tuple[str, ...] = ()
     announce: Callable[[str], None] = lambda _address: None
+    # Hears the events of the observer and of the jobs.
+    board: EventBoard = field(default_factory=EventBoard)
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
         stop = asyncio.Event()
         _on_signals(stop)
         await apply_sharding(self.config.telemetry_url, self.settings, self.observer)
-        supervisor = Supervisor(self._jobs(), observer=self.observer)
         async with AsyncExitStack() as stack:
+            watch = ServeWatch(self.observer, self.board)
+            watch.open(stack)
+            supervisor = Supervisor(self._jobs(watch), observer=self.observer, line_shown=self.board.line)
             keeping = asyncio.ensure_future(supervisor.run())
             stack.push_async_callback(_ended, supervisor, keeping)
             if "gateway" in self.config.roles or "query" in self.config.roles:
-                await self._serve(stack, supervisor, stop)
+                await self._serve(stack, supervisor, stop, watch)
             else:
                 self.announce("jobs only")
                 await stop.wait()
 
-    async def _serve(self, stack: AsyncExitStack, supervisor: Supervisor, stop: asyncio.Event) -> None:
+    async def _serve(
+        self, stack: AsyncExitStack, supervisor: Supervisor, stop: asyncio.Event, watch: ServeWatch
+    ) -> None:
         documents = await stack.enter_async_context(self._documents())
-        view = ServedHouse(
-            documents, QueueView("Documents queue", documents.producer_store, self._manifest), supervisor
-        )
+        view = self._view(documents, supervisor, watch)
+        sampling = asyncio.ensure_future(view.figures.run())
+        stack.callback(sampling.cancel)
         sessions = Sessions(secure=self.gateway.certificate is not None)
         guard = Guard(self.gateway, _Tokens(self.gateway.tokens), session=sessions.principal)
         routes = DocumentRoutes(documents, self.gateway)
@@ -163,9 +170,11 @@ class Serving:
             endpoints += NotificationRoutes(documents, self.gateway).endpoints()
             endpoints += await self._telemetry_in(stack, view, guard)
         sql: SqlRoutes | None = None
+        series: StoredSeries | None = None
         if "query" in self.config.roles:
-            endpoints += PrometheusRoutes(self._series(stack), self.gateway, version("penstock")).endpoints()
-            sql = SqlRoutes(await self._tables(stack), self.gateway)
+            series = self._series(stack)
+            endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
+            sql = SqlRoutes(await self._tables(stack, view), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -174,7 +183,7 @@ class Serving:
             authenticate=lambda exchange, token: guard.authenticate(exchange, f"Bearer {token}"),
             search=routes.passages,
             sql=sql.shown if sql else None,
-            has_series="query" in self.config.roles,
+            series=series,
         ).endpoints()
         endpoints += AboutRoutes(version("penstock"), registry=self._registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
@@ -197,7 +206,7 @@ class Serving:
             )
         )
         view.edge = edge.quiver
-        view.telemetry_queue = QueueView("Telemetry queue", edge.queue_store, self._manifest)
+        view.telemetry_queue = self._queue_view("Telemetry queue", edge.queue_store)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
@@ -211,21 +220,32 @@ class Serving:
         stack.push_async_callback(series.close)
         return series
 
-    async def _tables(self, stack: AsyncExitStack) -> StoredTables:
+    async def _tables(self, stack: AsyncExitStack, view: ServedHouse) -> StoredTables:
         store = await self._opened(self.config.telemetry_url, stack)
 
-        async def opened() -> SqlEngine:
+        async def opened() -> Catalog:
             catalog = await Catalog.open(store, CATALOG_PATH, self.settings.of(CatalogConfig), observer=self.observer)
             stack.push_async_callback(catalog.close)
-            return SqlEngine(catalog, self.settings.of(SqlConfig), known=signal_tables(), observer=self.observer)
+            return catalog
 
-        tables = StoredTables(opened)
+        async def engine() -> SqlEngine:
+            return SqlEngine(await opened(), self.settings.of(SqlConfig), known=signal_tables(), observer=self.observer)
+
+        view.catalog = KeptCatalog(opened)
+        tables = StoredTables(engine)
         stack.push_async_callback(tables.close)
         return tables
 
-    @property
-    def _manifest(self) -> str:
-        return Wiring(self.settings).manifest_path
+    def _view(self, documents: DocumentServices, supervisor: Supervisor, watch: ServeWatch) -> ServedHouse:
+        reading = Wiring(self.settings).reading(places=(self.config.uploads_url,))
+        queue = self._queue_view("Documents queue", documents.producer_store)
+        view = ServedHouse(DocumentsView(documents, reading), queue, supervisor, watch.figures(), watch.board)
+        view.queue = replace(queue, position=view.position)
+        return view
+
+    def _queue_view(self, title: str, store: ObjectStore) -> QueueView:
+        consumer = self.settings.of(ConsumerConfig)
+        return QueueView(title, store, consumer.manifest_path, consumer.data_path_prefix)
 
     @property
     def _registry(self) -> CollectorRegistry | None:
@@ -248,7 +268,7 @@ class Serving:
         stack.push_async_callback(store.close)
         return store
 
-    def _jobs(self) -> list[ChildSpec]:
+    def _jobs(self, watch: ServeWatch) -> list[ChildSpec]:
         if "jobs" not in self.config.roles:
             return []
         engine: tuple[str, ...] = ("--engine", self.config.engine)
@@ -261,7 +281,7 @@ class Serving:
             "compact": ("compact", "--follow", *store),
         }
         return [
-            ChildSpec(name, (*base, *command, *engine, *self.job_options))
+            ChildSpec(name, (*base, *command, *engine, *self.job_options), watch.environment(name))
             for name, command in jobs.items()
             if name in self.config.jobs
         ]

@@ -1,6 +1,6 @@
 """The indexing job as a program for `spark-submit`: takes what the queue of a store holds now, or all that comes.
 
-    spark-submit --master spark://host:7077 examples/index_job.py s3://bucket/penstock
+    spark-submit --master spark://host:7077 examples/spark/index_job.py s3://bucket/penstock
 
 Master, memory and cores are `spark-submit`'s to say. Whoever notifies puts events on the queue; this program is the one
 consumer. Run it again after any end, on any machine: it goes on where it was.
