@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
 from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
-from penstock.gateway.otlp_grpc import GrpcServer
+from penstock.gateway.ingest.otlp_grpc import GrpcServer
 from penstock.quiver import Quiver
 from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
 

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import Unavailable
 from penstock.gateway import Gateway, GatewayConfig, HttpServer, serving
-from penstock.gateway.exchange import json_answer
-from penstock.gateway.routing import Route
+from penstock.gateway.http.exchange import json_answer
+from penstock.gateway.http.routing import Route
 
 
 async def hello(_exchange):

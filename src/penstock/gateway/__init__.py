@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.gateway.about import AboutRoutes
-    from penstock.gateway.app import Gateway
+    from penstock.gateway.access.tokens import Principal, Scope, TokenBook, TokenEntry
     from penstock.gateway.config import GatewayConfig, TenantLimits
     from penstock.gateway.dashboard.routes import DashboardRoutes
     from penstock.gateway.dashboard.sessions import Sessions
     from penstock.gateway.dashboard.views import Fact, HouseView, Section, Stage, StageState, TableView
-    from penstock.gateway.documents import DocumentRoutes
-    from penstock.gateway.guard import Guard
-    from penstock.gateway.ingest import IngestRoutes
-    from penstock.gateway.notifications import NotificationRoutes
-    from penstock.gateway.otlp_grpc import GrpcServer
-    from penstock.gateway.prometheus import PrometheusRoutes, PromSource
-    from penstock.gateway.routing import Route
-    from penstock.gateway.server import HttpServer, serving
-    from penstock.gateway.services import DocumentServices, KeptReader
-    from penstock.gateway.sql import SqlRoutes, StoredTables
-    from penstock.gateway.stored_series import StoredSeries
-    from penstock.gateway.tokens import Principal, Scope, TokenBook, TokenEntry
+    from penstock.gateway.documents.notifications import NotificationRoutes
+    from penstock.gateway.documents.routes import DocumentRoutes
+    from penstock.gateway.documents.services import DocumentServices, KeptReader
+    from penstock.gateway.http.app import Gateway
+    from penstock.gateway.http.guard import Guard
+    from penstock.gateway.http.routing import Route
+    from penstock.gateway.http.server import HttpServer, serving
+    from penstock.gateway.ingest.otlp_grpc import GrpcServer
+    from penstock.gateway.ingest.telemetry import IngestRoutes
+    from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
+    from penstock.gateway.query.sql import SqlRoutes, StoredTables
+    from penstock.gateway.query.stored_series import StoredSeries
 
 __all__ = [
     "AboutRoutes",
@@ -64,23 +64,23 @@ __all__ = [
 
 _HOMES: Final = {
     "about": ("AboutRoutes",),
-    "app": ("Gateway",),
+    "http.app": ("Gateway",),
     "config": ("GatewayConfig", "TenantLimits"),
     "dashboard.routes": ("DashboardRoutes",),
     "dashboard.sessions": ("Sessions",),
     "dashboard.views": ("Fact", "HouseView", "Section", "Stage", "StageState", "TableView"),
-    "documents": ("DocumentRoutes",),
-    "guard": ("Guard",),
-    "ingest": ("IngestRoutes",),
-    "notifications": ("NotificationRoutes",),
-    "otlp_grpc": ("GrpcServer",),
-    "prometheus": ("PrometheusRoutes", "PromSource"),
-    "routing": ("Route",),
-    "server": ("HttpServer", "serving"),
-    "services": ("DocumentServices", "KeptReader"),
-    "sql": ("SqlRoutes", "StoredTables"),
-    "stored_series": ("StoredSeries",),
-    "tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
+    "documents.routes": ("DocumentRoutes",),
+    "http.guard": ("Guard",),
+    "ingest.telemetry": ("IngestRoutes",),
+    "documents.notifications": ("NotificationRoutes",),
+    "ingest.otlp_grpc": ("GrpcServer",),
+    "query.prometheus": ("PrometheusRoutes", "PromSource"),
+    "http.routing": ("Route",),
+    "http.server": ("HttpServer", "serving"),
+    "documents.services": ("DocumentServices", "KeptReader"),
+    "query.sql": ("SqlRoutes", "StoredTables"),
+    "query.stored_series": ("StoredSeries",),
+    "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

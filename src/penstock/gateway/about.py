@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Scope
+from penstock.gateway.access.tokens import Scope
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.routing import Route
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

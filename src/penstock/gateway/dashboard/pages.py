@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from penstock.gateway.exchange import HttpAnswer
+from penstock.gateway.http.exchange import HttpAnswer
 
 __all__ = ["HTML", "SECURITY_HEADERS", "highlighted", "html_page", "static_file"]
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PermissionDenied
+from penstock.gateway.access.limits import LoginGuard, TenantQuotas
+from penstock.gateway.access.tokens import Principal, Scope, TokenBook, Unauthenticated
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpExchange
-from penstock.gateway.limits import LoginGuard, TenantQuotas
-from penstock.gateway.tokens import Principal, Scope, TokenBook, Unauthenticated
+from penstock.gateway.http.exchange import HttpExchange
 
 __all__ = ["Guard"]
 

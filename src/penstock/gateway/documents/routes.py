@@ -17,13 +17,14 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification, UploadNotification, doc_id_of, object_key
 from penstock.documents.notifications import Delivery
 from penstock.errors import DeadlineExceeded, InvalidInput, NotFound
-from penstock.gateway.bodies import decompress, read_body
+from penstock.gateway.access.naming import check_index, check_key
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.naming import check_index, check_key
-from penstock.gateway.routing import Route
-from penstock.gateway.services import DocumentServices, decoded, one, whole_body
-from penstock.gateway.tokens import Scope
+from penstock.gateway.documents.services import DocumentServices
+from penstock.gateway.http.bodies import decompress, read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import decoded, one, whole_body
+from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
     DocumentEntry,

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock.errors import InvalidInput
-from penstock.gateway.bodies import Receive
-from penstock.gateway.tokens import Principal
+from penstock.gateway.access.tokens import Principal
+from penstock.gateway.http.bodies import Receive
 
 __all__ = ["AsgiScope", "HttpAnswer", "HttpExchange", "Message", "Send", "json_answer"]
 

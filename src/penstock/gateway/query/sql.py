@@ -10,11 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.routing import Route
-from penstock.gateway.services import decoded, whole_body
-from penstock.gateway.tokens import Scope
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import decoded, whole_body
+from penstock.gateway.http.routing import Route
 from penstock.lake import SqlAnswer, SqlEngine
 
 __all__ = ["SqlRoutes", "StoredTables"]

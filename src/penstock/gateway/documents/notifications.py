@@ -9,11 +9,12 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification
 from penstock.documents.notifications import PARSERS, BearerTrust, Delivery, Destination
 from penstock.errors import InvalidInput, NotFound
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.routing import Route
-from penstock.gateway.services import DocumentServices, one, whole_body
-from penstock.gateway.tokens import Scope
+from penstock.gateway.documents.services import DocumentServices
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import one, whole_body
+from penstock.gateway.http.routing import Route
 from penstock.indexing import receive
 from penstock.objects import parse_url
 

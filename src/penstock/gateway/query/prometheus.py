@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput
-from penstock.gateway.bodies import read_body
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, form_of, json_answer
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Scope
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of, json_answer
+from penstock.gateway.http.refusals import Refusal
+from penstock.gateway.http.routing import Route
 from penstock.timeseries import Matcher
 from penstock.timeseries.promql import QueryResult, parse_duration_text, parse_selector_text, syntax_json
 

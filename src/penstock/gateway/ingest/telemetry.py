@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Unsupported
-from penstock.gateway.bodies import read_body
-from penstock.gateway.coalescing import Coalescer, Divided
+from penstock.gateway.access.naming import check_table
+from penstock.gateway.access.tokens import Principal, Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.naming import check_table
-from penstock.gateway.otlp_answers import otlp_refusal, otlp_success
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Principal, Scope
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.routing import Route
+from penstock.gateway.ingest.coalescing import Coalescer, Divided
+from penstock.gateway.ingest.otlp_answers import otlp_refusal, otlp_success
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver import Bundle
 from penstock.records import Signal

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.tokens import Scope
+from penstock.gateway.access.tokens import Scope
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.refusals import Refusal
 
 __all__ = ["MethodNotAllowed", "Refuse", "Route", "Routes", "json_refusal"]
 
