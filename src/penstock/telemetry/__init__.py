@@ -19,7 +19,7 @@ from penstock.telemetry.otlp import decode_otlp, decode_otlp_json
 from penstock.telemetry.otlp_encode import encode_otlp
 from penstock.telemetry.payload import decode_records, encode_records
 from penstock.telemetry.prometheus_names import label_name, metric_name
-from penstock.telemetry.remote_write import RemoteWriteVersion, decode_remote_write
+from penstock.telemetry.remote_write import RemoteWriteVersion, decode_remote_write, decode_write_request
 from penstock.telemetry.rows import DecodedRows, RowSource
 from penstock.telemetry.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
 from penstock.telemetry.series import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
@@ -53,6 +53,7 @@ __all__ = [
     "decode_prometheus_text",
     "decode_records",
     "decode_remote_write",
+    "decode_write_request",
     "decompressed",
     "encode_arrow",
     "encode_files",
