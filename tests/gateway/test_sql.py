@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.catalog import Catalog, CatalogConfig, DataFile
-from penstock.gateway import Gateway, GatewayConfig, Scope, SqlRoutes, StoredTables, TokenBook
+from penstock.gateway import Gateway, GatewayConfig, Scope, SqlRoutes, TokenBook
 from penstock.lake import SqlEngine
 from penstock.objects import open_store
 
@@ -44,10 +44,7 @@ def asked(tmp_path):
                     )
                     await catalog.register([file])
 
-            async def opened():
-                return SqlEngine(catalog)
-
-            tables = StoredTables(opened)
+            tables = SqlEngine(catalog)
             app = Gateway(SqlRoutes(tables, GatewayConfig()).endpoints(), GatewayConfig(tokens="x"), lambda: book)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 bearer = {"authorization": f"Bearer {tokens[tenant]}"}

@@ -7,6 +7,7 @@ was acknowledged is durable before the answer, so that any part may be killed an
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -17,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.buffer import Producer, ProducerConfig
-from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.house_view import QueueView, ServedHouse
 from penstock.cli.serving_edge import opened_edge
 from penstock.cli.settings import Settings
-from penstock.cli.sql import signal_tables
 from penstock.cli.store_access import follower_options, store_options
-from penstock.cli.supervisor import ChildSpec, Supervisor
+from penstock.cli.supervisor import SUPERVISED, ChildSpec, Supervisor
 from penstock.cli.telemetry_place import telemetry_url
 from penstock.cli.wiring import Wiring
 from penstock.errors import InvalidInput, NotFound
@@ -42,14 +41,14 @@ from penstock.gateway import (
     NotificationRoutes,
     PrometheusRoutes,
     Sessions,
+    SqlProcesses,
     SqlRoutes,
     StoredSeries,
-    StoredTables,
     TokenBook,
     serving,
 )
 from penstock.indexing import url_of
-from penstock.lake import SqlConfig, SqlEngine
+from penstock.lake import SqlConfig
 from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
 from penstock.observability import LiveObserver, Observer
 from penstock.telemetry import DecodeLimits
@@ -165,7 +164,7 @@ class Serving:
         sql: SqlRoutes | None = None
         if "query" in self.config.roles:
             endpoints += PrometheusRoutes(self._series(stack), self.gateway, version("penstock")).endpoints()
-            sql = SqlRoutes(await self._tables(stack), self.gateway)
+            sql = SqlRoutes(self._tables(stack), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -214,17 +213,16 @@ class Serving:
         stack.push_async_callback(series.close)
         return series
 
-    async def _tables(self, stack: AsyncExitStack) -> StoredTables:
-        store = await self._opened(self.config.telemetry_url, stack)
-
-        async def opened() -> SqlEngine:
-            catalog = await Catalog.open(store, CATALOG_PATH, self.settings.of(CatalogConfig), observer=self.observer)
-            stack.push_async_callback(catalog.close)
-            return SqlEngine(catalog, self.settings.of(SqlConfig), known=signal_tables(), observer=self.observer)
-
-        tables = StoredTables(opened)
-        stack.push_async_callback(tables.close)
-        return tables
+    def _tables(self, stack: AsyncExitStack) -> SqlProcesses:
+        place = ("--store", self.config.telemetry_url, "--prefix", CATALOG_PATH)
+        processes = SqlProcesses(
+            (sys.executable, "-m", "penstock.cli", "sql-worker", *place, *self.job_options),
+            self.settings.of(SqlConfig),
+            environment={**os.environ, SUPERVISED: "1"},
+            observer=self.observer,
+        )
+        stack.push_async_callback(processes.close)
+        return processes
 
     @property
     def _manifest(self) -> str:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from penstock.gateway.ingest.otlp_grpc import GrpcServer
     from penstock.gateway.ingest.telemetry import IngestRoutes
     from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
-    from penstock.gateway.query.sql import SqlRoutes, StoredTables
+    from penstock.gateway.query.sql import SqlRoutes
+    from penstock.gateway.query.sql_processes import SqlProcesses
+    from penstock.gateway.query.sql_worker import answer_questions, bound_process
     from penstock.gateway.query.stored_series import StoredSeries
 
 __all__ = [
@@ -50,15 +52,17 @@ __all__ = [
     "Scope",
     "Section",
     "Sessions",
+    "SqlProcesses",
     "SqlRoutes",
     "Stage",
     "StageState",
     "StoredSeries",
-    "StoredTables",
     "TableView",
     "TenantLimits",
     "TokenBook",
     "TokenEntry",
+    "answer_questions",
+    "bound_process",
     "serving",
 ]
 
@@ -78,7 +82,9 @@ _HOMES: Final = {
     "http.routing": ("Route",),
     "http.server": ("HttpServer", "serving"),
     "documents.services": ("DocumentServices", "KeptReader"),
-    "query.sql": ("SqlRoutes", "StoredTables"),
+    "query.sql": ("SqlRoutes",),
+    "query.sql_processes": ("SqlProcesses",),
+    "query.sql_worker": ("answer_questions", "bound_process"),
     "query.stored_series": ("StoredSeries",),
     "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
 }

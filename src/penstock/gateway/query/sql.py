@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +13,10 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.inputs import decoded, whole_body
 from penstock.gateway.http.routing import Route
-from penstock.lake import SqlAnswer, SqlEngine
+from penstock.gateway.query.sql_worker import SqlAnswering
+from penstock.lake import SqlAnswer
 
-__all__ = ["SqlRoutes", "StoredTables"]
+__all__ = ["SqlRoutes"]
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 _CELL_CHARACTERS_MAX: Final = 500
@@ -33,29 +32,11 @@ class SqlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rows: int | None = None
 
 
-class StoredTables:
-    """The engine, opened when it is first asked: before a job has run there may be no catalog."""
-
-    def __init__(self, open: Callable[[], Awaitable[SqlEngine]]) -> None:
-        self._open, self._opening = open, asyncio.Lock()
-        self._engine: SqlEngine | None = None
-
-    async def engine(self) -> SqlEngine:
-        async with self._opening:
-            if self._engine is None:
-                self._engine = await self._open()
-            return self._engine
-
-    async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.close()
-
-
 class SqlRoutes:
     """`POST /v1/sql`, and the same for the dashboard. Tables hold the rows of the tenant alone."""
 
-    def __init__(self, tables: StoredTables, config: GatewayConfig) -> None:
-        self._tables, self._config = tables, config
+    def __init__(self, engine: SqlAnswering, config: GatewayConfig) -> None:
+        self._engine, self._config = engine, config
 
     def endpoints(self) -> list[Route]:
         return [
@@ -89,8 +70,7 @@ class SqlRoutes:
         return answer.table.column_names, rows
 
     async def _answer(self, asked: SqlBody, tenant: str) -> SqlAnswer:
-        engine = await self._tables.engine()
-        return await engine.query(
+        return await self._engine.query(
             asked.query,
             tenant=tenant,
             as_of=asked.as_of,
