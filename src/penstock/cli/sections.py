@@ -53,6 +53,7 @@ WITHOUT_SECTION: Final[dict[str, str]] = {
     "ExponentialPolicy": "a choice inside SeriesConfig",
     "EngineConfig": "a table inside the section of the time series",
     "IndexingConfig": "put together from the sections and from what a command is given",
+    "NotificationRules": "a table inside the section of the gateway",
     "OtlpOutletConfig": "a table inside the section of relays",
     "ParquetOutletConfig": "a table inside the section of relays",
     "QueueOutletConfig": "a table inside the section of relays",

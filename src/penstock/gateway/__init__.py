@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.gateway.about import AboutRoutes
+    from penstock.gateway.access.storage import StorageQuota
     from penstock.gateway.access.tokens import Principal, Scope, TokenBook, TokenEntry
-    from penstock.gateway.config import GatewayConfig, TenantLimits
+    from penstock.gateway.config import GatewayConfig, NotificationRules, TenantLimits
     from penstock.gateway.dashboard.routes import DashboardRoutes
     from penstock.gateway.dashboard.sessions import Sessions
     from penstock.gateway.dashboard.views import Fact, HouseView, Section, Stage, StageState, TableView
     from penstock.gateway.documents.notifications import NotificationRoutes
     from penstock.gateway.documents.routes import DocumentRoutes
+    from penstock.gateway.documents.senders import NotificationSenders
     from penstock.gateway.documents.services import DocumentServices, KeptReader
     from penstock.gateway.http.app import Gateway
     from penstock.gateway.http.guard import Guard
@@ -45,6 +47,8 @@ __all__ = [
     "IngestRoutes",
     "KeptReader",
     "NotificationRoutes",
+    "NotificationRules",
+    "NotificationSenders",
     "Principal",
     "PromSource",
     "PrometheusRoutes",
@@ -56,6 +60,7 @@ __all__ = [
     "SqlRoutes",
     "Stage",
     "StageState",
+    "StorageQuota",
     "StoredSeries",
     "TableView",
     "TenantLimits",
@@ -69,7 +74,8 @@ __all__ = [
 _HOMES: Final = {
     "about": ("AboutRoutes",),
     "http.app": ("Gateway",),
-    "config": ("GatewayConfig", "TenantLimits"),
+    "access.storage": ("StorageQuota",),
+    "config": ("GatewayConfig", "NotificationRules", "TenantLimits"),
     "dashboard.routes": ("DashboardRoutes",),
     "dashboard.sessions": ("Sessions",),
     "dashboard.views": ("Fact", "HouseView", "Section", "Stage", "StageState", "TableView"),
@@ -77,6 +83,7 @@ _HOMES: Final = {
     "http.guard": ("Guard",),
     "ingest.telemetry": ("IngestRoutes",),
     "documents.notifications": ("NotificationRoutes",),
+    "documents.senders": ("NotificationSenders",),
     "ingest.otlp_grpc": ("GrpcServer",),
     "query.prometheus": ("PrometheusRoutes", "PromSource"),
     "http.routing": ("Route",),

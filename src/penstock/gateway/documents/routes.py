@@ -84,6 +84,7 @@ class DocumentRoutes:
                 takes=("application/octet-stream",),
                 query=("wait", "timeout"),
                 tag=_TAG,
+                stores=True,
             ),
             Route("DELETE", document, Scope.WRITE, self.remove, "Remove an uploaded document.", tag=_TAG),
             Route("GET", document, Scope.READ, self.show, "Show the state of a document.", tag=_TAG),

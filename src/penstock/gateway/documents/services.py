@@ -12,7 +12,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import NotFound
 from penstock.gateway.access.naming import check_index
 from penstock.gateway.http.exchange import HttpExchange
-from penstock.indexing import Credentials, Provider, StoreDoors, in_trace, target_in
+from penstock.indexing import Provider, StoreDoors, in_trace, target_in
 from penstock.objects import ObjectStore
 from penstock.observability import names
 from penstock.vector import CollectionName, VectorReader
@@ -54,7 +54,6 @@ class DocumentServices:
     uploads_url: str
     uploads: ObjectStore
     provider: Provider = field(default_factory=Provider)
-    credentials: Credentials = field(default_factory=Credentials)
 
     async def collection(self, exchange: HttpExchange, index: str) -> CollectionName:
         """The collection that answers for an index of the tenant, also before anything was indexed."""

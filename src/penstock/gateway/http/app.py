@@ -67,8 +67,9 @@ class Gateway:
             self.guard.check_site(exchange)
             endpoint = self.routes.find(exchange)
             route, refuse, scope_needed = endpoint.path, endpoint.refuse, endpoint.scope
-            exchange.principal = self.guard.principal(exchange, endpoint.scope)
-            with self.guard.admitted(exchange):
+            proves = endpoint.proves_itself is not None and endpoint.proves_itself(exchange)
+            exchange.principal = self.guard.principal(exchange, None if proves else endpoint.scope)
+            with self.guard.admitted(exchange, stores=endpoint.stores):
                 answer = await endpoint.handler(exchange)
         except Disconnected:
             return

@@ -50,6 +50,10 @@ class Route:
     # Names of query parameters.
     query: tuple[str, ...] = ()
     tag: str = "api"
+    # Whether it adds to what its tenant keeps.
+    stores: bool = False
+    # Whether a request proves who sent it in another way than by a token; its handler then finds out.
+    proves_itself: Callable[[HttpExchange], bool] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class GrpcServer:
         route, status = f"grpc/{signal.name.lower()}", "OK"
         try:
             exchange.principal = self._guard.principal(exchange, Scope.WRITE)
-            with self._guard.admitted(exchange):
+            with self._guard.admitted(exchange, stores=True):
                 found = await self._ingest.store_otlp(signal, body, exchange.principal)
             return otlp_success(signal, found, _PROTOBUF).body
         except Exception as error:

@@ -105,6 +105,7 @@ class IngestRoutes:
                 takes=(_PROTOBUF, _JSON),
                 gives=(_PROTOBUF, _JSON),
                 tag=_TAG,
+                stores=True,
             )
             for signal in Signal
         ]
@@ -118,6 +119,7 @@ class IngestRoutes:
                 "Store samples sent by Prometheus remote write 1.0 or 2.0.",
                 takes=(_PROTOBUF,),
                 tag=_TAG,
+                stores=True,
             ),
             Route(
                 "POST",
@@ -127,6 +129,7 @@ class IngestRoutes:
                 "Store an Arrow IPC stream in a table.",
                 takes=(_ARROW,),
                 tag=_TAG,
+                stores=True,
             ),
             Route(
                 "POST",
@@ -136,6 +139,7 @@ class IngestRoutes:
                 "Store lines of JSON in a table.",
                 takes=_LINES[:1],
                 tag=_TAG,
+                stores=True,
             ),
         ]
 
