@@ -38,7 +38,7 @@ SECTIONS: Final[dict[str, str]] = {
     "rounds": "penstock.indexing.planning.plan:RoundLimits",
     "intake": "penstock.indexing.job.config:IntakeLimits",
     "gateway": "penstock.gateway.config:GatewayConfig",
-    "serve": "penstock.cli.serving:ServeConfig",
+    "serve": "penstock.cli.serve_config:ServeConfig",
     "decoding": "penstock.telemetry.limits:DecodeLimits",
     "series": "penstock.telemetry.series:SeriesConfig",
     "landing": "penstock.landing.config:LandingLimits",

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from penstock.gateway.config import GatewayConfig, NotificationRules, TenantLimits
     from penstock.gateway.dashboard.routes import DashboardRoutes
     from penstock.gateway.dashboard.sessions import Sessions
-    from penstock.gateway.dashboard.views import Fact, HouseView, Section, Stage, StageState, TableView
+    from penstock.gateway.dashboard.views import (
+        DocumentChange,
+        Fact,
+        HouseView,
+        PageLink,
+        Section,
+        ShownEvent,
+        Stage,
+        StageState,
+        TableView,
+        Viewer,
+    )
     from penstock.gateway.documents.notifications import NotificationRoutes
     from penstock.gateway.documents.routes import DocumentRoutes
     from penstock.gateway.documents.senders import NotificationSenders
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AboutRoutes",
     "DashboardRoutes",
+    "DocumentChange",
     "DocumentRoutes",
     "DocumentServices",
     "Fact",
@@ -49,6 +61,7 @@ __all__ = [
     "NotificationRoutes",
     "NotificationRules",
     "NotificationSenders",
+    "PageLink",
     "Principal",
     "PromSource",
     "PrometheusRoutes",
@@ -56,6 +69,7 @@ __all__ = [
     "Scope",
     "Section",
     "Sessions",
+    "ShownEvent",
     "SqlProcesses",
     "SqlRoutes",
     "Stage",
@@ -66,6 +80,7 @@ __all__ = [
     "TenantLimits",
     "TokenBook",
     "TokenEntry",
+    "Viewer",
     "answer_questions",
     "bound_process",
     "serving",
@@ -78,7 +93,18 @@ _HOMES: Final = {
     "config": ("GatewayConfig", "NotificationRules", "TenantLimits"),
     "dashboard.routes": ("DashboardRoutes",),
     "dashboard.sessions": ("Sessions",),
-    "dashboard.views": ("Fact", "HouseView", "Section", "Stage", "StageState", "TableView"),
+    "dashboard.views": (
+        "DocumentChange",
+        "Fact",
+        "HouseView",
+        "PageLink",
+        "Section",
+        "ShownEvent",
+        "Stage",
+        "StageState",
+        "TableView",
+        "Viewer",
+    ),
     "documents.routes": ("DocumentRoutes",),
     "http.guard": ("Guard",),
     "ingest.telemetry": ("IngestRoutes",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from markupsafe import Markup, escape
 
 from penstock.gateway.http.exchange import HttpAnswer
 
-__all__ = ["HTML", "SECURITY_HEADERS", "highlighted", "html_page", "static_file"]
+__all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "highlighted", "html_page", "static_file"]
 
 HTML: Final = "text/html; charset=utf-8"
 _FOLDER: Final = Path(__file__).parent
@@ -39,6 +40,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["highlighted"] = highlighted
+    environment.globals["curve_points"] = curve_points
     return environment
 
 
@@ -56,6 +58,15 @@ def static_file(name: str) -> HttpAnswer | None:
         return None
     kept = {"cache-control": "public, max-age=3600", **SECURITY_HEADERS}
     return HttpAnswer(path.read_bytes(), content_type=_STATIC_TYPES[path.suffix], headers=kept)
+
+
+def curve_points(rates: Sequence[float], width: float = 100.0, height: float = 24.0) -> str:
+    """Rates as the points of a line in a box, from the left to the right; empty when there is nothing to see."""
+    highest = max(rates, default=0.0)
+    if len(rates) < 2 or highest <= 0:
+        return ""
+    step = width / (len(rates) - 1)
+    return " ".join(f"{number * step:.1f},{height - rate / highest * height:.1f}" for number, rate in enumerate(rates))
 
 
 def highlighted(text: str, question: str) -> Markup:
