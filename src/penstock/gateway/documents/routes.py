@@ -23,7 +23,7 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.services import DocumentServices
 from penstock.gateway.http.bodies import decompress, read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.http.inputs import decoded, one, whole_body
+from penstock.gateway.http.inputs import body_schema, decoded, one, whole_body
 from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
@@ -74,7 +74,16 @@ class DocumentRoutes:
         document = "/v1/documents/{index}/{key:path}"
         json = ("application/json",)
         return [
-            Route("POST", "/v1/search", Scope.READ, self.search, "Find passages.", takes=json, tag=_TAG),
+            Route(
+                "POST",
+                "/v1/search",
+                Scope.READ,
+                self.search,
+                "Find passages.",
+                takes=json,
+                tag=_TAG,
+                body=body_schema(SearchBody),
+            ),
             Route(
                 "PUT",
                 document,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -11,7 +11,7 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.bodies import decompress, read_body
 from penstock.gateway.http.exchange import HttpExchange
 
-__all__ = ["decoded", "one", "whole_body"]
+__all__ = ["body_schema", "decoded", "one", "whole_body"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,12 @@ def decoded(body: bytes, kind: type[T]) -> T:
         raise InvalidInput(
             "the body cannot be read", str(error)[:300], "send JSON as /openapi.json describes it"
         ) from error
+
+
+def body_schema(kind: type[Any]) -> dict[str, Any]:
+    """The JSON schema of a struct without structs inside."""
+    found: dict[str, Any] = msgspec.json.schema(kind)["$defs"][kind.__name__]
+    return found
 
 
 def one(exchange: HttpExchange, name: str, default: str) -> str:

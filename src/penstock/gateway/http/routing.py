@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
@@ -47,6 +47,10 @@ class Route:
     # Media types of the body, for the description of the API; empty when it has none.
     takes: tuple[str, ...] = ()
     gives: tuple[str, ...] = ("application/json",)
+    # The schema of a JSON body.
+    body: Mapping[str, Any] = field(default_factory=dict)
+    # The schema of its errors in the description: `Error`, `OtlpStatus` or `PrometheusError`.
+    errors: str = "Error"
     # Names of query parameters.
     query: tuple[str, ...] = ()
     tag: str = "api"

@@ -104,6 +104,7 @@ class IngestRoutes:
                 otlp_refusal,
                 takes=(_PROTOBUF, _JSON),
                 gives=(_PROTOBUF, _JSON),
+                errors="OtlpStatus",
                 tag=_TAG,
                 stores=True,
             )

@@ -92,6 +92,7 @@ class PrometheusRoutes:
                 takes=(_FORM,) if method == "POST" else (),
                 query=query,
                 tag=_TAG,
+                errors="PrometheusError",
             )
             for name, handler, summary, query in routes
             for method in ("GET", "POST")
@@ -106,7 +107,17 @@ class PrometheusRoutes:
             ("alerts", self.no_alerts, "List alerts.", ()),
         )
         return found + [
-            Route("GET", f"/api/v1/{name}", Scope.READ, handler, summary, prometheus_refusal, query=query, tag=_TAG)
+            Route(
+                "GET",
+                f"/api/v1/{name}",
+                Scope.READ,
+                handler,
+                summary,
+                prometheus_refusal,
+                query=query,
+                tag=_TAG,
+                errors="PrometheusError",
+            )
             for name, handler, summary, query in fixed
         ]
 

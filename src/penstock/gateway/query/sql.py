@@ -11,7 +11,7 @@ from penstock.errors import InvalidInput
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.http.inputs import decoded, whole_body
+from penstock.gateway.http.inputs import body_schema, decoded, whole_body
 from penstock.gateway.http.routing import Route
 from penstock.gateway.query.sql_worker import SqlAnswering
 from penstock.lake import SqlAnswer
@@ -49,6 +49,7 @@ class SqlRoutes:
                 takes=("application/json",),
                 gives=("application/json", _ARROW),
                 tag="sql",
+                body=body_schema(SqlBody),
             )
         ]
 
