@@ -91,6 +91,18 @@ def test_anything_but_one_select_over_tables_is_refused(asked, query):
     assert "root:" not in answer.text
 
 
-@pytest.mark.parametrize("body", [{}, {"query": 1}, {"query": "select 1", "rows": 0}, {"query": "select 1", "x": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"query": 1},
+        {"query": "select 1", "rows": 0},
+        {"query": "select 1", "rows": 10**40},
+        {"query": "select 1", "x": 1},
+        {"query": "select 1", "as_of": -1},
+        {"query": "select 1", "as_of": 10**40},
+        {"query": "select 1", "as_of": {"": -(10**40)}},
+    ],
+)
 def test_a_body_that_is_no_query_is_refused(asked, body):
     assert asked("a", body).status_code == 400

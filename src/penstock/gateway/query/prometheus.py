@@ -80,6 +80,7 @@ class PrometheusRoutes:
             ("labels", self.labels, "List label names.", ("match[]", "start", "end", "limit")),
             ("parse_query", self.parse_query, "Show the syntax tree of an expression.", ("query",)),
             ("format_query", self.format_query, "Check an expression.", ("query",)),
+            ("query_exemplars", self.exemplars, "List exemplars.", ("query", "start", "end")),
         )
         found = [
             Route(
@@ -102,7 +103,6 @@ class PrometheusRoutes:
             ("metadata", self.metadata, "List types, help and units of metrics.", ("metric", "limit")),
             ("status/buildinfo", self.buildinfo, "Show the version.", ()),
             ("status/tsdb", self.cardinality, "Show cardinality.", ("limit",)),
-            ("query_exemplars", self.exemplars, "List exemplars.", ("query", "start", "end")),
             ("rules", self.no_rules, "List rules.", ()),
             ("alerts", self.no_alerts, "List alerts.", ()),
         )
@@ -191,7 +191,9 @@ class PrometheusRoutes:
     async def cardinality(self, exchange: HttpExchange) -> HttpAnswer:
         return _success(dict(await self._queries.cardinality(exchange.principal.tenant)))
 
-    async def exemplars(self, _exchange: HttpExchange) -> HttpAnswer:
+    async def exemplars(self, exchange: HttpExchange) -> HttpAnswer:
+        """None are kept in series; those of metrics are in the table of that name."""
+        syntax_json(_needed(await self._form(exchange), "query"))
         return _success([])
 
     async def no_rules(self, _exchange: HttpExchange) -> HttpAnswer:

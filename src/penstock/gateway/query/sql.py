@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import InvalidInput
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
@@ -24,12 +23,16 @@ _CELL_CHARACTERS_MAX: Final = 500
 _SHOWN_ROWS_MAX: Final = 200
 
 
+_INTEGER_MAX: Final = 2**63 - 1
+_Sequence = Annotated[int, msgspec.Meta(ge=0, le=_INTEGER_MAX)]
+
+
 class SqlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a query. `as_of` is a position that an earlier answer gave."""
 
     query: str
-    as_of: int | dict[str, int] | None = None
-    rows: int | None = None
+    as_of: _Sequence | dict[str, _Sequence] | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=_INTEGER_MAX)] | None = None
 
 
 class SqlRoutes:
@@ -55,8 +58,6 @@ class SqlRoutes:
 
     async def query(self, exchange: HttpExchange) -> HttpAnswer:
         asked = decoded(await whole_body(exchange, self._config), SqlBody)
-        if asked.rows is not None and asked.rows < 1:
-            raise InvalidInput(f"rows {asked.rows}", "it is a number above zero")
         answer = await self._answer(asked, exchange.principal.tenant)
         if _ARROW in exchange.headers.get("accept", ""):
             return _arrow(answer)
