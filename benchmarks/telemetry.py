@@ -27,8 +27,8 @@ from penstock.landing import LocalTelemetryJob, TelemetryConfig
 from penstock.objects import open_store
 from penstock.records import Signal
 from penstock.telemetry import RowSource, decode_otlp, decode_remote_write, encode_records, series_of
-from penstock.telemetry.otlp import request_message
-from penstock.telemetry.remote_write_messages import write_request_v1
+from penstock.telemetry.otlp.decode import request_message
+from penstock.telemetry.remote_write.messages import write_request_v1
 
 QUICK = "--quick" in sys.argv
 REPEATS = 3 if QUICK else 10

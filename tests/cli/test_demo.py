@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.cli.demo_queue import _Count
+from penstock.cli.demonstration.queue import _Count
 
 
 @pytest.mark.integration

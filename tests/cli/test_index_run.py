@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli.index_run import has_set_aside
+from penstock.cli.jobs.index_run import has_set_aside
 from penstock.cli.main import penstock
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import ChunkingConfig, DocumentReport, DocumentStatus, doc_id_of

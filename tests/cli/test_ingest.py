@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from tests.landing.world import config_at, table_rows
 from tests.telemetry.samples import first_write, packed, second_write, some_logs, some_spans
 
-from penstock.cli.ingest import ingest
-from penstock.cli.relay import relay
-from penstock.cli.telemetry import telemetry
+from penstock.cli.commands.ingest import ingest
+from penstock.cli.commands.relay import relay
+from penstock.cli.commands.telemetry import telemetry
 from penstock.telemetry import encode_arrow
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "telemetry"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.running import Stop, log_of
+from penstock.cli.running.job import Stop, log_of
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -29,7 +29,7 @@ def test_the_first_signal_calls_the_end_on_a_thread(number: int, code: int) -> N
 
 SIGNALLED = """
 import os, signal
-from penstock.cli.running import Stop
+from penstock.cli.running.job import Stop
 from penstock.testing import ManualClock
 
 clock = ManualClock()

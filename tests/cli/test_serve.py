@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 from tests.cli.served import START_SECONDS_MAX, Served
 
-from penstock.cli.settings import load_settings
+from penstock.cli.settings.configuration import load_settings
 
 
 @pytest.mark.integration
@@ -34,7 +35,22 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
                 "hits"
             ]
             assert [hit["key"] for hit in hits] == [key]
+        page = served.client.get("/ui/page/documents").text
+        secret = re.search(r'name="form_secret" value="([^"]+)"', page)[1]
+        key = re.search(r'name="forget" value="([^"]+)" aria-label="Forget a.txt"', page)[1]
+        form = {"form_secret": secret, "index": "manual", "forget": key, "confirmed": "yes"}
+        assert served.client.post("/ui/documents", data=form).headers["location"].endswith("done=forget&count=1")
+        while _hits(served, "turbine") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert _hits(served, "turbine") == []
+        events = served.client.get("/ui/events").text
+        assert "indexing.done" in events
         assert served.end() == 0
+
+
+def _hits(served, word):
+    asked = {"query": word, "index": "manual", "mode": "text"}
+    return [hit["key"] for hit in served.client.post("/v1/search", json=asked).json()["hits"]]
 
 
 @pytest.mark.integration
@@ -67,7 +83,7 @@ def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
         [sys.executable, "-m", "penstock.cli", "init"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
-    from penstock.cli.sections import SECTIONS, class_of, fields_of
+    from penstock.cli.settings.sections import SECTIONS, class_of, fields_of
 
     text = (tmp_path / "penstock.toml").read_text()
     settings = load_settings(tmp_path / "penstock.toml", {})
@@ -79,8 +95,8 @@ def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
 
 
 def test_every_line_of_that_configuration_can_be_switched_on(tmp_path):
-    from penstock.cli.configuring import commented_configuration
-    from penstock.cli.sections import SECTIONS, class_of
+    from penstock.cli.settings.sections import SECTIONS, class_of
+    from penstock.cli.settings.template import commented_configuration
 
     lines = [line for line in commented_configuration().splitlines() if "# not set" not in line]
     on = [

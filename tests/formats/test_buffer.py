@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.buffer.batch import Compression, decode_batch, encode_batch
-from penstock.buffer.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
+from penstock.buffer.format.batch import Compression, decode_batch, encode_batch
+from penstock.buffer.format.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
 from penstock.records import Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 
 GOLDEN = Path(__file__).parent / "golden" / "buffer"

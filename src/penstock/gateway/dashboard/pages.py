@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from penstock.gateway.http.exchange import HttpAnswer
 
-__all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "highlighted", "html_page", "static_file"]
+__all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "excerpt", "highlighted", "html_page", "static_file"]
 
 HTML: Final = "text/html; charset=utf-8"
 _FOLDER: Final = Path(__file__).parent
@@ -25,9 +25,12 @@ SECURITY_HEADERS: Final = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",
+    # With `no-referrer`, browsers send `Origin: null` with our own forms, which looks like another site's.
+    "referrer-policy": "same-origin",
 }
 _WORD: Final = re.compile(r"\w{2,}")
 _WORDS_MAX: Final = 20
+_EXCERPT_CHARACTERS: Final = 900
 
 
 @lru_cache(maxsize=1)
@@ -41,6 +44,7 @@ def _environment() -> Environment:
     )
     environment.globals["highlighted"] = highlighted
     environment.globals["curve_points"] = curve_points
+    environment.globals["excerpt"] = excerpt
     return environment
 
 
@@ -67,6 +71,18 @@ def curve_points(rates: Sequence[float], width: float = 100.0, height: float = 2
         return ""
     step = width / (len(rates) - 1)
     return " ".join(f"{number * step:.1f},{height - rate / highest * height:.1f}" for number, rate in enumerate(rates))
+
+
+def excerpt(text: str, question: str, characters: int = _EXCERPT_CHARACTERS) -> str:
+    """The part of a passage that has most words of the question; all of it when it is short."""
+    if len(text) <= characters:
+        return text
+    words = {word.lower() for word in _WORD.findall(question)[:_WORDS_MAX]}
+    places = [found.start() for found in _WORD.finditer(text) if found[0].lower() in words]
+    best = max(places, key=lambda start: sum(start <= place < start + characters for place in places), default=0)
+    start = max(0, text.rfind("\n", 0, best) + 1 if best - text.rfind("\n", 0, best) < 200 else best - 100)
+    cut = text[start : start + characters]
+    return ("… " if start else "") + cut.strip() + (" …" if start + characters < len(text) else "")
 
 
 def highlighted(text: str, question: str) -> Markup:

@@ -26,16 +26,20 @@ __all__ = [
 
 
 class StageState(StrEnum):
-    """`late` works and is behind, `down` does not work, `lost` has lost data, `idle` has nothing to do."""
+    """`attention` has put something aside, `late` is behind, `down` does not work, `lost` has lost data."""
 
     OK = "ok"
+    # It has nothing to do.
     IDLE = "idle"
+    ATTENTION = "attention"
     LATE = "late"
     DOWN = "down"
     LOST = "lost"
 
 
 class DocumentChange(StrEnum):
+    """What a person can ask for: read a document again, or take it out of the index."""
+
     RETRY = "retry"
     FORGET = "forget"
 
@@ -90,7 +94,7 @@ class TableView:
     numbers: frozenset[int] = frozenset()
     empty: str = "There is nothing here yet."
     # Of documents: what each row's buttons send, in the order of the rows; empty without buttons.
-    keys: Sequence[str] = ()
+    row_keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +159,7 @@ def verdict(stages: Sequence[Stage]) -> tuple[StageState, str]:
         return StageState.DOWN, f"Not working: {down}. What was acknowledged is safe and waits."
     if StageState.LATE in titles:
         return StageState.LATE, f"Behind: {', '.join(titles[StageState.LATE])}. Nothing is lost."
+    if StageState.ATTENTION in titles:
+        aside = ", ".join(titles[StageState.ATTENTION])
+        return StageState.ATTENTION, f"Needs attention: {aside}. Nothing is lost, and nothing is late."
     return StageState.OK, "Nothing is lost, and nothing is late."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification
-from penstock.documents.notifications import PARSERS, Delivery, Destination
+from penstock.documents.notifications import PARSERS, Destination, NotificationMessage
 from penstock.errors import InvalidInput, NotFound
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
@@ -57,7 +57,7 @@ class NotificationRoutes:
         source = exchange.parameters["source"]
         if source not in PARSERS:
             raise NotFound(f"there is no source {source[:40]!r}", f"there are {', '.join(sorted(PARSERS))}")
-        delivery = Delivery(await whole_body(exchange, self._config), exchange.headers, self._clock.now_ms())
+        delivery = NotificationMessage(await whole_body(exchange, self._config), exchange.headers, self._clock.now_ms())
         with self._guard.counted_failures(exchange):
             sender = self._senders.sender(exchange, delivery)
         if exchange.principal.tenant:
@@ -66,7 +66,9 @@ class NotificationRoutes:
         with self._guard.admitted(exchange):
             return await self._taken(exchange, source, delivery, sender)
 
-    async def _taken(self, exchange: HttpExchange, source: str, delivery: Delivery, sender: Sender) -> HttpAnswer:
+    async def _taken(
+        self, exchange: HttpExchange, source: str, delivery: NotificationMessage, sender: Sender
+    ) -> HttpAnswer:
         name = await self._services.collection(exchange, one(exchange, "index", "default"))
         destination, sns = Destination(name.tenant, name.index, name.model), sender.credentials.sns()
         # The certificate of SNS is fetched by code without a loop.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.documents.notifications import SIGNATURE_HEADER, Delivery, HmacTrust
+from penstock.documents.notifications import SIGNATURE_HEADER, HmacTrust, NotificationMessage
 from penstock.errors import PermissionDenied
 from penstock.gateway.access.addresses import Networks
 from penstock.gateway.access.tokens import Principal, Scope, Unauthenticated
@@ -63,7 +63,7 @@ class NotificationSenders:
             or self._neighbour(exchange) is not None
         )
 
-    def sender(self, exchange: HttpExchange, delivery: Delivery) -> Sender:
+    def sender(self, exchange: HttpExchange, delivery: NotificationMessage) -> Sender:
         """Whoever showed a token, or is believed for something else; `Unauthenticated` when nothing holds."""
         try:
             tenant = exchange.principal.tenant or self._tenant(exchange, delivery)
@@ -75,7 +75,7 @@ class NotificationSenders:
         principal = exchange.principal if exchange.principal.tenant else Principal(tenant, _WRITE)
         return Sender(principal, self._credentials.get(tenant, Credentials()), signed)
 
-    def _tenant(self, exchange: HttpExchange, delivery: Delivery) -> str:
+    def _tenant(self, exchange: HttpExchange, delivery: NotificationMessage) -> str:
         if SIGNATURE_HEADER in exchange.headers:
             return self._signer(delivery)
         # What a topic claims is proved when its message is read.
@@ -84,7 +84,7 @@ class NotificationSenders:
             raise Unauthenticated("a notification is refused", "nothing tells who sent it")
         return found
 
-    def _signer(self, delivery: Delivery) -> str:
+    def _signer(self, delivery: NotificationMessage) -> str:
         refused: PermissionDenied | None = None
         for tenant, signed in self._signatures.items():
             try:

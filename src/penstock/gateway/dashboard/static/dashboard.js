@@ -26,6 +26,10 @@ document.addEventListener("htmx:responseError", (event) => {
   if (event.detail.xhr.status === 401 || event.detail.xhr.status === 403) location.reload();
 });
 
+// On a narrow screen the list of pages scrolls.
+const here = document.querySelector("nav a[aria-current]");
+if (here) here.scrollIntoView({ block: "nearest", inline: "center" });
+
 const statement = document.querySelector("#statement");
 if (statement) {
   statement.addEventListener("keydown", (event) => {
@@ -93,6 +97,8 @@ function explore(explorer) {
     if (plot) plot.destroy();
     target.replaceChildren();
     plot = null;
+    // Shown before it is measured.
+    target.hidden = !series.length;
     if (!series.length) return;
     const count = Math.floor((end - start) / step + 1e-6) + 1;
     const times = Array.from({ length: count }, (_, index) => start + index * step);
@@ -150,7 +156,7 @@ function explore(explorer) {
       for (const value of [one.values.at(-1)[1], Math.min(...points), Math.max(...points)]) {
         const cell = row.insertCell();
         cell.className = "number";
-        cell.textContent = String(value);
+        cell.textContent = Number.isFinite(Number(value)) ? String(Number(Number(value).toPrecision(6))) : String(value);
       }
     });
     const scroll = document.createElement("div");
