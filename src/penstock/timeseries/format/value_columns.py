@@ -103,7 +103,8 @@ def _planned(exponents: Array, numbers: Array, offsets: Indices, counts: Indices
 def _keys(plans: Array) -> Array:
     """What decides on the column of a series: its plan, with all exponents but 0 alike."""
     exponents = plans & _EXPONENT_MASK
-    return plans - exponents + np.minimum(exponents, 2)
+    keys: Array = plans - exponents + np.minimum(exponents, 2)
+    return keys
 
 
 def _odd(values: Floats) -> Indices:
