@@ -17,12 +17,14 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from tools.reference import page, sentences
 
 import penstock
 from penstock import errors
+from penstock.cli import penstock as command_line
 from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
 from penstock.observability import names
 
@@ -222,6 +224,22 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
         if (ROOT / name).is_file() and forbidden.search((ROOT / name).read_bytes().decode("utf-8", "ignore"))
     ]
     assert guilty == []
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """With its subcommands: `penstock vector stats` is in a cell as `vector stats|verify`."""
+    text = (ROOT / "docs" / "rooms" / "cli.md").read_text()
+    cells = {cell.split(" ", 1)[0]: cell for cell in re.findall(r"`([^`]+)`", text.partition("## ")[0])}
+    context = click.Context(command_line)
+    for name in command_line.list_commands(context):
+        command = command_line.get_command(context, name)
+        assert command is not None
+        if command.hidden:
+            continue
+        assert name in cells, f"docs/rooms/cli.md has no line for `penstock {name}`"
+        if isinstance(command, click.Group):
+            written = re.split(r"[^a-z-]+", cells[name])
+            assert sorted(set(command.list_commands(context)) - set(written)) == [], name
 
 
 # Imports past a public list, by the importing room and the module, and why.
