@@ -17,7 +17,9 @@ from penstock.errors import PenstockError
 
 __all__ = ["doctor"]
 
-_PACKAGES: Final = ("obstore", "slatedb", "pyarrow", "faiss-cpu")
+_PACKAGES: Final = ("obstore", "pyarrow")
+# What stands for each extra that a machine may do without.
+_OPTIONAL: Final = {"slatedb": "keyvalue", "faiss-cpu": "vector", "duckdb": "sql", "starlette": "gateway"}
 _MISSING: Final = "missing"
 _NOT_INSTALLED: Final = "not installed"
 
@@ -31,7 +33,8 @@ def doctor(store: str | None) -> None:
     """
     import platform
 
-    rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES), *_sandbox()]
+    rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES)]
+    rows += [*map(_optional, _OPTIONAL), *_sandbox()]
     if store is not None:
         rows.append(_store(store))
     for line in table_lines(("what", "version", "where"), rows):
@@ -64,6 +67,11 @@ def _java() -> tuple[str, str, str]:
 def _package(name: str) -> tuple[str, str, str]:
     found = _version(name)
     return (name, found, "installed") if found else (name, _MISSING, "install what requirements.lock names")
+
+
+def _optional(name: str) -> tuple[str, str, str]:
+    found = _version(name)
+    return (name, found, "installed") if found else (name, _NOT_INSTALLED, install_line(_OPTIONAL[name]))
 
 
 def _version(name: str) -> str | None:

@@ -55,14 +55,17 @@ def serve(
     """
     import asyncio
 
-    from penstock.cli.serving.process import ServeConfig, Serving
+    from penstock.cli.serving.house_view import EventBoard
+    from penstock.cli.serving.process import Serving
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.gateway import GatewayConfig
 
     config = settings.of(ServeConfig, store=store, roles=roles, engine=engine, master=master)
     gateway = settings.of(GatewayConfig, host=host, port=port, tokens=tokens)
     context = click.get_current_context()
     file = context.params.get("config")
-    with watching.opened() as observer:
+    board = EventBoard(show_from=watching.level)
+    with watching.opened(heard=board.heard) as observer:
         serving = Serving(
             config,
             gateway,
@@ -70,5 +73,6 @@ def serve(
             observer,
             ("--config", str(file)) if file else (),
             lambda address: click.echo(f"Penstock answers at {address}"),
+            board,
         )
         asyncio.run(serving.run())

@@ -39,10 +39,11 @@ SECTIONS: Final[dict[str, str]] = {
     "rounds": "penstock.indexing.planning.plan:RoundLimits",
     "intake": "penstock.indexing.job.config:IntakeLimits",
     "gateway": "penstock.gateway.config:GatewayConfig",
-    "serve": "penstock.cli.serving.process:ServeConfig",
+    "serve": "penstock.cli.serving.serve_config:ServeConfig",
     "decoding": "penstock.telemetry.wire.limits:DecodeLimits",
     "series": "penstock.telemetry.series.conversion:SeriesConfig",
     "landing": "penstock.landing.config:LandingLimits",
+    "sharding": "penstock.landing.config:ShardingConfig",
     "data_files": "penstock.telemetry.data_files:DataFileConfig",
 }
 
@@ -54,6 +55,7 @@ WITHOUT_SECTION: Final[dict[str, str]] = {
     "ExponentialPolicy": "a choice inside SeriesConfig",
     "EngineConfig": "a table inside the section of the time series",
     "IndexingConfig": "put together from the sections and from what a command is given",
+    "NotificationRules": "a table inside the section of the gateway",
     "OtlpOutletConfig": "a table inside the section of relays",
     "ParquetOutletConfig": "a table inside the section of relays",
     "QueueOutletConfig": "a table inside the section of relays",
