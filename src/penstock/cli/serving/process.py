@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
@@ -51,7 +51,7 @@ from penstock.gateway import (
 from penstock.indexing import url_of
 from penstock.lake import SqlConfig, SqlEngine
 from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
-from penstock.observability import LiveObserver, Observer
+from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
 from penstock.timeseries import TimeSeriesConfig, TimeSeriesStore
 
@@ -184,11 +184,13 @@ class Serving:
             sql=sql.shown if sql else None,
             series=series,
         ).endpoints()
-        endpoints += AboutRoutes(version("penstock"), registry=self._registry).endpoints(endpoints)
+        # Duck-typed: what collects, not a registry that somebody could register with.
+        registry = cast("CollectorRegistry | None", watch.registry)
+        endpoints += AboutRoutes(version("penstock"), registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=self._registry)
+            about = AboutRoutes(version("penstock"), registry=registry)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -248,10 +250,6 @@ class Serving:
     def _queue_view(self, title: str, store: ObjectStore) -> QueueView:
         consumer = self.settings.of(ConsumerConfig)
         return QueueView(title, store, consumer.manifest_path, consumer.data_path_prefix)
-
-    @property
-    def _registry(self) -> CollectorRegistry | None:
-        return self.observer.registry if isinstance(self.observer, LiveObserver) else None
 
     @asynccontextmanager
     async def _documents(self) -> AsyncIterator[DocumentServices]:
