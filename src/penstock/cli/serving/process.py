@@ -23,7 +23,8 @@ from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatal
 from penstock.cli.serving.supervisor import ChildSpec, Supervisor
 from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
-from penstock.cli.settings.store_access import follower_options, store_options
+from penstock.cli.settings.sharding import apply_sharding, sharded_series
+from penstock.cli.settings.store_access import store_options
 from penstock.cli.settings.telemetry_place import signal_tables, telemetry_url
 from penstock.cli.settings.wiring import Wiring
 from penstock.errors import InvalidInput, NotFound
@@ -53,7 +54,6 @@ from penstock.lake import SqlConfig, SqlEngine
 from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
 from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
-from penstock.timeseries import TimeSeriesConfig, TimeSeriesStore
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -142,6 +142,7 @@ class Serving:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
         stop = asyncio.Event()
         _on_signals(stop)
+        await apply_sharding(self.config.telemetry_url, self.settings, self.observer)
         async with AsyncExitStack() as stack:
             watch = ServeWatch(self.observer, self.board)
             watch.open(stack)
@@ -216,11 +217,8 @@ class Serving:
         return ingest.endpoints()
 
     def _series(self, stack: AsyncExitStack) -> StoredSeries:
-        url, config = self.config.telemetry_url, self.settings.of(TimeSeriesConfig)
-        access = follower_options(self.settings, url)
-        series = StoredSeries(
-            lambda: TimeSeriesStore.open_reader(url, _SERIES_PATH, config, observer=self.observer, **access)
-        )
+        url = self.config.telemetry_url
+        series = StoredSeries(lambda: sharded_series(url, _SERIES_PATH, self.settings, self.observer))
         stack.push_async_callback(series.close)
         return series
 
