@@ -3,49 +3,14 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import httpx
 import pytest
+from tests.cli.served import START_SECONDS_MAX, Served
 
 from penstock.cli.settings.configuration import load_settings
-
-START_SECONDS_MAX = 90.0
-
-
-class Served:
-    """A real process, asked over HTTP."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", "serve", "--port", "0", "--engine", "local", *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        line = self._process.stdout.readline()
-        assert line.startswith("Penstock answers at "), line
-        self.client = httpx.Client(base_url=line.split()[-1], timeout=START_SECONDS_MAX, trust_env=False)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(START_SECONDS_MAX)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.client.close()
-        self.kill()
 
 
 @pytest.mark.integration

@@ -74,10 +74,11 @@ _SECTIONS: Final = {
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }
-# Started by the demo, for its own processes.
+# Started by the demo and by `serve`, for their own processes.
 _HIDDEN: Final = {
     "demo-consume": _Entry("demonstration.workers", "consume", ""),
     "demo-produce": _Entry("demonstration.workers", "produce", ""),
+    "sql-worker": _Entry("commands.sql_worker", "sql_worker", ""),
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})

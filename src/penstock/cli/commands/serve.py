@@ -56,7 +56,8 @@ def serve(
     import asyncio
 
     from penstock.cli.serving.house_view import EventBoard
-    from penstock.cli.serving.process import ServeConfig, Serving
+    from penstock.cli.serving.process import Serving
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.gateway import GatewayConfig
 
     config = settings.of(ServeConfig, store=store, roles=roles, engine=engine, master=master)

@@ -7,27 +7,29 @@ was acknowledged is durable before the answer, so that any part may be killed an
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.serving.edge import opened_edge
 from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatalog, QueueView, ServedHouse
-from penstock.cli.serving.supervisor import ChildSpec, Supervisor
+from penstock.cli.serving.live_tokens import LiveTokens
+from penstock.cli.serving.serve_config import CATALOG_PATH, SERIES_PATH, ServeConfig
+from penstock.cli.serving.storage_meter import StorageMeter
+from penstock.cli.serving.supervisor import SUPERVISED, ChildSpec, Supervisor
 from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.secrets import read_secret
 from penstock.cli.settings.sharding import apply_sharding, sharded_series
 from penstock.cli.settings.store_access import store_options
-from penstock.cli.settings.telemetry_place import signal_tables, telemetry_url
 from penstock.cli.settings.wiring import Wiring
-from penstock.errors import InvalidInput, NotFound
 from penstock.gateway import (
     AboutRoutes,
     DashboardRoutes,
@@ -41,17 +43,18 @@ from penstock.gateway import (
     IngestRoutes,
     KeptReader,
     NotificationRoutes,
+    NotificationSenders,
     PrometheusRoutes,
     Sessions,
+    SqlProcesses,
     SqlRoutes,
+    StorageQuota,
     StoredSeries,
-    StoredTables,
-    TokenBook,
     serving,
 )
-from penstock.indexing import url_of
-from penstock.lake import SqlConfig, SqlEngine
-from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
+from penstock.indexing import Credentials
+from penstock.lake import SqlConfig
+from penstock.objects import ObjectStore, open_store
 from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
 
@@ -60,68 +63,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway import Route
 
-__all__ = ["ROLES", "ServeConfig", "Serving"]
-
-ROLES: Final = ("gateway", "jobs", "query")
-JOBS: Final = ("index", "telemetry", "compact")
-# Where the telemetry job keeps what it makes, below its store.
-_SERIES_PATH: Final = "series"
-CATALOG_PATH: Final = "lake"
-
-
-@dataclass(frozen=True, slots=True)
-class ServeConfig:
-    """What `penstock serve` runs, and where its data is."""
-
-    # Directory or URL of the store.
-    store: str = "penstock-data"
-    # Directory of the store at the edge; None keeps it beside a directory store.
-    edge: str | None = None
-    # YAML file with the settings of the store at the edge.
-    edge_config: str | None = None
-    # Parts that run here: gateway, jobs, query.
-    roles: tuple[str, ...] = ROLES
-    # Jobs that run here: index, telemetry, compact.
-    jobs: tuple[str, ...] = JOBS
-    # What runs the heavy stages of jobs: `spark`, or `local` for this machine alone.
-    engine: str = "spark"
-    # Spark master of the jobs.
-    master: str = "local[*]"
-
-    def __post_init__(self) -> None:
-        unknown = [role for role in self.roles if role not in ROLES]
-        if unknown or not self.roles:
-            raise InvalidInput(f"roles = {list(self.roles)}", "there is no such choice", f"use {', '.join(ROLES)}")
-        if any(job not in JOBS for job in self.jobs):
-            raise InvalidInput(f"jobs = {list(self.jobs)}", "there is no such choice", f"use {', '.join(JOBS)}")
-        if self.engine not in ("spark", "local"):
-            raise InvalidInput(f"engine = {self.engine!r}", "there is no such choice", "use spark or local")
-
-    @property
-    def url(self) -> str:
-        return url_of(self.store)
-
-    @property
-    def uploads_url(self) -> str:
-        """Beside the store, never inside it."""
-        url = parse_url(self.url)
-        if url.prefix:
-            return str(StoreUrl(url.scheme, url.place, f"{url.prefix}-uploads"))
-        if url.scheme == "file":
-            return str(StoreUrl("file", f"{url.place}-uploads"))
-        return str(StoreUrl(url.scheme, url.place, "penstock-uploads"))
-
-    @property
-    def telemetry_url(self) -> str:
-        """The queue, the data files and the series of telemetry: a part of the store."""
-        return telemetry_url(self.store)
-
-    @property
-    def edge_path(self) -> str:
-        if self.edge is not None:
-            return str(Path(self.edge).absolute())
-        url = parse_url(self.url)
-        return f"{url.place}-edge" if url.scheme == "file" else str(Path("penstock-edge").absolute())
+__all__ = ["Serving"]
 
 
 @dataclass
@@ -163,18 +105,26 @@ class Serving:
         sampling = asyncio.ensure_future(view.figures.run())
         stack.callback(sampling.cancel)
         sessions = Sessions(secure=self.gateway.certificate is not None)
-        guard = Guard(self.gateway, _Tokens(self.gateway.tokens), session=sessions.principal)
+        catalog = await self._catalog(stack)
+        guard = Guard(
+            self.gateway,
+            LiveTokens(self.gateway.tokens),
+            session=sessions.principal,
+            storage=self._storage(stack, documents, catalog),
+        )
         routes = DocumentRoutes(documents, self.gateway)
         endpoints = routes.endpoints()
         if "gateway" in self.config.roles:
-            endpoints += NotificationRoutes(documents, self.gateway).endpoints()
+            senders = self._senders(documents, guard)
+            endpoints += NotificationRoutes(documents, self.gateway, guard, senders).endpoints()
             endpoints += await self._telemetry_in(stack, view, guard)
         sql: SqlRoutes | None = None
         series: StoredSeries | None = None
         if "query" in self.config.roles:
             series = self._series(stack)
             endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
-            sql = SqlRoutes(await self._tables(stack, view), self.gateway)
+            view.catalog = catalog
+            sql = SqlRoutes(self._tables(stack), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -186,12 +136,14 @@ class Serving:
             series=series,
         ).endpoints()
         # Duck-typed: what collects, not a registry that somebody could register with.
-        registry = cast("CollectorRegistry | None", watch.registry)
+        metrics = cast("CollectorRegistry | None", watch.registry)
+        # Metrics have one listener: that of administration, where there is one.
+        registry = None if self.gateway.admin_port else metrics
         endpoints += AboutRoutes(version("penstock"), registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=registry)
+            about = AboutRoutes(version("penstock"), registry=metrics)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -218,11 +170,42 @@ class Serving:
 
     def _series(self, stack: AsyncExitStack) -> StoredSeries:
         url = self.config.telemetry_url
-        series = StoredSeries(lambda: sharded_series(url, _SERIES_PATH, self.settings, self.observer))
+        series = StoredSeries(lambda: sharded_series(url, SERIES_PATH, self.settings, self.observer))
         stack.push_async_callback(series.close)
         return series
 
-    async def _tables(self, stack: AsyncExitStack, view: ServedHouse) -> StoredTables:
+    def _senders(self, documents: DocumentServices, guard: Guard) -> NotificationSenders:
+        rules = self.gateway.notifications
+        credentials = {
+            tenant: Credentials(
+                keys=[read_secret(file) for file in rules.key_files.get(tenant, ())],
+                topics=rules.topics.get(tenant, ()),
+            )
+            for tenant in (*rules.key_files, *rules.topics)
+        }
+        return NotificationSenders(rules, credentials, documents.doors.spec(documents.url), guard.address)
+
+    def _storage(self, stack: AsyncExitStack, documents: DocumentServices, catalog: KeptCatalog) -> StorageQuota | None:
+        if not self.gateway.tenant.storage_bytes:
+            return None
+        quota = StorageQuota(self.gateway.tenant.storage_bytes, StorageMeter(catalog, documents.uploads))
+        measuring = asyncio.ensure_future(quota.keep_measuring())
+        stack.callback(measuring.cancel)
+        return quota
+
+    def _tables(self, stack: AsyncExitStack) -> SqlProcesses:
+        place = ("--store", self.config.telemetry_url, "--prefix", CATALOG_PATH)
+        processes = SqlProcesses(
+            (sys.executable, "-m", "penstock.cli", "sql-worker", *place, *self.job_options),
+            self.settings.of(SqlConfig),
+            environment={**os.environ, SUPERVISED: "1"},
+            observer=self.observer,
+        )
+        stack.push_async_callback(processes.close)
+        return processes
+
+    async def _catalog(self, stack: AsyncExitStack) -> KeptCatalog:
+        """The catalog of telemetry, for the dashboard and for quotas."""
         store = await self._opened(self.config.telemetry_url, stack)
 
         async def opened() -> Catalog:
@@ -230,13 +213,7 @@ class Serving:
             stack.push_async_callback(catalog.close)
             return catalog
 
-        async def engine() -> SqlEngine:
-            return SqlEngine(await opened(), self.settings.of(SqlConfig), known=signal_tables(), observer=self.observer)
-
-        view.catalog = KeptCatalog(opened)
-        tables = StoredTables(engine)
-        stack.push_async_callback(tables.close)
-        return tables
+        return KeptCatalog(opened)
 
     def _view(self, documents: DocumentServices, supervisor: Supervisor, watch: ServeWatch) -> ServedHouse:
         reading = Wiring(self.settings).reading(places=(self.config.uploads_url,))
@@ -283,36 +260,6 @@ class Serving:
             for name, command in jobs.items()
             if name in self.config.jobs
         ]
-
-
-class _Tokens:
-    """The tokens of a file as they are now; None without a file. A file that becomes unreadable keeps what was read."""
-
-    def __init__(self, file: str | None) -> None:
-        self._path = Path(file) if file else None
-        self._stamp: tuple[int, int] | None = None
-        self._book: TokenBook | None = None
-        if self._path is not None:
-            self._book = TokenBook.load(self._path)
-            self._stamp = self._stamped()
-
-    def __call__(self) -> TokenBook | None:
-        if self._path is not None and (stamp := self._stamped()) != self._stamp:
-            try:
-                self._book = TokenBook.load(self._path)
-            except NotFound:
-                # Without the file nobody has a token.
-                self._book = TokenBook.new()
-            self._stamp = stamp
-        return self._book
-
-    def _stamped(self) -> tuple[int, int] | None:
-        assert self._path is not None
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return status.st_mtime_ns, status.st_ino
 
 
 async def _ended(supervisor: Supervisor, keeping: asyncio.Future[None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from penstock.gateway.exchange import HttpAnswer
+from penstock.gateway.http.exchange import HttpAnswer
 
 __all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "excerpt", "highlighted", "html_page", "static_file"]
 

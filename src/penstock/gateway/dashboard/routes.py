@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
-from penstock.gateway.bodies import read_body
+from penstock.gateway.access.tokens import Principal, Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.dashboard.metrics_page import ExploredSeries, MetricExplorer
 from penstock.gateway.dashboard.pages import html_page, static_file
 from penstock.gateway.dashboard.sessions import Sessions
 from penstock.gateway.dashboard.views import DocumentChange, HouseView, Section, Stage, StageState, Viewer, verdict
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, form_of
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Principal, Scope
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of
+from penstock.gateway.http.refusals import Refusal
+from penstock.gateway.http.routing import Route
 
 __all__ = ["DashboardRoutes"]
 

@@ -13,7 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.gateway.tokens import Principal, TokenBook
+from penstock.gateway.access.tokens import Principal, TokenBook
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["COOKIE", "Sessions"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.tokens import Scope
+from penstock.gateway.access.tokens import Scope
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.refusals import Refusal
 
 __all__ = ["MethodNotAllowed", "Refuse", "Route", "Routes", "json_refusal"]
 
@@ -47,9 +47,17 @@ class Route:
     # Media types of the body, for the description of the API; empty when it has none.
     takes: tuple[str, ...] = ()
     gives: tuple[str, ...] = ("application/json",)
+    # The schema of a JSON body.
+    body: Mapping[str, Any] = field(default_factory=dict)
+    # The schema of its errors in the description: `Error`, `OtlpStatus` or `PrometheusError`.
+    errors: str = "Error"
     # Names of query parameters.
     query: tuple[str, ...] = ()
     tag: str = "api"
+    # Whether it adds to what its tenant keeps.
+    stores: bool = False
+    # Whether a request proves who sent it in another way than by a token; its handler then finds out.
+    proves_itself: Callable[[HttpExchange], bool] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

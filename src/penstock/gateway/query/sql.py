@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import InvalidInput
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.routing import Route
-from penstock.gateway.services import decoded, whole_body
-from penstock.gateway.tokens import Scope
-from penstock.lake import SqlAnswer, SqlEngine
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import body_schema, decoded, whole_body
+from penstock.gateway.http.routing import Route
+from penstock.gateway.query.sql_worker import SqlAnswering
+from penstock.lake import SqlAnswer
 
-__all__ = ["SqlRoutes", "StoredTables"]
+__all__ = ["SqlRoutes"]
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 _CELL_CHARACTERS_MAX: Final = 500
@@ -25,37 +23,23 @@ _CELL_CHARACTERS_MAX: Final = 500
 _SHOWN_ROWS_MAX: Final = 200
 
 
+_INTEGER_MAX: Final = 2**63 - 1
+_Sequence = Annotated[int, msgspec.Meta(ge=0, le=_INTEGER_MAX)]
+
+
 class SqlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a query. `as_of` is a position that an earlier answer gave."""
 
     query: str
-    as_of: int | dict[str, int] | None = None
-    rows: int | None = None
-
-
-class StoredTables:
-    """The engine, opened when it is first asked: before a job has run there may be no catalog."""
-
-    def __init__(self, open: Callable[[], Awaitable[SqlEngine]]) -> None:
-        self._open, self._opening = open, asyncio.Lock()
-        self._engine: SqlEngine | None = None
-
-    async def engine(self) -> SqlEngine:
-        async with self._opening:
-            if self._engine is None:
-                self._engine = await self._open()
-            return self._engine
-
-    async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.close()
+    as_of: _Sequence | dict[str, _Sequence] | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=_INTEGER_MAX)] | None = None
 
 
 class SqlRoutes:
     """`POST /v1/sql`, and the same for the dashboard. Tables hold the rows of the tenant alone."""
 
-    def __init__(self, tables: StoredTables, config: GatewayConfig) -> None:
-        self._tables, self._config = tables, config
+    def __init__(self, engine: SqlAnswering, config: GatewayConfig) -> None:
+        self._engine, self._config = engine, config
 
     def endpoints(self) -> list[Route]:
         return [
@@ -68,13 +52,12 @@ class SqlRoutes:
                 takes=("application/json",),
                 gives=("application/json", _ARROW),
                 tag="sql",
+                body=body_schema(SqlBody),
             )
         ]
 
     async def query(self, exchange: HttpExchange) -> HttpAnswer:
         asked = decoded(await whole_body(exchange, self._config), SqlBody)
-        if asked.rows is not None and asked.rows < 1:
-            raise InvalidInput(f"rows {asked.rows}", "it is a number above zero")
         answer = await self._answer(asked, exchange.principal.tenant)
         if _ARROW in exchange.headers.get("accept", ""):
             return _arrow(answer)
@@ -89,8 +72,7 @@ class SqlRoutes:
         return answer.table.column_names, rows
 
     async def _answer(self, asked: SqlBody, tenant: str) -> SqlAnswer:
-        engine = await self._tables.engine()
-        return await engine.query(
+        return await self._engine.query(
             asked.query,
             tenant=tenant,
             as_of=asked.as_of,

@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput
-from penstock.gateway.bodies import read_body
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, form_of, json_answer
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Scope
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of, json_answer
+from penstock.gateway.http.refusals import Refusal
+from penstock.gateway.http.routing import Route
 from penstock.timeseries import Matcher
 from penstock.timeseries.promql import QueryResult, parse_duration_text, parse_selector_text, syntax_json
 
@@ -80,6 +80,7 @@ class PrometheusRoutes:
             ("labels", self.labels, "List label names.", ("match[]", "start", "end", "limit")),
             ("parse_query", self.parse_query, "Show the syntax tree of an expression.", ("query",)),
             ("format_query", self.format_query, "Check an expression.", ("query",)),
+            ("query_exemplars", self.exemplars, "List exemplars.", ("query", "start", "end")),
         )
         found = [
             Route(
@@ -92,6 +93,7 @@ class PrometheusRoutes:
                 takes=(_FORM,) if method == "POST" else (),
                 query=query,
                 tag=_TAG,
+                errors="PrometheusError",
             )
             for name, handler, summary, query in routes
             for method in ("GET", "POST")
@@ -101,12 +103,21 @@ class PrometheusRoutes:
             ("metadata", self.metadata, "List types, help and units of metrics.", ("metric", "limit")),
             ("status/buildinfo", self.buildinfo, "Show the version.", ()),
             ("status/tsdb", self.cardinality, "Show cardinality.", ("limit",)),
-            ("query_exemplars", self.exemplars, "List exemplars.", ("query", "start", "end")),
             ("rules", self.no_rules, "List rules.", ()),
             ("alerts", self.no_alerts, "List alerts.", ()),
         )
         return found + [
-            Route("GET", f"/api/v1/{name}", Scope.READ, handler, summary, prometheus_refusal, query=query, tag=_TAG)
+            Route(
+                "GET",
+                f"/api/v1/{name}",
+                Scope.READ,
+                handler,
+                summary,
+                prometheus_refusal,
+                query=query,
+                tag=_TAG,
+                errors="PrometheusError",
+            )
             for name, handler, summary, query in fixed
         ]
 
@@ -180,7 +191,9 @@ class PrometheusRoutes:
     async def cardinality(self, exchange: HttpExchange) -> HttpAnswer:
         return _success(dict(await self._queries.cardinality(exchange.principal.tenant)))
 
-    async def exemplars(self, _exchange: HttpExchange) -> HttpAnswer:
+    async def exemplars(self, exchange: HttpExchange) -> HttpAnswer:
+        """None are kept in series; those of metrics are in the table of that name."""
+        syntax_json(_needed(await self._form(exchange), "query"))
         return _success([])
 
     async def no_rules(self, _exchange: HttpExchange) -> HttpAnswer:

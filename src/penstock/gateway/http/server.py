@@ -1,7 +1,7 @@
 """Serves an application over HTTP with uvicorn: TLS, bounded headers, and a time for everything.
 
 uvicorn bounds idle connections; what it leaves open is closed here: a client that sends its headers slowly, or without
-end, keeps no connection.
+end, or does not read its answer, keeps no connection.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ _STARTED_LOOK_SECONDS: Final = 0.01
 
 
 class _BoundedHttp(HttpToolsProtocol):
-    """HTTP/1.1 whose headers have a size and a time."""
+    """HTTP/1.1 whose headers have a size and a time, and whose answers are read."""
 
     seconds_max: ClassVar[float]
     bytes_max: ClassVar[int]
+    send_seconds_max: ClassVar[float]
 
     _waiting: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
+    _unsent = 0
     _header_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -42,7 +45,32 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_sending()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_progress()
+
+    def resume_writing(self) -> None:
+        self._stop_sending()
+        super().resume_writing()
+
+    def _await_progress(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._sending = self.loop.call_later(self.send_seconds_max, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        """A slow reader is a reader; one that has read nothing is none."""
+        if self.transport.get_write_buffer_size() >= self._unsent:
+            self.transport.abort()
+        else:
+            self._await_progress()
+
+    def _stop_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
 
     def on_message_begin(self) -> None:
         self._header_bytes = 0
@@ -94,7 +122,11 @@ class HttpServer:
     """One listener. `port` is the one it has: where 0 was asked for, the system chose."""
 
     def __init__(self, app: Any, config: GatewayConfig, *, host: str | None = None, port: int | None = None) -> None:
-        bounds = {"seconds_max": config.header_seconds_max, "bytes_max": config.header_bytes_max}
+        bounds = {
+            "seconds_max": config.header_seconds_max,
+            "bytes_max": config.header_bytes_max,
+            "send_seconds_max": config.send_seconds_max,
+        }
         settings = uvicorn.Config(
             app,
             host=host or config.host,
@@ -106,7 +138,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             date_header=True,
-            # Addresses that proxies claim are believed of none.
+            # The guard reads what proxies claim.
             proxy_headers=False,
             timeout_keep_alive=ceil(config.idle_seconds_max),
             timeout_graceful_shutdown=_GRACE_SECONDS,

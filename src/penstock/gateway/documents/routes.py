@@ -17,13 +17,14 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification, UploadNotification, doc_id_of, object_key
 from penstock.documents.notifications import NotificationMessage
 from penstock.errors import DeadlineExceeded, InvalidInput, NotFound
-from penstock.gateway.bodies import decompress, read_body
+from penstock.gateway.access.naming import check_index, check_key
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.naming import check_index, check_key
-from penstock.gateway.routing import Route
-from penstock.gateway.services import DocumentServices, decoded, one, whole_body
-from penstock.gateway.tokens import Scope
+from penstock.gateway.documents.services import DocumentServices
+from penstock.gateway.http.bodies import decompress, read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import body_schema, decoded, one, whole_body
+from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
     DocumentEntry,
@@ -73,7 +74,16 @@ class DocumentRoutes:
         document = "/v1/documents/{index}/{key:path}"
         json = ("application/json",)
         return [
-            Route("POST", "/v1/search", Scope.READ, self.search, "Find passages.", takes=json, tag=_TAG),
+            Route(
+                "POST",
+                "/v1/search",
+                Scope.READ,
+                self.search,
+                "Find passages.",
+                takes=json,
+                tag=_TAG,
+                body=body_schema(SearchBody),
+            ),
             Route(
                 "PUT",
                 document,
@@ -83,6 +93,7 @@ class DocumentRoutes:
                 takes=("application/octet-stream",),
                 query=("wait", "timeout"),
                 tag=_TAG,
+                stores=True,
             ),
             Route("DELETE", document, Scope.WRITE, self.remove, "Remove an uploaded document.", tag=_TAG),
             Route("GET", document, Scope.READ, self.show, "Show the state of a document.", tag=_TAG),

@@ -11,13 +11,13 @@ from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError
-from penstock.gateway.bodies import Disconnected, Receive
+from penstock.gateway.access.tokens import Scope, TokenBook
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import AsgiScope, HttpAnswer, HttpExchange, Send
-from penstock.gateway.guard import Guard
-from penstock.gateway.refusals import Refusal, refusal_of
-from penstock.gateway.routing import MethodNotAllowed, Refuse, Route, Routes, json_refusal
-from penstock.gateway.tokens import Scope, TokenBook
+from penstock.gateway.http.bodies import Disconnected, Receive
+from penstock.gateway.http.exchange import AsgiScope, HttpAnswer, HttpExchange, Send
+from penstock.gateway.http.guard import Guard
+from penstock.gateway.http.refusals import Refusal, refusal_of
+from penstock.gateway.http.routing import MethodNotAllowed, Refuse, Route, Routes, json_refusal
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["Gateway"]
@@ -67,8 +67,9 @@ class Gateway:
             self.guard.check_site(exchange)
             endpoint = self.routes.find(exchange)
             route, refuse, scope_needed = endpoint.path, endpoint.refuse, endpoint.scope
-            exchange.principal = self.guard.principal(exchange, endpoint.scope)
-            with self.guard.admitted(exchange):
+            proves = endpoint.proves_itself is not None and endpoint.proves_itself(exchange)
+            exchange.principal = self.guard.principal(exchange, None if proves else endpoint.scope)
+            with self.guard.admitted(exchange, stores=endpoint.stores):
                 answer = await endpoint.handler(exchange)
         except Disconnected:
             return

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock.errors import InvalidInput
-from penstock.gateway.bodies import Receive
-from penstock.gateway.tokens import Principal
+from penstock.gateway.access.tokens import Principal
+from penstock.gateway.http.bodies import Receive
 
 __all__ = ["AsgiScope", "HttpAnswer", "HttpExchange", "Message", "Send", "json_answer"]
 
@@ -54,7 +54,22 @@ class HttpExchange:
     principal: Principal = field(default_factory=lambda: Principal("", frozenset()))
     # What the pattern of the route found in the path.
     parameters: dict[str, str] = field(default_factory=dict)
+    # Bytes of the body that came so far, when the client announced no length.
+    unannounced_bytes: int = 0
     _headers: dict[str, str] | None = None
+
+    def count_body(self) -> None:
+        """From now on, count what comes of a body whose length was not announced."""
+        if self.announced_bytes is not None:
+            return
+        receive = self.receive
+
+        async def counting() -> Message:
+            message = await receive()
+            self.unannounced_bytes += len(message.get("body", b""))
+            return message
+
+        self.receive = counting
 
     @property
     def method(self) -> str:

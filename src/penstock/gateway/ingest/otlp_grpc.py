@@ -11,13 +11,13 @@ from typing import Any, Final
 import grpc
 
 from penstock.errors import PenstockError, Unavailable
+from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpExchange
-from penstock.gateway.guard import Guard
-from penstock.gateway.ingest import IngestRoutes
-from penstock.gateway.otlp_answers import otlp_success
-from penstock.gateway.refusals import refusal_of
-from penstock.gateway.tokens import Scope
+from penstock.gateway.http.exchange import HttpExchange
+from penstock.gateway.http.guard import Guard
+from penstock.gateway.http.refusals import refusal_of
+from penstock.gateway.ingest.otlp_answers import otlp_success
+from penstock.gateway.ingest.telemetry import IngestRoutes
 from penstock.observability import SILENT, Observer, names
 from penstock.records import Signal
 
@@ -88,7 +88,7 @@ class GrpcServer:
         route, status = f"grpc/{signal.name.lower()}", "OK"
         try:
             exchange.principal = self._guard.principal(exchange, Scope.WRITE)
-            with self._guard.admitted(exchange):
+            with self._guard.admitted(exchange, stores=True):
                 found = await self._ingest.store_otlp(signal, body, exchange.principal)
             return otlp_success(signal, found, _PROTOBUF).body
         except Exception as error:

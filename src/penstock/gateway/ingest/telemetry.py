@@ -8,8 +8,9 @@ Retry-After, which every one of these protocols retries.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,14 +18,15 @@ import pyarrow.compute as pc
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Unsupported
-from penstock.gateway.bodies import read_body
-from penstock.gateway.coalescing import Coalescer, Divided
+from penstock.gateway.access.naming import check_table
+from penstock.gateway.access.tokens import Principal, Scope
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.naming import check_table
-from penstock.gateway.otlp_answers import otlp_refusal, otlp_success
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Principal, Scope
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.routing import Route
+from penstock.gateway.ingest.coalescing import Coalescer, Divided
+from penstock.gateway.ingest.otlp_answers import otlp_refusal, otlp_success
+from penstock.gateway.ingest.remote_write import decode_message, remote_write_version, written_counts
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver import Bundle
 from penstock.records import Signal
@@ -37,7 +39,6 @@ from penstock.telemetry import (
     decode_json_lines,
     decode_otlp,
     decode_otlp_json,
-    decode_remote_write,
     signal_of,
     unpack,
 )
@@ -53,11 +54,6 @@ _LINES: Final = ("application/x-ndjson", "application/jsonl", _JSON)
 _TAG: Final = "ingest"
 # Decoding a body of this size on the loop takes less than handing it to a thread.
 _INLINE_BYTES_MAX: Final = 256 * 1024
-_REMOTE_WRITE: Final = {
-    "": RemoteWriteVersion.V1,
-    "prometheus.WriteRequest": RemoteWriteVersion.V1,
-    "io.prometheus.write.v2.Request": RemoteWriteVersion.V2,
-}
 
 
 class TelemetrySink(Protocol):
@@ -108,7 +104,9 @@ class IngestRoutes:
                 otlp_refusal,
                 takes=(_PROTOBUF, _JSON),
                 gives=(_PROTOBUF, _JSON),
+                errors="OtlpStatus",
                 tag=_TAG,
+                stores=True,
             )
             for signal in Signal
         ]
@@ -122,6 +120,7 @@ class IngestRoutes:
                 "Store samples sent by Prometheus remote write 1.0 or 2.0.",
                 takes=(_PROTOBUF,),
                 tag=_TAG,
+                stores=True,
             ),
             Route(
                 "POST",
@@ -131,6 +130,7 @@ class IngestRoutes:
                 "Store an Arrow IPC stream in a table.",
                 takes=(_ARROW,),
                 tag=_TAG,
+                stores=True,
             ),
             Route(
                 "POST",
@@ -140,6 +140,7 @@ class IngestRoutes:
                 "Store lines of JSON in a table.",
                 takes=_LINES[:1],
                 tag=_TAG,
+                stores=True,
             ),
         ]
 
@@ -169,29 +170,32 @@ class IngestRoutes:
 
         Requests of one tenant are stored together. One with rows that are refused is told alone which.
         """
-        table = signal.name.lower()
-
-        async def take(message: bytes, is_group: bool) -> DecodedRows:
-            source = self._source(principal)
-            found = await _off_loop(len(message), lambda: decode_otlp(signal, message, source, self._limits))
-            if found.rejected and is_group:
-                raise Divided("rows of a group were refused")
-            await self._store(table, found)
-            return found
-
-        return await self._coalescer.take((signal, principal.tenant), body, take)
+        return await self._store_together(
+            signal.name.lower(),
+            signal,
+            body,
+            principal,
+            lambda message, source: decode_otlp(signal, message, source, self._limits),
+        )
 
     async def remote_write(self, exchange: HttpExchange) -> HttpAnswer:
-        version = _remote_write_version(exchange)
-        if exchange.headers.get("content-encoding", "snappy").strip().lower() != "snappy":
-            raise Unsupported("the content encoding is not supported", "remote write uses snappy", "send snappy")
+        version = remote_write_version(exchange)
         request = await self._request(exchange)
+        body = await _off_loop(len(request.body), lambda: unpack(request.body, "snappy", request.limits))
+        if version is RemoteWriteVersion.V1:
+            # Messages of the first version are nothing but repeated fields, as those of OTLP.
+            await self._store_together(
+                "metrics",
+                version,
+                body,
+                exchange.principal,
+                partial(decode_message, version=version, limits=self._limits),
+            )
+            return HttpAnswer(status=204)
         found = await self._stored(
-            "metrics",
-            len(request.body),
-            lambda: decode_remote_write(request.body, request.source, version, request.limits),
+            "metrics", len(body), lambda: decode_message(body, request.source, version, request.limits)
         )
-        return HttpAnswer(status=204, headers=_written(found.batch))
+        return HttpAnswer(status=204, headers=written_counts(found.batch))
 
     async def arrow(self, exchange: HttpExchange) -> HttpAnswer:
         table = check_table(exchange.parameters["table"])
@@ -214,6 +218,26 @@ class IngestRoutes:
         return json_answer({"rows": found.batch.num_rows})
 
     # Shared ------------------------------------------------------------------------------------------
+
+    async def _store_together(
+        self,
+        table: str,
+        kind: Hashable,
+        body: bytes,
+        principal: Principal,
+        decode: Callable[[bytes, RowSource], DecodedRows],
+    ) -> DecodedRows:
+        """A message that may be put behind others of its kind and tenant; returns once its rows are durable."""
+
+        async def take(message: bytes, is_group: bool) -> DecodedRows:
+            source = self._source(principal)
+            found = await _off_loop(len(message), lambda: decode(message, source))
+            if found.rejected and is_group:
+                raise Divided("rows of a group were refused")
+            await self._store(table, found)
+            return found
+
+        return await self._coalescer.take((kind, principal.tenant), body, take)
 
     async def _request(self, exchange: HttpExchange) -> _Request:
         config = self._config
@@ -245,35 +269,6 @@ class IngestRoutes:
 async def _off_loop(size: int, work: Callable[[], T]) -> T:
     """Do in a thread what is large; the libraries beneath let go of the interpreter's lock."""
     return work() if size <= _INLINE_BYTES_MAX else await asyncio.to_thread(work)
-
-
-def _remote_write_version(exchange: HttpExchange) -> RemoteWriteVersion:
-    kind, _, parameters = exchange.headers.get("content-type", "").partition(";")
-    name = ""
-    for parameter in parameters.split(";"):
-        key, _, value = parameter.partition("=")
-        if key.strip().lower() == "proto":
-            name = value.strip().strip('"')
-    if kind.strip().lower() != _PROTOBUF or name not in _REMOTE_WRITE:
-        raise Unsupported(
-            f"the content type {exchange.headers.get('content-type', '')[:120]!r} is not supported",
-            "",
-            f"use {_PROTOBUF}, with proto=prometheus.WriteRequest or proto=io.prometheus.write.v2.Request",
-        )
-    return _REMOTE_WRITE[name]
-
-
-def _written(batch: pa.RecordBatch) -> dict[str, str]:
-    """What the second version of the protocol wants to be told."""
-    exemplars = pc.sum(pc.list_value_length(batch.column("exemplars"))).as_py() or 0
-    histograms = batch.num_rows - batch.column("scale").null_count
-    samples = batch.num_rows - batch.column("value").null_count
-    prefix = "x-prometheus-remote-write"
-    return {
-        f"{prefix}-samples-written": str(samples),
-        f"{prefix}-histograms-written": str(histograms),
-        f"{prefix}-exemplars-written": str(exemplars),
-    }
 
 
 def _time_range(batch: pa.RecordBatch) -> tuple[int, int] | None:

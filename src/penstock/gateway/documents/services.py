@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-import msgspec
 
 from penstock.buffer import Producer
 from penstock.documents import Notification, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.errors import InvalidInput, NotFound
-from penstock.gateway.bodies import decompress, read_body
-from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpExchange
-from penstock.gateway.naming import check_index
-from penstock.indexing import Credentials, Provider, StoreDoors, in_trace, target_in
+from penstock.errors import NotFound
+from penstock.gateway.access.naming import check_index
+from penstock.gateway.http.exchange import HttpExchange
+from penstock.indexing import Provider, StoreDoors, in_trace, target_in
 from penstock.objects import ObjectStore
 from penstock.observability import names
 from penstock.vector import CollectionName, VectorReader
 
-__all__ = ["DocumentServices", "KeptReader", "decoded", "one", "whole_body"]
-
-T = TypeVar("T")
+__all__ = ["DocumentServices", "KeptReader"]
 
 
 class KeptReader:
@@ -61,7 +54,6 @@ class DocumentServices:
     uploads_url: str
     uploads: ObjectStore
     provider: Provider = field(default_factory=Provider)
-    credentials: Credentials = field(default_factory=Credentials)
 
     async def collection(self, exchange: HttpExchange, index: str) -> CollectionName:
         """The collection that answers for an index of the tenant, also before anything was indexed."""
@@ -80,27 +72,3 @@ class DocumentServices:
         with observer.span(names.INDEXING_RECEIVE, parent=parent, source=source):
             handle = await self.producer.produce([encode(event) for event in in_trace(events, observer)])
             await handle.durable()
-
-
-async def whole_body(exchange: HttpExchange, config: GatewayConfig) -> bytes:
-    """The body as it was before its compression, within the bounds."""
-    body = await read_body(exchange.receive, exchange.announced_bytes, config.body_bytes_max, config.body_seconds_max)
-    return decompress(body, exchange.headers.get("content-encoding"), config.decompressed_bytes_max)
-
-
-def decoded(body: bytes, kind: type[T]) -> T:
-    """A body of JSON as a struct, or `InvalidInput` that names the member."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(
-            "the body cannot be read", str(error)[:300], "send JSON as /openapi.json describes it"
-        ) from error
-
-
-def one(exchange: HttpExchange, name: str, default: str) -> str:
-    """A parameter of the URL that may be given once."""
-    values = exchange.query().get(name, [default])
-    if len(values) > 1:
-        raise InvalidInput(f"the parameter {name} is given {len(values)} times", "", "give it once")
-    return values[0]

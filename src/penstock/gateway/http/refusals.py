@@ -27,9 +27,9 @@ from penstock.errors import (
     Unavailable,
     Unsupported,
 )
-from penstock.gateway.bodies import BodyTooLarge, BodyTooSlow
-from penstock.gateway.limits import TooMany
-from penstock.gateway.tokens import Unauthenticated
+from penstock.gateway.access.limits import TooMany
+from penstock.gateway.access.tokens import Unauthenticated
+from penstock.gateway.http.bodies import BodyTooLarge, BodyTooSlow
 
 __all__ = ["Refusal", "refusal_of"]
 

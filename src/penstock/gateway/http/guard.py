@@ -12,10 +12,12 @@ from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PermissionDenied
-from penstock.gateway.config import GatewayConfig
-from penstock.gateway.exchange import HttpExchange
-from penstock.gateway.limits import LoginGuard, TenantQuotas
-from penstock.gateway.tokens import Principal, Scope, TokenBook, Unauthenticated
+from penstock.gateway.access.addresses import Networks, client_address
+from penstock.gateway.access.limits import LoginGuard, TenantQuotas
+from penstock.gateway.access.storage import StorageQuota
+from penstock.gateway.access.tokens import Principal, Scope, TokenBook, Unauthenticated
+from penstock.gateway.config import GatewayConfig, check_networks
+from penstock.gateway.http.exchange import HttpExchange
 
 __all__ = ["Guard"]
 
@@ -33,10 +35,13 @@ class Guard:
         book: Callable[[], TokenBook | None],
         clock: Clock = SYSTEM_CLOCK,
         session: Callable[[str | None, TokenBook], Principal | None] = lambda _cookie, _book: None,
+        storage: StorageQuota | None = None,
     ) -> None:
         self._config, self._book, self._clock, self._session = config, book, clock, session
         self._logins = LoginGuard(config.failed_logins_per_minute, clock)
         self.quotas = TenantQuotas(config, clock)
+        self._storage = storage
+        self._proxies = Networks(check_networks("proxies", config.proxies))
         self._hosts = _OWN_HOSTS | {config.host} | {host.lower() for host in config.hosts}
 
     def check_site(self, exchange: HttpExchange) -> None:
@@ -72,18 +77,40 @@ class Guard:
         """Whose token it is; failures are counted against the address that they come from."""
         book = self._book()
         assert book is not None, "a gateway without tokens has nobody to authenticate"
-        self._logins.check(exchange.client)
-        try:
+        with self.counted_failures(exchange):
             return book.authenticate(authorization, self._clock.now_ms())
-        except Unauthenticated:
-            self._logins.failed(exchange.client)
-            raise
 
     @contextmanager
-    def admitted(self, exchange: HttpExchange) -> Iterator[None]:
-        """Count the request against its tenant's quotas while it runs."""
-        with self.quotas.request(exchange.principal.tenant, exchange.announced_bytes or 0):
+    def counted_failures(self, exchange: HttpExchange) -> Iterator[None]:
+        """Whoever fails in the block too often, by address, is refused before it."""
+        address = self.address(exchange)
+        self._logins.check(address)
+        try:
             yield
+        except Unauthenticated:
+            self._logins.failed(address)
+            raise
+
+    def address(self, exchange: HttpExchange) -> str:
+        """Where the request came from, through trusted proxies."""
+        return client_address(exchange.client, exchange.headers.get("x-forwarded-for"), self._proxies)
+
+    @contextmanager
+    def admitted(self, exchange: HttpExchange, *, stores: bool = False) -> Iterator[None]:
+        """Count the request against its tenant's quotas while it runs; `stores` when it adds to what is kept."""
+        tenant, announced = exchange.principal.tenant, exchange.announced_bytes or 0
+        storage = self._storage if stores else None
+        if storage is not None:
+            storage.check(tenant, announced)
+        exchange.count_body()
+        with self.quotas.request(tenant, announced):
+            try:
+                yield
+            finally:
+                # What was not announced is known now, and counts against the next requests.
+                self.quotas.more_bytes(tenant, exchange.unannounced_bytes)
+                if storage is not None:
+                    storage.add(tenant, exchange.unannounced_bytes)
 
 
 def _hostname(host: str) -> str:

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
-from penstock.gateway.naming import check_tenant
+from penstock.gateway.access.naming import check_tenant
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["Principal", "Scope", "TokenBook", "TokenEntry", "Unauthenticated"]

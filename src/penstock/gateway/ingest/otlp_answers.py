@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.refusals import Refusal
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.refusals import Refusal
 from penstock.records import Signal
 from penstock.telemetry import DecodedRows
 
