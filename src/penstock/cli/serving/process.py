@@ -160,7 +160,7 @@ class Serving:
             )
         )
         view.edge = edge.quiver
-        view.telemetry_queue = self._queue_view("Telemetry queue", edge.queue_store)
+        view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
