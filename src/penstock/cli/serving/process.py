@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
@@ -55,7 +55,7 @@ from penstock.gateway import (
 from penstock.indexing import Credentials
 from penstock.lake import SqlConfig
 from penstock.objects import ObjectStore, open_store
-from penstock.observability import LiveObserver, Observer
+from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
 
 if TYPE_CHECKING:
@@ -135,13 +135,15 @@ class Serving:
             sql=sql.shown if sql else None,
             series=series,
         ).endpoints()
+        # Duck-typed: what collects, not a registry that somebody could register with.
+        metrics = cast("CollectorRegistry | None", watch.registry)
         # Metrics have one listener: that of administration, where there is one.
-        registry = None if self.gateway.admin_port else self._registry
+        registry = None if self.gateway.admin_port else metrics
         endpoints += AboutRoutes(version("penstock"), registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=self._registry)
+            about = AboutRoutes(version("penstock"), registry=metrics)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -158,7 +160,7 @@ class Serving:
             )
         )
         view.edge = edge.quiver
-        view.telemetry_queue = self._queue_view("Telemetry queue", edge.queue_store)
+        view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
@@ -223,10 +225,6 @@ class Serving:
     def _queue_view(self, title: str, store: ObjectStore) -> QueueView:
         consumer = self.settings.of(ConsumerConfig)
         return QueueView(title, store, consumer.manifest_path, consumer.data_path_prefix)
-
-    @property
-    def _registry(self) -> CollectorRegistry | None:
-        return self.observer.registry if isinstance(self.observer, LiveObserver) else None
 
     @asynccontextmanager
     async def _documents(self) -> AsyncIterator[DocumentServices]:
