@@ -66,9 +66,9 @@ reference: $(VENV)/.installed ## Write docs/reference.md from the code
 lock: $(VENV)/.installed ## Resolve the dependencies again
 	$(BIN)/uv pip compile --group setup --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-setup.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra quiver --extra spark --extra telemetry --extra timeseries --group dev \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra mcp --extra quiver --extra spark --extra telemetry --extra timeseries --group dev \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra quiver --extra spark --extra telemetry --extra timeseries --group dev --group bench \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra mcp --extra quiver --extra spark --extra telemetry --extra timeseries --group dev --group bench \
 		-c requirements.lock --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-bench.lock
 
 clean: ## Remove the environment and caches

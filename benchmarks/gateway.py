@@ -49,7 +49,7 @@ def otlp(points: int) -> Body:
 
 
 def remote_write(series: int) -> Body:
-    from penstock.telemetry.remote_write_messages import write_request_v1
+    from penstock.telemetry.remote_write.messages import write_request_v1
 
     request = write_request_v1()()
     for number in range(series):

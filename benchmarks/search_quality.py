@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.cli.options import VECTOR_PATH
+from penstock.cli.settings.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider, profile_of
 from penstock.vector import CollectionReader, Fusion, VectorStore
 

@@ -22,7 +22,7 @@ from tools.reference import page, sentences
 
 import penstock
 from penstock import errors
-from penstock.cli.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
+from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
 from penstock.observability import names
 
 ROOT = Path(__file__).parent.parent
@@ -258,13 +258,6 @@ def test_what_another_room_imports_is_on_a_public_list() -> None:
     assert sorted(set(DEEP_IMPORTS) - {one[:2] for one in past}) == [], "exceptions that nobody needs"
 
 
-# Public classes that share a name with one of another module, and why they still do.
-SHARED_CLASS_NAMES: dict[str, str] = {
-    "Delivery": "a bundle on its way to a subscriber, and events that arrived in one request",
-    "Signal": "the kind of telemetry, and the wake-up of quiver's workers",
-}
-
-
 def _public_classes() -> dict[str, list[str]]:
     """Modules by the public classes that they define."""
     found: dict[str, list[str]] = {}
@@ -276,9 +269,7 @@ def _public_classes() -> dict[str, list[str]]:
 
 
 def test_a_class_name_means_one_thing_in_the_whole_house() -> None:
-    shared = {name: modules for name, modules in _public_classes().items() if len(modules) > 1}
-    assert {name: modules for name, modules in shared.items() if name not in SHARED_CLASS_NAMES} == {}
-    assert sorted(SHARED_CLASS_NAMES.keys() - shared.keys()) == [], "exceptions that nobody needs"
+    assert {name: modules for name, modules in _public_classes().items() if len(modules) > 1} == {}
 
 
 def test_the_machinery_of_blocks_knows_nothing_of_the_stores_that_stand_on_it() -> None:

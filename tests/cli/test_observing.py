@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from penstock.buffer import SyncProducer
-from penstock.cli.observing import ObservingConfig, Watching, parse_address
+from penstock.cli.settings.observing import ObservingConfig, Watching, parse_address
 from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, names
 

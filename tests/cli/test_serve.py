@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.settings import load_settings
+from penstock.cli.settings.configuration import load_settings
 
 START_SECONDS_MAX = 90.0
 
@@ -102,7 +102,7 @@ def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
         [sys.executable, "-m", "penstock.cli", "init"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
-    from penstock.cli.sections import SECTIONS, class_of, fields_of
+    from penstock.cli.settings.sections import SECTIONS, class_of, fields_of
 
     text = (tmp_path / "penstock.toml").read_text()
     settings = load_settings(tmp_path / "penstock.toml", {})
@@ -114,8 +114,8 @@ def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
 
 
 def test_every_line_of_that_configuration_can_be_switched_on(tmp_path):
-    from penstock.cli.configuring import commented_configuration
-    from penstock.cli.sections import SECTIONS, class_of
+    from penstock.cli.settings.sections import SECTIONS, class_of
+    from penstock.cli.settings.template import commented_configuration
 
     lines = [line for line in commented_configuration().splitlines() if "# not set" not in line]
     on = [

@@ -14,9 +14,10 @@ import click
 import pytest
 
 from penstock.buffer import config as buffer_config
-from penstock.cli import buffer, documents, notify, options, vector
-from penstock.cli.extras import EXTRAS
+from penstock.cli.commands import buffer, documents, notify, vector
 from penstock.cli.main import _COMMANDS, _ON_SPARK
+from penstock.cli.settings import options
+from penstock.cli.terminal.extras import EXTRAS
 from penstock.documents import DocumentStatus
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.notifications import PARSERS

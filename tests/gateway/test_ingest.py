@@ -21,7 +21,7 @@ from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
 from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
 from penstock.gateway.otlp_grpc import GrpcServer
 from penstock.quiver import Quiver
-from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
+from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification, UploadNotification, doc_id_of, object_key
-from penstock.documents.notifications import Delivery
+from penstock.documents.notifications import NotificationMessage
 from penstock.errors import DeadlineExceeded, InvalidInput, NotFound
 from penstock.gateway.bodies import decompress, read_body
 from penstock.gateway.config import GatewayConfig
@@ -141,7 +141,7 @@ class DocumentRoutes:
                 reread=known.forgotten is not None,
             )
         kind = exchange.content_type if exchange.content_type != "application/octet-stream" else ""
-        origin = Delivery(b"", exchange.headers).origin
+        origin = NotificationMessage(b"", exchange.headers).origin
         return msgspec.structs.replace(
             event, content_type=kind or None, traceparent=origin.traceparent, source_id=origin.source_id
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification
-from penstock.documents.notifications import PARSERS, BearerTrust, Delivery, Destination
+from penstock.documents.notifications import PARSERS, BearerTrust, Destination, NotificationMessage
 from penstock.errors import InvalidInput, NotFound
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
@@ -44,7 +44,7 @@ class NotificationRoutes:
         source = exchange.parameters["source"]
         if source not in PARSERS:
             raise NotFound(f"there is no source {source[:40]!r}", f"there are {', '.join(sorted(PARSERS))}")
-        delivery = Delivery(await whole_body(exchange, self._config), exchange.headers, self._clock.now_ms())
+        delivery = NotificationMessage(await whole_body(exchange, self._config), exchange.headers, self._clock.now_ms())
         credentials = self._services.credentials
         signed = credentials.signatures(self._services.doors.spec(self._services.url))
         if signed:

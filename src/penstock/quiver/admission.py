@@ -12,7 +12,7 @@ from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, StorageF
 from penstock.observability import names
 from penstock.quiver.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
 from penstock.quiver.config import Durability, QuiverConfig, SizeCapPolicy
-from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.finaliser import Finaliser
 from penstock.quiver.wal import Wal
 
@@ -32,7 +32,7 @@ class Admission:
         finaliser: Finaliser,
         usage: SharedUsage | None,
         doors: Doors,
-        changed: Signal,
+        changed: WakeUp,
         *,
         stored: Callable[[], int],
         segments: Sized,

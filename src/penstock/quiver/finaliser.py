@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, Unsupported
 from penstock.observability import names
 from penstock.quiver.bundle import Bundle, SharedBatches
 from penstock.quiver.config import SegmentConfig
-from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.open_segment import OpenSegment
 from penstock.quiver.segment import SegmentMeta
 
@@ -42,7 +42,7 @@ class Finaliser:
         writer: SegmentWriter,
         config: SegmentConfig,
         doors: Doors,
-        changed: Signal,
+        changed: WakeUp,
         *,
         number: Callable[[], int],
         publish: Callable[[SegmentMeta], Awaitable[None]],

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from penstock.clock import Clock, Deadline
 from penstock.errors import Closed
-from penstock.quiver.doors import Signal
+from penstock.quiver.doors import WakeUp
 
 __all__ = ["GroupCommit"]
 
@@ -55,7 +55,7 @@ class GroupCommit(Generic[Item, Answer]):
         self._clock = clock
         self._interval = interval
         self._one_by_one = one_by_one
-        self._arrived = Signal(clock)
+        self._arrived = WakeUp(clock)
         # Of the last group: how many shared it, and how long it took.
         self._last_count = 0
         self._last_seconds = 0.0

@@ -24,7 +24,7 @@ from penstock.quiver.budget import SharedUsage
 from penstock.quiver.bundle import Ack, Bundle, decode_bundles
 from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
 from penstock.quiver.delivery import Delivery
-from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.finaliser import Finaliser
 from penstock.quiver.frames import Frame
 from penstock.quiver.layout import Layout
@@ -51,9 +51,9 @@ class Quiver:
         self.config = config
         self.findings = opened.findings if opened else Findings()
         self._doors = doors
-        self._changed = Signal(doors.clock)
+        self._changed = WakeUp(doors.clock)
         # Something for the upkeep to do.
-        self._wake = Signal(doors.clock)
+        self._wake = WakeUp(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
         self._threads: Threads | None = None
         self._segments: dict[int, SegmentMeta] = opened.segments if opened else {}

@@ -15,7 +15,7 @@ from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord, Subscrib
 from penstock.quiver.config import SubscriberConfig, check_subscriber
 from penstock.quiver.delivery import Delivery
 from penstock.quiver.dispatch import Dispatch, retry_seconds
-from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.segment import SegmentMeta
 
 __all__ = ["Subscribers"]
@@ -32,7 +32,7 @@ class Subscribers:
         log: AckLog,
         segments: dict[int, SegmentMeta],
         doors: Doors,
-        changed: Signal,
+        changed: WakeUp,
         *,
         reader: Callable[[SegmentMeta], Awaitable[dict[str, list[pa.Table]]]],
         lost: Callable[[SegmentMeta, str], Awaitable[None]],

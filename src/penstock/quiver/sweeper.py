@@ -13,7 +13,7 @@ from penstock.observability import names
 from penstock.quiver.ack_log import AckLog
 from penstock.quiver.ack_state import Outcome, OutcomeRecord, Reclaimed
 from penstock.quiver.config import RetentionConfig
-from penstock.quiver.doors import Doors, Signal
+from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.retention import RetentionPlan, SegmentStanding, plan_retention
 from penstock.quiver.segment import SegmentMeta
 from penstock.quiver.segment_store import SegmentStore
@@ -31,7 +31,7 @@ class Sweeper:
         segments: dict[int, SegmentMeta],
         subscribers: Subscribers,
         doors: Doors,
-        changed: Signal,
+        changed: WakeUp,
         *,
         bytes_over: Callable[[], int],
         segments_over: Callable[[], int],

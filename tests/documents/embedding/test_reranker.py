@@ -74,7 +74,8 @@ def test_an_answer_that_is_no_ranking_is_corrupt(content):
 
 def test_limits_and_faults_mean_later_and_what_is_not_accepted_is_refused():
     late, _ = ask(httpx.Response(429, text="slow down", headers={"retry-after": "3"}))
-    assert isinstance(late, Later) and late.after_seconds == 3
+    assert isinstance(late, Later)
+    assert late.after_seconds == 3
     assert isinstance(ask(httpx.ConnectError("no route"))[0], Later)
     assert isinstance(ask(httpx.Response(422, text="too long"))[0], Refused)
 

@@ -13,7 +13,7 @@ from penstock.documents.notifications import (
     seaweedfs,
 )
 from penstock.documents.notifications.cloudevents import BATCHED
-from penstock.documents.notifications.received import Delivery, Destination, Parser, Received, Router
+from penstock.documents.notifications.received import Destination, NotificationMessage, Parser, Received, Router
 from penstock.documents.notifications.replays import StoredReplays
 from penstock.documents.notifications.sns import SnsTrust
 from penstock.documents.notifications.trust import BearerTrust, HmacTrust
@@ -23,9 +23,9 @@ __all__ = [
     "BATCHED",
     "PARSERS",
     "BearerTrust",
-    "Delivery",
     "Destination",
     "HmacTrust",
+    "NotificationMessage",
     "Parser",
     "Received",
     "Router",
