@@ -17,10 +17,16 @@ class LongestFirst:
         self.seen.append((question, list(passages)))
         return Scores(tuple(float(len(passage)) for passage in passages))
 
+    async def close(self):
+        """Nothing is open."""
+
 
 class AwayReranker:
     async def rerank(self, question, passages):
         return Later("503: busy")
+
+    async def close(self):
+        """Nothing is open."""
 
 
 def hit(text, section=""):

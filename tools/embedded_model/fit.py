@@ -1,6 +1,6 @@
 """Fits the embedded table: one vector a word piece, so that the mean over a text comes near what the teacher makes of it.
 
-`python tools/embedded_model/fit.py PASSAGES.jsonl TAUGHT_FOLDER OUT.npz` needs `penstock[minilm]` and `scipy`, and takes
+`python -m tools.embedded_model.fit PASSAGES.jsonl TAUGHT_FOLDER OUT.npz` needs `penstock[minilm]` and `scipy`, and takes
 some minutes. It begins with the teacher's vector of each piece alone, weighted down where the piece is common, and
 goes through the passages with Adam. Two losses count: how far a text's vector is from the teacher's, in 256 principal
 components; and whether a passage is told from others of the same project by its heading, or by a part of itself. One
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from teacher import query_of, short, shuffled
+from tools.embedded_model.teacher import query_of, short, shuffled
 
 from penstock.documents.embedding.minilm import MiniLmEncoder, find_weights
 
@@ -107,12 +107,14 @@ class Lesson:
         self.batches = int(np.ceil((~self._kept_out).sum() / _BATCH))
 
     def reduced(self, vectors: Matrix) -> Matrix:
-        return _unit((vectors - self._mean) @ self._directions)
+        centred: Matrix = vectors - self._mean
+        return _unit(centred @ self._directions)
 
     def first_table(self, alone: Matrix) -> Matrix:
         """The teacher's vectors of pieces alone, by how common each is in the passages."""
         seen = np.asarray(self.whole.sum(axis=0)).ravel() / self.whole.shape[0]
-        return self.reduced(alone) * (_COMMON / (_COMMON + seen))[:, None].astype(np.float32)
+        weighted: Matrix = self.reduced(alone) * (_COMMON / (_COMMON + seen))[:, None].astype(np.float32)
+        return weighted
 
     def epoch(self, chance: np.random.Generator) -> Iterator[npt.NDArray[np.intp]]:
         """Batches of which each is mostly of a few projects: passages of one project are hard to tell apart."""
@@ -167,7 +169,8 @@ def _means(ids: list[npt.NDArray[np.intp]], pieces: int) -> Sparse:
 
 def _unit(vectors: Matrix) -> Matrix:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(norms, 1e-9)
+    unit: Matrix = vectors / np.maximum(norms, 1e-9)
+    return unit
 
 
 def _near(table: Matrix, counts: Sparse, taught: Matrix, weight: float, slope: Matrix) -> float:

