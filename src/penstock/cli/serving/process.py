@@ -79,6 +79,7 @@ class Serving:
     announce: Callable[[str], None] = lambda _address: None
     # Hears the events of the observer and of the jobs.
     board: EventBoard = field(default_factory=EventBoard)
+    _relaying: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
@@ -116,7 +117,7 @@ class Serving:
         if "gateway" in self.config.roles:
             senders = self._senders(documents, guard)
             endpoints += NotificationRoutes(documents, self.gateway, guard, senders).endpoints()
-            endpoints += await self._telemetry_in(stack, view, guard)
+            endpoints += await self._telemetry_in(stack, view, guard, stop)
         sql: SqlRoutes | None = None
         series: StoredSeries | None = None
         if "query" in self.config.roles:
@@ -148,14 +149,21 @@ class Serving:
         scheme = "https" if self.gateway.certificate else "http"
         self.announce(f"{scheme}://{self.gateway.host}:{server.port}")
         await stop.wait()
+        if self._relaying is not None and self._relaying.done():
+            # It never ends by itself: its error ends the process, and whoever runs it starts it again.
+            self._relaying.result()
 
-    async def _telemetry_in(self, stack: AsyncExitStack, view: ServedHouse, guard: Guard) -> list[Route]:
+    async def _telemetry_in(
+        self, stack: AsyncExitStack, view: ServedHouse, guard: Guard, stop: asyncio.Event
+    ) -> list[Route]:
         """The store at the edge with its relay, and the routes into it."""
         edge = await stack.enter_async_context(
             opened_edge(
                 self.config.edge_path, self.config.edge_config, self.config.telemetry_url, self.settings, self.observer
             )
         )
+        self._relaying = edge.relaying
+        edge.relaying.add_done_callback(lambda _: stop.set())
         view.edge = edge.quiver
         view.telemetry_queue = self._queue_view("Telemetry queue", edge.queue_store)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
