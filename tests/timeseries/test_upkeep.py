@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.timeseries.stores import HOUR, QUIET, SMALL, batch, everything, matching, one, opened, series, with_store
 
 from penstock.coordinator import CoordinatorConfig
-from penstock.errors import AtCapacity, InvalidInput
-from penstock.keyvalue import MemoryFollower, MemoryVolume
-from penstock.testing import ManualClock
+from penstock.errors import AtCapacity, InvalidInput, Unavailable
+from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume, WriteBatch
+from penstock.testing import ManualClock, Simulation, simulate
 from penstock.timeseries import (
     EngineConfig,
     SampleBatch,
@@ -57,18 +58,46 @@ def test_a_closed_hour_is_folded_to_one_sorted_run_and_an_open_one_is_left() -> 
 
 
 def test_upkeep_is_done_in_the_pauses_between_writes() -> None:
-    async def run() -> None:
-        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.01)
-        async with await opened(MemoryVolume(), config) as store:
+    async def main(simulation: Simulation) -> None:
+        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.25)
+        doors = {"clock": simulation.clock, "entropy": simulation.entropy}
+        async with await opened(MemoryVolume(), config, **doors) as store:
             for number in range(3):
                 await store.write(one(float(number), number), durable=True)
-            for _ in range(500):
-                if (await state_of(store)).fragments(SAMPLES, 0) == 1:
-                    return
-                await asyncio.sleep(0.01)
-            raise AssertionError("nothing was folded")
+                assert (await state_of(store)).fragments(SAMPLES, 0) == number + 1
+            await simulation.clock.sleep(60)
+            assert (await state_of(store)).fragments(SAMPLES, 0) == 1
 
-    asyncio.run(run())
+    simulate(main, 1)
+
+
+def test_a_store_that_was_away_while_nobody_wrote_takes_the_next_write() -> None:
+    """An outage during upkeep alone must not leave the coordinator failed when it is over."""
+
+    class Remote(MemoryKeyValue):
+        away = False
+
+        async def write(self, batch: WriteBatch) -> Any:
+            if self.away:
+                raise Unavailable("the store is away")
+            return await super().write(batch)
+
+    async def main(simulation: Simulation) -> None:
+        remote = Remote(MemoryVolume())
+        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.25)
+        doors: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy}
+        async with await TimeSeriesStore.over(remote, config, **doors) as store:
+            for number in range(3):
+                await store.write(one(float(number), number), durable=True)
+            remote.away = True
+            await simulation.clock.sleep(600)
+            remote.away = False
+            await simulation.clock.sleep(60)
+            await store.write(one(9.0, 9), durable=True)
+            await simulation.clock.sleep(60)
+            assert (await state_of(store)).fragments(SAMPLES, 0) == 1
+
+    simulate(main, 1)
 
 
 def test_retention_removes_whole_hours_of_all_tenants_in_one_write_and_they_stay_away() -> None:

@@ -16,6 +16,8 @@ from penstock.buffer.producing.handle import InputHandle
 from penstock.buffer.producing.once import OnceProducer, OnceReceipt, Unproved
 from penstock.buffer.producing.producer import Producer
 from penstock.buffer.replay import Replayed, Replayer
+from penstock.buffer.routing import Routing, ShardKey, ShardLayout, shard_config, shard_path
+from penstock.buffer.routing_register import RoutingWatch, change_routing, read_routing
 from penstock.buffer.sync import SyncConsumer, SyncProducer
 
 __all__ = [
@@ -43,13 +45,18 @@ __all__ = [
     "Records",
     "Replayed",
     "Replayer",
+    "Routing",
+    "RoutingWatch",
     "Runner",
     "RunnerConfig",
+    "ShardKey",
+    "ShardLayout",
     "Sink",
     "SyncConsumer",
     "SyncProducer",
     "Unproved",
     "Watermark",
+    "change_routing",
     "decode_batch",
     "encode_batch",
     "key_of",
@@ -57,4 +64,7 @@ __all__ = [
     "queued_now",
     "read_batches",
     "read_manifest",
+    "read_routing",
+    "shard_config",
+    "shard_path",
 ]

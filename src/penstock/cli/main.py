@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
 from penstock.cli.terminal.extras import explain_missing
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    # Loading it takes 20 ms, and a finder needs to be no more than an object with this one method.
+    from importlib.abc import MetaPathFinder
 
 __all__ = ["main", "penstock"]
 
@@ -44,6 +47,7 @@ _SECTIONS: Final = {
         "documents": _Entry(
             "commands.documents", "documents", "List documents and their status; retry or forget them."
         ),
+        "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
         "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
         "reindex": _Entry("commands.reindex", "reindex", "Rebuild an index with another model or chunk size."),
     },
@@ -153,11 +157,11 @@ def main() -> None:
 
         end_with_parent(os.environ)
     if not _may_start_spark(sys.argv):
-        sys.meta_path.insert(0, _WithoutPandas())
+        sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
     penstock(prog_name="penstock")
 
 
-class _WithoutPandas(MetaPathFinder):
+class _WithoutPandas:
     """Keeps pandas out of a process that has no use for it.
 
     pyarrow imports it, where it is installed, with the first array that it makes of Python objects: a third of a second

@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, Floats, compute
 from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
-from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between
+from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between, squared_lengths
 
 __all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queries", "read_rows", "text_array"]
 
@@ -159,7 +159,7 @@ def _floats(vectors: object) -> Floats:
 def _check_numbers(vectors: Floats, metric: DistanceMetric, named: Callable[[Bools], str]) -> Floats:
     """Refuse what cannot be compared; returns the squares of the lengths."""
     # One pass settles the usual case: a sum of squares within bounds has no component that is beyond them.
-    squares: Floats = np.einsum("nd,nd->n", vectors, vectors)
+    squares = squared_lengths(vectors)
     if all_between(squares, 0, MAGNITUDE_MAX**2):
         return squares
     peak = np.abs(vectors).max(axis=1, initial=0)

@@ -1,7 +1,7 @@
 """`penstock demo`: the path of a record and of a document on this machine, with real processes and real kills.
 
-First the queue (`demo_queue.py`), then documents go in and search comes out (`demo_documents.py`). It exits with 1 if
-anything is lost or doubled.
+First the queue (`demo_queue.py`), then telemetry goes in and PromQL and SQL answer (`demo_telemetry.py`), then documents
+go in and search comes out (`demo_documents.py`). It exits with 1 if anything is lost or doubled.
 """
 
 from __future__ import annotations
@@ -38,9 +38,15 @@ def _play(directory: Path, records: int) -> bool:
 
     from penstock.cli.demonstration.documents import DocumentsAct
     from penstock.cli.demonstration.queue import QueueAct
+    from penstock.cli.demonstration.telemetry import TelemetryAct
 
     console = Console(highlight=False, soft_wrap=True)
-    return QueueAct(directory, records, console).run() and DocumentsAct(directory, console).play()
+    acts = (
+        QueueAct(directory, records, console).run,
+        TelemetryAct(directory, console).play,
+        DocumentsAct(directory, console).play,
+    )
+    return all(act() for act in acts)
 
 
 def _make_new(directory: Path) -> None:

@@ -47,6 +47,20 @@ _WIDTH_MIN: Final = 20
 @click.option(
     "--min-score", type=float, default=None, metavar="SCORE", help="Minimum score of a passage, on the scale of --mode."
 )
+@click.option(
+    "--context",
+    type=click.IntRange(0, 20),
+    default=0,
+    metavar="CHUNKS",
+    help="Chunks of text to show before and after each passage.",
+)
+@click.option(
+    "--per-document",
+    type=click.IntRange(1, 1000),
+    default=None,
+    metavar="COUNT",
+    help="Maximum number of passages from one document.",
+)
 @json_option
 @provider_options
 @settings_option
@@ -60,6 +74,8 @@ def search(
     where: str | None,
     mode: str,
     min_score: float | None,
+    context: int,
+    per_document: int | None,
     as_json: bool,
     provider: Provider,
     settings: Settings,
@@ -79,7 +95,8 @@ def search(
     from penstock.cli.settings.wiring import Wiring
     from penstock.indexing import Asked, Question, find_passages, parse_filter, url_of
 
-    question = Question(asked, count, parse_filter(where) if where is not None else None, mode, min_score)
+    chosen = parse_filter(where) if where is not None else None
+    question = Question(asked, count, chosen, mode, min_score, context, per_document)
     whom = Asked(tenant, index_name, model, provider)
     hits = asyncio.run(find_passages(url_of(store), whom, question, Wiring(settings)))
     if as_json:
@@ -98,12 +115,16 @@ def _show(hits: Sequence[Mapping[str, Any]], question: str) -> None:
         click.echo(f"{heading}  {place}")
         if hit["section"]:
             click.echo(click.style(_laid_out(hit["section"], question), italic=True))
-        click.echo(f"{_laid_out(hit['text'], question)}\n")
+        for part in ("before", "text", "after"):
+            if hit.get(part):
+                shown = _laid_out(hit[part], question, whole="before" in hit)
+                click.echo(shown if part == "text" else click.style(shown, dim=True))
+        click.echo()
 
 
-def _laid_out(text: str, question: str) -> str:
+def _laid_out(text: str, question: str, *, whole: bool = False) -> str:
     """Indented, and wrapped where a person reads it; a program gets one line."""
-    shown = terminal_text(snippet(text, question, _PASSAGE_CHARACTERS_MAX))
+    shown = terminal_text(" ".join(text.split()) if whole else snippet(text, question, _PASSAGE_CHARACTERS_MAX))
     if not sys.stdout.isatty():
         return f"{_INDENT}{shown}"
     width = max(_WIDTH_MIN, get_terminal_size().columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.settings.long_running import long_running
-from penstock.cli.settings.options import STORE_DEFAULT, json_option, master_option
+from penstock.cli.settings.options import STORE_DEFAULT, json_option, master_option, settings_option
 
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
@@ -30,6 +31,13 @@ def telemetry() -> None:
 @click.option("--no-series", is_flag=True, help="Write data files only.")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 @click.option(
+    "--shard",
+    "shards",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Shard to work on; others are left to other processes. Repeatable.  [default: all]",
+)
+@click.option(
     "--engine",
     type=click.Choice(["spark", "local"]),
     default="spark",
@@ -45,6 +53,7 @@ def run(
     series_path: str,
     no_series: bool,
     follow: bool,
+    shards: tuple[int, ...],
     engine: str,
     master: str,
     as_json: bool,
@@ -56,11 +65,13 @@ def run(
     Rows become data files of the catalog, and metrics also samples of the time series.
     """
     from penstock.cli.jobs.landing_run import landing_config, opened_landing
-    from penstock.cli.running.job import ENDING, Stop
+    from penstock.cli.running.stop import ENDING, Stop
+    from penstock.cli.settings.sharding import apply_sharding
 
     with watching.opened() as observer, Stop(lambda: click.echo(ENDING, err=True)) as stop:
         config = landing_config(settings, store, catalog_path, "" if no_series else series_path)
-        with opened_landing(config, engine, master, stop, observer) as job:
+        asyncio.run(apply_sharding(config.url, settings, observer))
+        with opened_landing(config, engine, master, stop, observer, shards or None) as job:
             done = job.follow() if follow else job.run_available()
     if as_json:
         click.echo(json.dumps(asdict(done), ensure_ascii=False))
@@ -75,3 +86,30 @@ def run(
             click.echo(f"  {points:,} points have no series: {reason}")
     if stop.requested and not follow:
         raise SystemExit(stop.exit_code)
+
+
+@telemetry.command()
+@click.option("--store", default=STORE_DEFAULT, show_default=True, help="Directory or URL of the store.")
+@json_option
+@settings_option
+def shards(store: str, as_json: bool, settings: Settings) -> None:
+    """List the shards of telemetry with what waits in each.
+
+    A number of shards in the configuration (`[sharding] shards = N`) is put in force first. No data moves: new rows go by the new layout, and shards of earlier layouts are drained.
+    """
+    from penstock.cli.inspection.shards import listed_shards
+    from penstock.cli.terminal.tables import table_lines
+
+    told = asyncio.run(listed_shards(store, settings))
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    layout = told["layout"]
+    click.echo(f"version {told['version']}: {layout['shards']:,} shards by {layout['by']}")
+    rows = [
+        [str(one["shard"]), one["state"], f"{one['waiting']:,}", f"{one['next_sequence']:,}", one["queue"]]
+        for one in told["shards"]
+    ]
+    names = ("shard", "state", "waiting", "next sequence", "queue")
+    for line in table_lines(names, rows, right={"shard", "waiting", "next sequence"}):
+        click.echo(line)

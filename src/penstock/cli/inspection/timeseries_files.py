@@ -12,7 +12,7 @@ from typing import IO, Final, TextIO
 
 import pyarrow as pa
 
-from penstock.cli.inspection.timeseries_reading import matchers, with_reader
+from penstock.cli.inspection.timeseries_reading import matchers, with_reader, with_series
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import writer_options
 from penstock.cli.settings.wiring import Wiring
@@ -22,9 +22,11 @@ from penstock.errors import InvalidInput
 from penstock.indexing import url_of
 from penstock.observability import Observer
 from penstock.timeseries import (
+    MergedReads,
     MetricMetadata,
     SampleBatch,
     SeriesColumns,
+    SeriesReads,
     SeriesRepair,
     TimeSeriesReader,
     TimeSeriesStore,
@@ -92,11 +94,11 @@ def export_samples(
     now_ms = SYSTEM_CLOCK.now_ms()
     times = instant_ms(start, now_ms), instant_ms(end, now_ms)
 
-    async def work(reader: TimeSeriesReader) -> tuple[SeriesColumns, dict[str, MetricMetadata]]:
+    async def work(reader: SeriesReads | MergedReads) -> tuple[SeriesColumns, dict[str, MetricMetadata]]:
         columns = await reader.select_columns(matchers(selector), *times, tenant=tenant)
         return columns, await reader.metadata(tenant=tenant)
 
-    columns, about = with_reader(settings, store, path, work)
+    columns, about = with_series(settings, store, path, tenant, work)
     if own == "openmetrics":
         with _text_output(file) as out:
             out.writelines(f"{line}\n" for line in write_open_metrics(columns, about))

@@ -20,7 +20,7 @@ from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import NotFound
 from penstock.indexing import url_of
-from penstock.timeseries import Matcher, TimeSeriesReader
+from penstock.timeseries import Matcher, MergedReads, SeriesReads, TimeSeriesReader
 from penstock.timeseries.promql import (
     MatrixResult,
     QueryResult,
@@ -30,7 +30,7 @@ from penstock.timeseries.promql import (
     parse_selector_text,
 )
 
-__all__ = ["SeriesQueries", "matchers", "table", "with_reader"]
+__all__ = ["SeriesQueries", "matchers", "table", "with_reader", "with_series"]
 
 T = TypeVar("T")
 
@@ -49,13 +49,35 @@ def with_reader(settings: Settings, store: str, path: str, work: Callable[[TimeS
         try:
             reader = await Wiring(settings).series_reader(url, path)
         except NotFound as error:
-            raise NotFound(
-                f"there are no time series in {store}", error.why or error.what, "write some, or name their --path"
-            ) from None
+            raise _nothing_in(store, error) from None
         async with reader:
             return await work(reader)
 
     return asyncio.run(opened())
+
+
+def with_series(
+    settings: Settings,
+    store: str,
+    path: str,
+    tenant: str,
+    work: Callable[[SeriesReads | MergedReads], Awaitable[T]],
+) -> T:
+    """Ask the series of a tenant, in all shards that it has had."""
+    from penstock.cli.settings.sharding import sharded_series
+
+    async def opened() -> T:
+        try:
+            async with await sharded_series(url_of(store), path, settings) as series:
+                return await work(await series.reader(tenant))
+        except NotFound as error:
+            raise _nothing_in(store, error) from None
+
+    return asyncio.run(opened())
+
+
+def _nothing_in(store: str, error: NotFound) -> NotFound:
+    return NotFound(f"there are no time series in {store}", error.why or error.what, "write some, or name their --path")
 
 
 def matchers(selector: str | None) -> tuple[Matcher, ...]:
@@ -121,8 +143,8 @@ class SeriesQueries:
     def _times(self, start: str, end: str) -> tuple[int, int]:
         return instant_ms(start, self._now_ms), instant_ms(end, self._now_ms)
 
-    def _ask(self, work: Callable[[TimeSeriesReader], Awaitable[T]]) -> T:
-        return with_reader(self._settings, *self._place, work)
+    def _ask(self, work: Callable[[SeriesReads | MergedReads], Awaitable[T]]) -> T:
+        return with_series(self._settings, *self._place, self._tenant, work)
 
 
 def _series_text(labels: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import Any, Final
 
@@ -10,11 +11,13 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.sharding import configured_routing
 from penstock.cli.settings.telemetry_place import telemetry_url
 from penstock.cli.settings.wiring import Wiring
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import InvalidInput
 from penstock.records import Signal
+from penstock.relay import rows_by_shard
 from penstock.telemetry import (
     DecodedRows,
     DecodeLimits,
@@ -89,13 +92,17 @@ def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: Deco
 
 def send_to_queue(store: str, name: str, batch: pa.RecordBatch, settings: Settings) -> None:
     """Durable when this returns."""
-    with Wiring(settings).producer(telemetry_url(store)) as producer:
-        handles = []
-        for start in range(0, max(batch.num_rows, 1), _ROWS_MAX):
-            records, envelope = encode_records({name: batch.slice(start, _ROWS_MAX)})
-            handles.append(producer.produce(records, envelope))
-        for handle in handles:
-            handle.durable()
+    url = telemetry_url(store)
+    layout = asyncio.run(configured_routing(url, settings)).layout
+    for shard, tables in rows_by_shard({name: [pa.Table.from_batches([batch])]}, layout).items():
+        with Wiring(settings).producer(url, shard) as producer:
+            handles = []
+            for table in tables[name]:
+                for start in range(0, max(table.num_rows, 1), _ROWS_MAX):
+                    records, envelope = encode_records({name: table.slice(start, _ROWS_MAX)})
+                    handles.append(producer.produce(records, envelope))
+            for handle in handles:
+                handle.durable()
 
 
 def send_to_quiver(path: str, name: str, batch: pa.RecordBatch) -> None:

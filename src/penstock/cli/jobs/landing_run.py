@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.buffer import ConsumerConfig
 from penstock.catalog import CatalogConfig
-from penstock.cli.running.job import Stop, close_quietly
+from penstock.cli.running.stop import Stop, close_quietly
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import service_options
 from penstock.cli.settings.telemetry_place import telemetry_url
 from penstock.keyvalue import KeyValueConfig
-from penstock.landing import LandingJob, LandingLimits, LocalTelemetryJob, TelemetryConfig
+from penstock.landing import LandingJob, LandingLimits, LocalTelemetryJob, TelemetryConfig, settle_memory
 from penstock.observability import Observer
 from penstock.telemetry import DataFileConfig, SeriesConfig
 from penstock.timeseries import TimeSeriesConfig
@@ -40,11 +40,17 @@ def landing_config(settings: Settings, store: str, catalog_path: str, series_pat
 
 @contextmanager
 def opened_landing(
-    config: TelemetryConfig, engine: str, master: str, stop: Stop, observer: Observer
+    config: TelemetryConfig,
+    engine: str,
+    master: str,
+    stop: Stop,
+    observer: Observer,
+    shards: Sequence[int] | None = None,
 ) -> Iterator[LandingJob]:
-    """A job on an engine of its own, which `stop` ends."""
+    """A job on an engine of its own, which `stop` ends; on some shards, or on all there are."""
+    settle_memory()
     if engine == "local":
-        with _ended(LocalTelemetryJob(config, observer=observer), stop) as job:
+        with _ended(LocalTelemetryJob(config, shards, observer=observer), stop) as job:
             yield job
         return
     from penstock.cli.running.spark_session import opened_session
@@ -52,7 +58,7 @@ def opened_landing(
     with opened_session(master, config.url, stop) as spark:
         from penstock.pipelines import TelemetryJob
 
-        with _ended(TelemetryJob(spark, config, observer=observer), stop) as job:
+        with _ended(TelemetryJob(spark.session, config, shards, observer=observer), stop) as job:
             yield job
 
 

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.buffer import ProducerConfig
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.sharding import queue_outlet
 from penstock.cli.settings.store_access import store_options
 from penstock.indexing import url_of
 from penstock.objects import open_store
 from penstock.observability import Observer
 from penstock.quiver import Quiver, QuiverConfig
-from penstock.relay import OtlpOutlet, Outlet, ParquetOutlet, QueueOutlet, Relay, RelayConfig
+from penstock.relay import OtlpOutlet, Outlet, ParquetOutlet, Relay, RelayConfig
 
 __all__ = ["Relaying"]
 
@@ -60,7 +60,7 @@ class Relaying:
         config = self.settings.of(RelayConfig)
         outlet: Outlet
         if kind == "queue":
-            outlet = await self._queue(target, config, store, stack)
+            outlet = await self._queue(target, store, stack)
         elif kind == "parquet":
             outlet = ParquetOutlet(_absolute(target), config.parquet, instance=self.instance)
         else:
@@ -68,15 +68,14 @@ class Relaying:
         stack.push_async_callback(outlet.close)
         return Relay(store, kind, outlet, config, observer=self.observer)
 
-    async def _queue(self, target: str, config: RelayConfig, store: Quiver, stack: AsyncExitStack) -> Outlet:
+    async def _queue(self, target: str, store: Quiver, stack: AsyncExitStack) -> Outlet:
         url = url_of(target)
         objects = await open_store(url, observer=self.observer, **store_options(self.settings, url))
         stack.push_async_callback(objects.close)
-        return QueueOutlet(
+        return queue_outlet(
             objects,
-            f"{self._path}/relay/queue-{self.instance:03d}.json",
-            config.queue,
-            self.settings.of(ProducerConfig),
+            f"{self._path}/relay",
+            self.settings,
             is_waiting=lambda number: "queue" in store.state.outstanding.get(number, ()),
             instance=self.instance,
             observer=self.observer,

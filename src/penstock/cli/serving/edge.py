@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock.buffer import ProducerConfig
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.sharding import queue_outlet
 from penstock.cli.settings.store_access import store_options
 from penstock.objects import ObjectStore, open_store
 from penstock.observability import Observer
 from penstock.quiver import Quiver, QuiverConfig
-from penstock.relay import QueueOutlet, Relay, RelayConfig
+from penstock.relay import Relay, RelayConfig
 
 __all__ = ["OpenEdge", "opened_edge"]
 
@@ -42,11 +42,10 @@ async def opened_edge(
     try:
         async with await Quiver.open(path, config, observer=observer) as quiver:
             relay_config = settings.of(RelayConfig)
-            outlet = QueueOutlet(
+            outlet = queue_outlet(
                 objects,
-                f"{path}/relay/queue-000.json",
-                relay_config.queue,
-                settings.of(ProducerConfig),
+                f"{path}/relay",
+                settings,
                 is_waiting=lambda number: _SUBSCRIBER in quiver.state.outstanding.get(number, ()),
                 observer=observer,
             )

@@ -11,10 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
@@ -27,8 +28,10 @@ from penstock.cli.serving.supervisor import SUPERVISED, ChildSpec, Supervisor
 from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.secrets import read_secret
-from penstock.cli.settings.store_access import follower_options, store_options
+from penstock.cli.settings.sharding import apply_sharding, sharded_series
+from penstock.cli.settings.store_access import store_options
 from penstock.cli.settings.wiring import Wiring
+from penstock.errors import NotFound
 from penstock.gateway import (
     AboutRoutes,
     DashboardRoutes,
@@ -54,9 +57,8 @@ from penstock.gateway import (
 from penstock.indexing import Credentials
 from penstock.lake import SqlConfig
 from penstock.objects import ObjectStore, open_store
-from penstock.observability import LiveObserver, Observer
+from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
-from penstock.timeseries import TimeSeriesConfig, TimeSeriesStore
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
     from penstock.gateway import Route
 
 __all__ = ["Serving"]
+
+# Nothing is ever stored there.
+_PROBED_KEY: Final = "penstock-readiness"
 
 
 @dataclass
@@ -85,6 +90,7 @@ class Serving:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
         stop = asyncio.Event()
         _on_signals(stop)
+        await apply_sharding(self.config.telemetry_url, self.settings, self.observer)
         async with AsyncExitStack() as stack:
             watch = ServeWatch(self.observer, self.board)
             watch.open(stack)
@@ -135,13 +141,16 @@ class Serving:
             sql=sql.shown if sql else None,
             series=series,
         ).endpoints()
+        # Duck-typed: what collects, not a registry that somebody could register with.
+        every = cast("CollectorRegistry | None", watch.registry)
         # Metrics have one listener: that of administration, where there is one.
-        registry = None if self.gateway.admin_port else self._registry
-        endpoints += AboutRoutes(version("penstock"), registry=registry).endpoints(endpoints)
+        registry = None if self.gateway.admin_port else every
+        probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
+        endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=self._registry)
+            about = AboutRoutes(version("penstock"), probes, registry=every)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -174,11 +183,8 @@ class Serving:
         return ingest.endpoints()
 
     def _series(self, stack: AsyncExitStack) -> StoredSeries:
-        url, config = self.config.telemetry_url, self.settings.of(TimeSeriesConfig)
-        access = follower_options(self.settings, url)
-        series = StoredSeries(
-            lambda: TimeSeriesStore.open_reader(url, SERIES_PATH, config, observer=self.observer, **access)
-        )
+        url = self.config.telemetry_url
+        series = StoredSeries(lambda: sharded_series(url, SERIES_PATH, self.settings, self.observer))
         stack.push_async_callback(series.close)
         return series
 
@@ -234,10 +240,6 @@ class Serving:
         consumer = self.settings.of(ConsumerConfig)
         return QueueView(title, store, consumer.manifest_path, consumer.data_path_prefix)
 
-    @property
-    def _registry(self) -> CollectorRegistry | None:
-        return self.observer.registry if isinstance(self.observer, LiveObserver) else None
-
     @asynccontextmanager
     async def _documents(self) -> AsyncIterator[DocumentServices]:
         url, wiring = self.config.url, Wiring(self.settings, self.observer)
@@ -272,6 +274,12 @@ class Serving:
             for name, command in jobs.items()
             if name in self.config.jobs
         ]
+
+
+async def _probe(store: ObjectStore) -> None:
+    """Return when a store answers, whatever it has."""
+    with suppress(NotFound):
+        await store.head(_PROBED_KEY)
 
 
 async def _ended(supervisor: Supervisor, keeping: asyncio.Future[None]) -> None:

@@ -43,6 +43,7 @@ SECTIONS: Final[dict[str, str]] = {
     "decoding": "penstock.telemetry.wire.limits:DecodeLimits",
     "series": "penstock.telemetry.series.conversion:SeriesConfig",
     "landing": "penstock.landing.config:LandingLimits",
+    "sharding": "penstock.landing.config:ShardingConfig",
     "data_files": "penstock.telemetry.data_files:DataFileConfig",
 }
 

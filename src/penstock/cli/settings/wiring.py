@@ -40,10 +40,11 @@ class Wiring:
     def service_options(self, url: str) -> dict[str, Any]:
         return service_options(self.settings, url)
 
-    def producer(self, url: str) -> SyncProducer:
-        from penstock.buffer import ProducerConfig, SyncProducer
+    def producer(self, url: str, shard: int = 0) -> SyncProducer:
+        from penstock.buffer import ProducerConfig, SyncProducer, shard_config
 
-        return SyncProducer(self.spec(url), self.settings.of(ProducerConfig), observer=self.observer)
+        config = shard_config(self.settings.of(ProducerConfig), shard)
+        return SyncProducer(self.spec(url), config, observer=self.observer)
 
     @property
     def manifest_path(self) -> str:

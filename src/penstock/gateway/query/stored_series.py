@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from penstock.errors import NotFound
+from penstock.landing import ShardedSeries
 from penstock.timeseries import Engine, Matcher, MemorySource, TimeSeriesReader
 from penstock.timeseries.promql import QueryResult
 
@@ -22,9 +23,9 @@ _TOP: Final = 10
 class StoredSeries:
     """`open` makes the reader when it is first needed: before a job has run there is no store."""
 
-    def __init__(self, open: Callable[[], Awaitable[TimeSeriesReader]]) -> None:
+    def __init__(self, open: Callable[[], Awaitable[TimeSeriesReader | ShardedSeries]]) -> None:
         self._open, self._opening = open, asyncio.Lock()
-        self._reader: TimeSeriesReader | None = None
+        self._reader: TimeSeriesReader | ShardedSeries | None = None
 
     async def close(self) -> None:
         if self._reader is not None:
@@ -94,7 +95,7 @@ class StoredSeries:
     async def _each(
         self,
         selectors: Sequence[Sequence[Matcher]],
-        work: Callable[[TimeSeriesReader, Sequence[Matcher]], Awaitable[T]],
+        work: Callable[[TimeSeriesReader | ShardedSeries, Sequence[Matcher]], Awaitable[T]],
     ) -> list[T]:
         try:
             reader = await self._opened()
@@ -102,7 +103,7 @@ class StoredSeries:
         except NotFound:
             return []
 
-    async def _opened(self) -> TimeSeriesReader:
+    async def _opened(self) -> TimeSeriesReader | ShardedSeries:
         async with self._opening:
             if self._reader is None:
                 self._reader = await self._open()

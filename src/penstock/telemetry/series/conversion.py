@@ -136,27 +136,19 @@ class _Mapping:
         return self._with_target_info(found, times) if self.config.target_info else found
 
     def _mappable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the rows that have no series, each counted under one reason."""
         kept = np.ones(batch.num_rows, np.bool_)
         if self.config.exponential is ExponentialPolicy.REFUSE:
-            kept &= self._refuse(
-                batch, pc.equal(batch.column("type"), "exponential_histogram"), "exponential histogram"
-            )
+            self._refuse(kept, pc.equal(batch.column("type"), "exponential_histogram"), "exponential histogram")
         if self.config.delta is DeltaPolicy.REFUSE:
-            delta = pc.fill_null(pc.equal(batch.column("temporality"), "delta"), False)
-            kept &= self._refuse(batch.filter(pa.array(kept)), delta.filter(pa.array(kept)), "delta temporality", kept)
+            self._refuse(kept, pc.equal(batch.column("temporality"), "delta"), "delta temporality")
         return batch if kept.all() else batch.filter(pa.array(kept))
 
-    def _refuse(
-        self, batch: pa.RecordBatch, mask: Any, reason: str, within: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.bool_]:
-        refused = np.asarray(pc.fill_null(mask, False))
+    def _refuse(self, kept: npt.NDArray[np.bool_], mask: Any, reason: str) -> None:
+        refused = kept & np.asarray(pc.fill_null(mask, False))
         if count := int(np.count_nonzero(refused)):
             self.refused[reason] = count
-        if within is None:
-            return ~refused
-        kept = np.ones(len(within), np.bool_)
-        kept[np.flatnonzero(within)[refused]] = False
-        return kept
+            kept &= ~refused
 
     def _rows_of(self, *types: str) -> Ints:
         return np.flatnonzero(np.asarray(pc.is_in(self.batch.column("type"), pa.array(types))))

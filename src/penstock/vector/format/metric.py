@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.vector.arrays import Floats
 
-__all__ = ["MAGNITUDE_MAX", "DistanceMetric", "all_between"]
+__all__ = ["MAGNITUDE_MAX", "DistanceMetric", "all_between", "squared_lengths"]
 
 # Sums of squares of such numbers over any sensible dimension stay finite in four-byte floats.
 MAGNITUDE_MAX: Final = 1e15
@@ -40,10 +40,10 @@ class DistanceMetric(StrEnum):
         if self is not DistanceMetric.COSINE:
             return np.ascontiguousarray(vectors, np.float32)
         if squares is None:
-            squares = np.einsum("nd,nd->n", vectors, vectors)
+            squares = squared_lengths(vectors)
         if len(vectors) == 1 and _SQUARE_MIN < (square := squares.item()) < _SQUARE_MAX:
             # One number is sooner had from Python's own root, which rounds to the same.
-            return np.divide(vectors, np.float32(sqrt(square)))
+            return vectors / np.float32(sqrt(square))
         if all_between(squares, _SQUARE_MIN, _SQUARE_MAX):
             usual: Floats = np.divide(vectors, np.sqrt(squares)[:, None], dtype=np.float32)
             return usual
@@ -53,15 +53,6 @@ class DistanceMetric(StrEnum):
         length = np.linalg.norm(scaled, axis=1, keepdims=True)
         prepared: Floats = np.ascontiguousarray(scaled / np.where(length > 0, length, np.float32(1)), np.float32)
         return prepared
-
-    def comparable(self, rows: Floats) -> tuple[Floats, Floats | None]:
-        """Stored rows in a form whose product with a prepared query is to be divided by a length, if any is given."""
-        if self is not DistanceMetric.COSINE:
-            return rows, None
-        squares = np.einsum("nd,nd->n", rows, rows)
-        if all_between(squares, _SQUARE_MIN, _SQUARE_MAX):
-            return rows, np.sqrt(squares)
-        return self.prepare(rows), None
 
     def similarity(self, scores: Floats) -> Floats:
         """What a caller is shown: cosine similarity, dot product, or the distance in space with a minus sign."""
@@ -80,6 +71,15 @@ class DistanceMetric(StrEnum):
     def scores_of_kernel(self, values: Floats) -> Floats:
         """Scores from what a faiss scan returns: squared distances under L2, products otherwise."""
         return -values if self is DistanceMetric.L2 else values
+
+
+def squared_lengths(vectors: Floats) -> Floats:
+    """The square of each vector's length, to the same bit for one vector and for many."""
+    if len(vectors) == 1:
+        # What `vecdot` does for each, without its preparations.
+        return np.array([vectors[0].dot(vectors[0])])
+    squares: Floats = np.vecdot(vectors, vectors)
+    return squares
 
 
 def all_between(values: Floats, low: float, high: float) -> bool:

@@ -19,7 +19,16 @@ from penstock.vector.format.identity import ABSENT, DictionaryBlock, Identities,
 from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
 
-__all__ = ["FEW_ROWS", "document_blocks", "each_bucket", "find_column", "find_rows", "join_texts", "row_of"]
+__all__ = [
+    "FEW_ROWS",
+    "document_blocks",
+    "each_bucket",
+    "find_column",
+    "find_rows",
+    "row_of",
+    "rows_in_buckets",
+    "text_column",
+]
 
 _DICTIONARY: Final = Shelf(Family.DICTIONARY)
 _DOCUMENTS: Final = Shelf(Family.DOCUMENTS)
@@ -67,7 +76,7 @@ async def find_column(
     parts: list[Column] = [pa.array([None], kind)]
     place = np.zeros(len(ids), np.int64)
     filled = 1
-    for content, mine, rows in await _rows_of(blocks, state, shelf, ids, ColumnBlock, damage):
+    for content, mine, rows in await rows_in_buckets(blocks, state, shelf, ids, ColumnBlock, damage):
         parts.append(content.values.take(rows))
         place[mine] = np.arange(filled, filled + len(mine))
         filled += len(mine)
@@ -86,7 +95,7 @@ async def document_blocks(
     return list((await blocks.contents(state, _DOCUMENTS, lows, DocumentBlock, damage)).values())
 
 
-async def _rows_of(
+async def rows_in_buckets(
     blocks: BlockReader, state: CollectionState, shelf: Shelf, ids: Ids, kind: type[C], damage: Damage | None
 ) -> list[tuple[C, Indices, Indices]]:
     """Buckets that hold some of `ids`: the content, which of `ids` they are, and their rows in it."""
@@ -123,7 +132,7 @@ async def _few_values(
         (bucket, row) for bucket, row in zip(buckets, places, strict=True) if bucket is not None and row is not None
     ]
     if len(found) == len(names) and kind == _TEXT:
-        return join_texts(found)
+        return text_column([bucket.text(row) for bucket, row in found])
     none: Column = pa.array([None], kind) if len(found) < len(names) else None
     # Values stay Arrow's own: a piece of one row costs less than a detour over Python's objects.
     pieces = [
@@ -133,14 +142,10 @@ async def _few_values(
     return pa.concat_arrays(pieces) if pieces else pa.array([], kind)
 
 
-def join_texts(found: Iterable[tuple[ColumnBlock, int]]) -> Column:
-    """Texts of some rows of blocks, of their bytes: half of what it costs to put pieces of Arrow's columns together."""
-    pieces = []
-    for bucket, row in found:
-        starts, letters = bucket.texts
-        pieces.append(letters[starts[row] : starts[row + 1]])
-    ends = array("i", accumulate(map(len, pieces), initial=0))
-    return pa.Array.from_buffers(_TEXT, len(pieces), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(pieces))])
+def text_column(texts: Sequence[bytes | memoryview]) -> Column:
+    """Texts as a column, of their bytes: half of what it costs to put pieces of Arrow's columns together."""
+    ends = array("i", accumulate(map(len, texts), initial=0))
+    return pa.Array.from_buffers(_TEXT, len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 
 
 async def each_bucket(

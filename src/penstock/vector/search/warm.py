@@ -19,10 +19,11 @@ from penstock.vector.format.content import ColumnBlock
 from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import OneThread
-from penstock.vector.read.lookup import join_texts, row_of
-from penstock.vector.read.vectors import VECTORS, VectorRows, score_gathered
+from penstock.vector.read.lookup import row_of, text_column
+from penstock.vector.read.vectors import VECTORS, VectorRows, compare_places
+from penstock.vector.search.calibration import ProbePlan
 from penstock.vector.search.nearest import POSTINGS, SPARE, is_short_scan
-from penstock.vector.search.scan import NONE, PostingList, collect_rows
+from penstock.vector.search.scan import PostingList, collect_rows
 
 __all__ = ["WarmAnswer", "answer_warm"]
 
@@ -42,17 +43,19 @@ class WarmAnswer:
 
 
 def answer_warm(
-    blocks: BlockReader, state: CollectionState, query: Floats, count: int, probes: int
+    blocks: BlockReader, state: CollectionState, query: Floats, count: int, plan: ProbePlan
 ) -> WarmAnswer | None:
     """The best `count` visible rows, ranked exactly; None if not all of it is in memory."""
     with OneThread():
-        return _answer(blocks, state, query, count, probes)
+        return _answer(blocks, state, query, count, plan)
 
 
-def _answer(blocks: BlockReader, state: CollectionState, query: Floats, count: int, probes: int) -> WarmAnswer | None:
-    if count > _ROWS_MAX or probes >= len(state.centroids):
+def _answer(
+    blocks: BlockReader, state: CollectionState, query: Floats, count: int, plan: ProbePlan
+) -> WarmAnswer | None:
+    if count > _ROWS_MAX or plan.probes >= len(state.centroids):
         return None
-    numbers = state.centroids.probe(state.metric, query, probes)[0].tolist()
+    numbers = state.centroids.probe(state.metric, query, plan.probes, plan.reach)[0].tolist()
     lists = blocks.held(state, POSTINGS, numbers, PostingList)
     if lists is None or not is_short_scan(lists, state.dimensions):
         return None
@@ -75,31 +78,33 @@ def _answer(blocks: BlockReader, state: CollectionState, query: Floats, count: i
 
 
 def _exact(blocks: BlockReader, state: CollectionState, query: Floats, ids: Ids) -> Floats | None:
-    names: list[int] = ids.tolist()
-    if NONE in names:
-        return None
     buckets = _buckets(blocks, state, VECTORS, ids, VectorRows)
     if buckets is None:
         return None
-    found = [bucket.compared(name) for bucket, name in zip(buckets, names, strict=True)]
-    if None in found:
-        return None
-    values = score_gathered(state.metric, query, found)  # type: ignore[arg-type] # none is None
-    return state.metric.scores_of_kernel(values)
+    names: list[int] = ids.tolist()
+    pairs = zip(buckets, names, strict=True)
+    places = [bucket.base + name for bucket, name in pairs if bucket.first <= name < bucket.end]
+    if len(places) < len(names):
+        # Buckets that rows have died in, or ids that are none.
+        found = [bucket.place(name) for bucket, name in zip(buckets, names, strict=True)]
+        places = [place for place in found if place is not None]
+        if len(places) < len(names):
+            return None
+    return compare_places(state.metric, query, None, np.array(places, np.int64))
 
 
 def _names(blocks: BlockReader, state: CollectionState, ids: Ids) -> Column | None:
     buckets = _buckets(blocks, state, _NAMES, ids, ColumnBlock)
     if buckets is None:
         return None
-    found = []
+    pieces = []
     for bucket, name in zip(buckets, ids.tolist(), strict=True):
         first = bucket.dense_from
         row = row_of(bucket.ids, name) if first is None else name - first
         if row is None or not 0 <= row < len(bucket.ids):
             return None
-        found.append((bucket, row))
-    return join_texts(found)
+        pieces.append(bucket.text(row))
+    return text_column(pieces)
 
 
 def _buckets(

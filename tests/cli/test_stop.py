@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from penstock.cli.running.job import Stop, log_of
+from penstock.cli.running.stop import Stop
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -29,7 +28,7 @@ def test_the_first_signal_calls_the_end_on_a_thread(number: int, code: int) -> N
 
 SIGNALLED = """
 import os, signal
-from penstock.cli.running.job import Stop
+from penstock.cli.running.stop import Stop
 from penstock.testing import ManualClock
 
 clock = ManualClock()
@@ -73,20 +72,6 @@ def test_a_signal_before_there_is_anything_to_end_ends_it_when_it_comes() -> Non
         os.kill(os.getpid(), signal.SIGTERM)
         stop.calls(lambda: ended.append("at once"))
     assert ended == ["at once"]
-
-
-def test_what_spark_prints_goes_to_a_directory_store_or_to_a_place_that_no_listing_shows(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint.log").write_text("of the run before")
-    log = log_of(f"file://{tmp_path}")
-    assert (log, log.exists()) == (tmp_path / "checkpoint.log", False)
-    first, second = log_of("s3://bucket/a"), log_of("s3://bucket/a")
-    try:
-        assert first != second
-        assert first.parent.name.startswith(".penstock-")
-        assert Path.cwd() not in first.parents
-    finally:
-        first.parent.rmdir()
-        second.parent.rmdir()
 
 
 def test_whoever_asks_is_answered_before_anything_is_ended_and_once() -> None:
