@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import Corrupt
 from penstock.quiver import Bundle
-from penstock.quiver.bundle import decode_bundles, encode_bundles
+from penstock.quiver.bundles.bundle import decode_bundles, encode_bundles
 
 NUMBERS = st.lists(st.one_of(st.none(), st.integers(-(2**62), 2**62)), max_size=6)
 WORDS = st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=6)

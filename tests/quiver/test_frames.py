@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.quiver.frames import (
+from penstock.quiver.log.frames import (
     BLOCK_BYTES,
     BadRegion,
     Frame,

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidInput
-from penstock.quiver.open_segment import TICK_NS, OpenSegment
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.open_segment import TICK_NS, OpenSegment
 
 __all__ = ["ScanTime", "choose_slot", "gather", "is_wanted", "open_tables"]
 

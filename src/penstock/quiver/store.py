@@ -17,24 +17,24 @@ from penstock.errors import Closed, Corrupt, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
-from penstock.quiver.ack_log import AckLog
-from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord
-from penstock.quiver.admission import Admission
-from penstock.quiver.budget import SharedUsage
-from penstock.quiver.bundle import Ack, Bundle, decode_bundles
+from penstock.quiver.acks.ack_log import AckLog
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord
+from penstock.quiver.bundles.bundle import Ack, Bundle, decode_bundles
 from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
-from penstock.quiver.delivery import Delivery
+from penstock.quiver.delivery.delivery import Delivery
+from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, Signal
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.frames import Frame
 from penstock.quiver.layout import Layout
+from penstock.quiver.log.frames import Frame
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
+from penstock.quiver.retention.admission import Admission
+from penstock.quiver.retention.budget import SharedUsage
+from penstock.quiver.retention.sweeper import Sweeper
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.segment_store import MemorySegments, SegmentStore
-from penstock.quiver.subscribers import Subscribers
-from penstock.quiver.sweeper import Sweeper
-from penstock.quiver.wal import Wal
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
+from penstock.quiver.wal.wal import Wal
 
 __all__ = ["Quiver"]
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import Corrupt
-from penstock.quiver.frames import checksum
-from penstock.quiver.open_segment import OpenSegment
+from penstock.quiver.log.frames import checksum
+from penstock.quiver.segment.open_segment import OpenSegment
 
 __all__ = [
     "CheckedSink",

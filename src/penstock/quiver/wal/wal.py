@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from penstock.disk import explain, is_full
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.observability import names
-from penstock.quiver.bundle import Ack, Bundle, SharedBatches, encode_bundles
+from penstock.quiver.bundles.bundle import Ack, Bundle, SharedBatches, encode_bundles
 from penstock.quiver.config import Durability
 from penstock.quiver.doors import Doors
-from penstock.quiver.frame_log import FrameLog, Record
-from penstock.quiver.frames import FrameKind
-from penstock.quiver.group_commit import GroupCommit
+from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.log.frames import FrameKind
+from penstock.quiver.log.group_commit import GroupCommit
 
 __all__ = ["Wal"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.clock import Clock
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer
 from penstock.ids import Entropy
-from penstock.quiver.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
+from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
 
 __all__ = ["FrameLog", "LogFile", "Record", "file_name", "file_number", "is_spare"]
 

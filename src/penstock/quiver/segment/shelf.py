@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, aligned_buffer, is_full
 from penstock.errors import Corrupt
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment import (
+from penstock.quiver.segment.format import (
     CheckedSink,
     SegmentMeta,
     SegmentStream,
@@ -31,6 +30,7 @@ from penstock.quiver.segment import (
     stream_name,
     write_stream,
 )
+from penstock.quiver.segment.open_segment import OpenSegment
 
 __all__ = ["SegmentShelf", "ShelfListing"]
 

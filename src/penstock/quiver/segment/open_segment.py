@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.quiver.bundle import Bundle, KnownSchema, SharedBatches, combined
+from penstock.quiver.bundles.bundle import Bundle, KnownSchema, SharedBatches, combined
 
 __all__ = ["TICK_NS", "OpenSegment"]
 

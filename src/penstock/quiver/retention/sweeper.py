@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.observability import names
-from penstock.quiver.ack_log import AckLog
-from penstock.quiver.ack_state import Outcome, OutcomeRecord, Reclaimed
+from penstock.quiver.acks.ack_log import AckLog
+from penstock.quiver.acks.ack_state import Outcome, OutcomeRecord, Reclaimed
 from penstock.quiver.config import RetentionConfig
+from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, Signal
-from penstock.quiver.retention import RetentionPlan, SegmentStanding, plan_retention
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.segment_store import SegmentStore
-from penstock.quiver.subscribers import Subscribers
+from penstock.quiver.retention.plan import RetentionPlan, SegmentStanding, plan_retention
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.segment_store import SegmentStore
 
 __all__ = ["Sweeper"]
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from penstock.clock import Deadline
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, StorageFull
 from penstock.observability import names
-from penstock.quiver.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
 from penstock.quiver.config import Durability, QuiverConfig, SizeCapPolicy
 from penstock.quiver.doors import Doors, Signal
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.wal import Wal
+from penstock.quiver.retention.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.wal.wal import Wal
 
 __all__ = ["Admission"]
 
