@@ -12,7 +12,8 @@ from penstock.disk import Disk, explain
 from penstock.errors import Corrupt, NotFound
 from penstock.quiver.acks.ack_records import replay_ack_files
 from penstock.quiver.acks.ack_state import AckState
-from penstock.quiver.bundles.bundle import Bundle, decode_bundles
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.payload import decode_bundles
 from penstock.quiver.layout import Layout, instances_of
 from penstock.quiver.log.frame_log import file_name
 from penstock.quiver.log.frames import BadRegion

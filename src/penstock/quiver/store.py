@@ -19,7 +19,8 @@ from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver.acks.ack_log import AckLog
 from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord
-from penstock.quiver.bundles.bundle import Ack, Bundle, decode_bundles
+from penstock.quiver.bundles.bundle import Ack, Bundle
+from penstock.quiver.bundles.payload import decode_bundles
 from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
 from penstock.quiver.delivery.delivery import Delivery
 from penstock.quiver.delivery.subscribers import Subscribers
@@ -33,8 +34,9 @@ from penstock.quiver.retention.sweeper import Sweeper
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
 from penstock.quiver.segment.finaliser import Finaliser
 from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.index import SegmentIndex
 from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
-from penstock.quiver.wal.wal import Wal
+from penstock.quiver.wal.wal import Intake, Wal
 
 __all__ = ["Quiver"]
 
@@ -56,7 +58,7 @@ class Quiver:
         self._wake = Signal(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
         self._threads: Threads | None = None
-        self._segments: dict[int, SegmentMeta] = opened.segments if opened else {}
+        self._segments = SegmentIndex(opened.segments.values() if opened else ())
         self._checked: set[int] = set()
         self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
         self._ack_log = AckLog(
@@ -84,7 +86,7 @@ class Quiver:
             persists=config.durability is not Durability.SEGMENT_ONLY,
             next_record=max(opened.wal.next_record, self._state.finalised_through + 1) if opened else 1,
             durable_before=opened.wal.durable_before if opened else 1,
-            accept=self._finaliser.add,
+            accept=self._accept,
         )
         self._subscribers = Subscribers(
             self._ack_log,
@@ -312,10 +314,13 @@ class Quiver:
         size = sum([bundle.nbytes for bundle in bundles])
         await self._admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
-        acks = await self._wal.append(bundles, size)
-        self._doors.observer.count(names.QUIVER_INGESTED_BUNDLES, len(bundles), instance=self._doors.instance)
-        self._doors.observer.count(names.QUIVER_INGESTED_BYTES, size, instance=self._doors.instance)
-        return acks
+        return await self._wal.append(bundles, size)
+
+    def _accept(self, group: Sequence[Intake], bundle_seq: int) -> None:
+        """Durable: into the open segment."""
+        for intake in group:
+            self._finaliser.add(intake.bundles, bundle_seq, intake.ingestion_ms, intake.shared)
+            bundle_seq += len(intake.bundles)
 
     async def _start(self, opened: OpenedInstance | None) -> None:
         if opened is not None:
@@ -428,12 +433,15 @@ class Quiver:
         await self._sweeper.lose(meta, reason)
 
     def _stored(self) -> int:
-        return self._wal.bytes + self._ack_log.bytes + sum(meta.bytes for meta in self._segments.values())
+        return self._wal.bytes + self._ack_log.bytes + self._segments.bytes
 
     def _gauge(self) -> None:
         observer, instance = self._doors.observer, self._doors.instance
-        segment_bytes = sum(meta.bytes for meta in self._segments.values())
-        for kind, size in (("wal", self._wal.bytes), ("segments", segment_bytes), ("ack_log", self._ack_log.bytes)):
+        for kind, size in (
+            ("wal", self._wal.bytes),
+            ("segments", self._segments.bytes),
+            ("ack_log", self._ack_log.bytes),
+        ):
             observer.gauge(names.QUIVER_BYTES, size, instance=instance, kind=kind)
         observer.gauge(names.QUIVER_CORE_BYTES, self._stored(), core_id=instance)
         observer.gauge(

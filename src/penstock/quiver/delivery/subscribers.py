@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ class Subscribers:
     def __init__(
         self,
         log: AckLog,
-        segments: dict[int, SegmentMeta],
+        segments: MutableMapping[int, SegmentMeta],
         doors: Doors,
         changed: Signal,
         *,

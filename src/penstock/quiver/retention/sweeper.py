@@ -7,7 +7,7 @@ must go on behind it, are durable in `ack.log` before a file is touched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from penstock.observability import names
 from penstock.quiver.acks.ack_log import AckLog
@@ -28,7 +28,7 @@ class Sweeper:
         config: RetentionConfig,
         log: AckLog,
         shelf: SegmentStore,
-        segments: dict[int, SegmentMeta],
+        segments: MutableMapping[int, SegmentMeta],
         subscribers: Subscribers,
         doors: Doors,
         changed: Signal,

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 from penstock.disk import explain
 from penstock.errors import PenstockError, Unsupported
 from penstock.observability import names
-from penstock.quiver.bundles.bundle import Bundle, SharedBatches
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.shared import SharedBatches
 from penstock.quiver.config import SegmentConfig
 from penstock.quiver.doors import Doors, Signal
 from penstock.quiver.segment.format import SegmentMeta
