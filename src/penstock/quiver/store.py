@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.disk import Disk, RealDisk, explain
-from penstock.errors import Closed, Corrupt, PenstockError
+from penstock.errors import Closed, Corrupt, InvalidInput, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
@@ -194,9 +194,11 @@ class Quiver:
         """Store one bundle; waits for room at the cap, up to `timeout` seconds (`DeadlineExceeded`)."""
         return (await self._ingest([bundle], bundle, wait=True, timeout=timeout))[0]
 
-    async def ingest_many(self, bundles: Sequence[Bundle], timeout: float | None = None) -> list[Ack]:
+    async def ingest_many(self, bundles: Iterable[Bundle], timeout: float | None = None) -> list[Ack]:
         """Store bundles together, as one record of the log: all are durable, or none."""
-        return await self._ingest(bundles, bundles, wait=True, timeout=timeout) if bundles else []
+        # The caller's own may change while they are on their way.
+        taken = tuple(bundles)
+        return await self._ingest(taken, bundles, wait=True, timeout=timeout) if taken else []
 
     async def try_ingest(self, bundle: Bundle) -> Ack:
         """Store one bundle, or refuse it (`AtCapacity`) where `ingest` would wait for room."""
@@ -311,7 +313,11 @@ class Quiver:
         self, bundles: Sequence[Bundle], rejected: object, *, wait: bool, timeout: float | None = None
     ) -> list[Ack]:
         self._check_open()
-        size = sum([bundle.nbytes for bundle in bundles])
+        try:
+            size = sum([bundle.nbytes for bundle in bundles])
+        except AttributeError:
+            kinds = ", ".join(sorted({type(one).__name__ for one in bundles}))
+            raise InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it") from None
         await self._admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
         return await self._wal.append(bundles, size)

@@ -40,12 +40,19 @@ class Bundle:
 
     def __post_init__(self) -> None:
         """Whatever the log could not hold is refused here: behind this point it would fail for others as well."""
-        if not self.slots:
-            raise InvalidInput("a bundle has no slots", "it must have one record batch at least")
+        slots: Any = self.slots
+        if not (isinstance(slots, Mapping) and slots):
+            raise InvalidInput("a bundle has no slots", "it must have one record batch at least, by its slot's name")
+        # The caller's own may change while the bundle is on its way.
+        object.__setattr__(self, "slots", dict(slots))
         for slot, batch in self.slots.items():
             if not slot or not isinstance(batch, pa.RecordBatch):
                 raise InvalidInput(
                     f"slot {slot!r} of a bundle cannot be stored", "a name and an Arrow record batch are needed"
+                )
+            if batch.num_rows and not batch.num_columns:
+                raise InvalidInput(
+                    f"slot {slot!r} has {batch.num_rows} rows and no columns", "Arrow files do not keep their number"
                 )
             _check_text("slot", slot)
         _check_text("signal", self.signal)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer, is_full
 from penstock.errors import Corrupt
+from penstock.quiver.layout import scan_if_there
 from penstock.quiver.segment.format import (
     CheckedSink,
     SegmentMeta,
@@ -65,7 +66,7 @@ class SegmentShelf:
 
     def listing(self) -> ShelfListing:
         """Read metadata only, however large the segments are."""
-        names = [name for name, is_folder in self._disk.scan(self._folder) if not is_folder]
+        names = [name for name, is_folder in scan_if_there(self._disk, self._folder) if not is_folder]
         metas, unreadable = [], []
         for name in filter(is_meta, names):
             try:
