@@ -52,8 +52,9 @@ def test_every_command_of_every_page_is_one_that_the_command_line_takes(page: st
     try:
         command.make_context(name, arguments).close()
     except click.BadParameter as error:
-        # A reader's own file, which is not here.
-        assert "does not exist" in error.message
+        # A reader's own file is not here.
+        if "does not exist" not in error.message:
+            raise
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.parent.name + "-" + page.stem)
@@ -211,7 +212,7 @@ def test_the_manifests_start_what_penstock_offers(tmp_path: Path) -> None:
     """Their commands are taken, and their configuration is one."""
     (settings,) = [each["data"]["penstock.toml"] for each in _manifests() if each["kind"] == "ConfigMap"]
     (tmp_path / "penstock.toml").write_text(settings)
-    from penstock.cli.serving.process import ServeConfig
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.cli.settings.configuration import load_settings
     from penstock.gateway import GatewayConfig
 
