@@ -142,15 +142,15 @@ class Serving:
             series=series,
         ).endpoints()
         # Duck-typed: what collects, not a registry that somebody could register with.
-        every = cast("CollectorRegistry | None", watch.registry)
+        metrics = cast("CollectorRegistry | None", watch.registry)
         # Metrics have one listener: that of administration, where there is one.
-        registry = None if self.gateway.admin_port else every
+        registry = None if self.gateway.admin_port else metrics
         probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
         endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), probes, registry=every)
+            about = AboutRoutes(version("penstock"), probes, registry=metrics)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -174,7 +174,7 @@ class Serving:
         self._relaying = edge.relaying
         edge.relaying.add_done_callback(lambda _: stop.set())
         view.edge = edge.quiver
-        view.telemetry_queue = self._queue_view("Telemetry queue", edge.queue_store)
+        view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
