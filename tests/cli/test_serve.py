@@ -42,9 +42,7 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
         key = re.search(r'name="forget" value="([^"]+)" aria-label="Forget a.txt"', page)[1]
         form = {"form_secret": secret, "index": "manual", "forget": key, "confirmed": "yes"}
         assert served.client.post("/ui/documents", data=form).headers["location"].endswith("done=forget&count=1")
-        while _hits(served, "turbine") and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert _hits(served, "turbine") == []
+        assert waited_for(lambda: not _hits(served, "turbine"))
         events = served.client.get("/ui/events").text
         assert "indexing.done" in events
         assert served.end() == 0
