@@ -4,7 +4,8 @@ Every system gets the same Arrow bundles from the same number of callers, each o
 before it makes the next call. Peers get bytes that were serialised beforehand; ours serialises each bundle. Where a peer
 has no group commit of its own (LMDB, SQLite, the raw disk), all callers of a moment share one transaction, as they do in
 ours. The raw limit writes the same bytes, unframed and unchecked, into a file that was written before, directly. Peers
-that are not installed are named as absent. Takes about three minutes; `--quick` takes one.
+that are not installed are named as absent. Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost`
+choose parts, and numbers from 1 on choose loads of the first: `python benchmarks/quiver.py ingest 1 5`.
 """
 
 from __future__ import annotations
@@ -296,7 +297,10 @@ def ratio(found: dict[str, Measured], peer: str, field: str = "bundles_per_secon
 
 
 def report_ingest(place: Path) -> None:
-    for load in LOADS:
+    wanted = {int(word) for word in sys.argv[1:] if word.isdecimal()}
+    for number, load in enumerate(LOADS, start=1):
+        if wanted and number not in wanted:
+            continue
         found = report(load, place)
         if load.rows > 1 and load.producers > 1:
             mark("of the raw disk", ratio(found, "raw disk"), 0.7)

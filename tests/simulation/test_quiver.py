@@ -202,6 +202,9 @@ async def one_life(world: World) -> None:
     dark = asyncio.create_task(world.dark.wait())
     done = asyncio.create_task(asyncio.wait(joined))
     await asyncio.wait([dark, done], return_when=asyncio.FIRST_COMPLETED)
+    if ended := [task for process, task in zip(processes, joined, strict=True) if not process.alive]:
+        # A process may have failed in the very turn in which the power went.
+        await asyncio.wait(ended)
     for process, task in zip(processes, joined, strict=True):
         error = task.exception() if task.done() and not process.crashed else None
         if error is not None and not isinstance(error, PenstockError):

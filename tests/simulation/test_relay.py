@@ -236,6 +236,9 @@ async def one_life(world: World) -> None:
     if how == "crash":
         waits.append(asyncio.create_task(simulation.clock.sleep(entropy.uniform(0, 15))))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    if not edge.alive:
+        # It may have failed in the very turn in which the power went.
+        await asyncio.wait([joined])
     error = joined.exception() if joined.done() and not edge.crashed else None
     for process in (edge, *others):
         process.crash()

@@ -36,7 +36,7 @@ from penstock.quiver.segment.finaliser import Finaliser
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.index import SegmentIndex
 from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
-from penstock.quiver.wal.wal import Intake, Wal
+from penstock.quiver.wal.wal import Wal, WalEntry
 
 __all__ = ["Quiver"]
 
@@ -322,11 +322,11 @@ class Quiver:
         self._check_open()
         return await self._wal.append(bundles, size)
 
-    def _accept(self, group: Sequence[Intake], bundle_seq: int) -> None:
+    def _accept(self, group: Sequence[WalEntry], bundle_seq: int) -> None:
         """Durable: into the open segment."""
-        for intake in group:
-            self._finaliser.add(intake.bundles, bundle_seq, intake.ingestion_ms, intake.shared)
-            bundle_seq += len(intake.bundles)
+        for entry in group:
+            self._finaliser.add(entry.bundles, bundle_seq, entry.ingestion_ms, entry.shared)
+            bundle_seq += len(entry.bundles)
 
     async def _start(self, opened: OpenedInstance | None) -> None:
         if opened is not None:

@@ -24,14 +24,14 @@ from penstock.quiver.log.frame_log import FrameLog, Record
 from penstock.quiver.log.frames import FrameKind
 from penstock.quiver.log.group_commit import GroupCommit
 
-__all__ = ["Intake", "Wal"]
+__all__ = ["Wal", "WalEntry"]
 
 # Encoding so much takes microseconds. More would hold up the loop, and leave the processor's cache before it is written.
 _INLINE_BYTES_MAX: Final = 256 << 10
 
 
 @dataclass(slots=True)
-class Intake:
+class WalEntry:
     """What one call brings: stored together, or not at all."""
 
     bundles: Sequence[Bundle]
@@ -59,7 +59,7 @@ class Wal:
         persists: bool = True,
         next_record: int,
         durable_before: int,
-        accept: Callable[[Sequence[Intake], int], None],
+        accept: Callable[[Sequence[WalEntry], int], None],
     ) -> None:
         self._log = log
         self._persists = persists and log is not None
@@ -71,7 +71,7 @@ class Wal:
         self._durable_before, self._replayed_before = durable_before, next_record
         self._released_through = 0
         self._turn = asyncio.Lock()
-        self._group: GroupCommit[Intake, list[Ack]] = GroupCommit(
+        self._group: GroupCommit[WalEntry, list[Ack]] = GroupCommit(
             self._commit, clock=doors.clock, interval=interval, one_by_one=durability is Durability.SYNC
         )
 
@@ -107,10 +107,10 @@ class Wal:
 
     async def append(self, bundles: Sequence[Bundle], size: int) -> list[Ack]:
         shared = SharedBatches(bundles) if len(bundles) > 1 and size <= _INLINE_BYTES_MAX else None
-        intake = Intake(bundles, size, self._doors.clock.now_ms(), shared)
+        entry = WalEntry(bundles, size, self._doors.clock.now_ms(), shared)
         if self._persists and size <= _INLINE_BYTES_MAX:
-            _encode(intake)
-        return await self._group.add(intake, size)
+            _encode(entry)
+        return await self._group.add(entry, size)
 
     async def release(self, through: int) -> None:
         """Give back the files whose records are all in segments."""
@@ -136,7 +136,7 @@ class Wal:
             async with self._turn:
                 await self._doors.offload(self._log.close)
 
-    async def _commit(self, group: Sequence[Intake]) -> list[list[Ack] | Exception]:
+    async def _commit(self, group: Sequence[WalEntry]) -> list[list[Ack] | Exception]:
         first = sequence = self._next_record
         observer, instance = self._doors.observer, self._doors.instance
         refused: dict[int, Exception] = {}
@@ -147,22 +147,22 @@ class Wal:
             observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
         answers: list[list[Ack] | Exception] = []
         stored = []
-        for number, intake in enumerate(group):
+        for number, entry in enumerate(group):
             if number in refused:
                 answers.append(refused[number])
                 continue
-            end = sequence + len(intake.bundles)
-            answers.append([Ack(at, intake.ingestion_ms, self._persists) for at in range(sequence, end)])
-            stored.append(intake)
+            end = sequence + len(entry.bundles)
+            answers.append([Ack(at, entry.ingestion_ms, self._persists) for at in range(sequence, end)])
+            stored.append(entry)
             sequence = end
         # Only now: a group that failed leaves its numbers to the next one.
         self._next_record = sequence
         self._accept(stored, first)
         observer.count(names.QUIVER_INGESTED_BUNDLES, sequence - first, instance=instance)
-        observer.count(names.QUIVER_INGESTED_BYTES, sum([intake.size for intake in stored]), instance=instance)
+        observer.count(names.QUIVER_INGESTED_BYTES, sum([entry.size for entry in stored]), instance=instance)
         return answers
 
-    async def _make_durable(self, group: Sequence[Intake], first: int) -> dict[int, Exception]:
+    async def _make_durable(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
         """Returns which of the group cannot be stored, and why: they are not in the log."""
         try:
             return await self._doors.offload(self._write, group, first)
@@ -176,32 +176,32 @@ class Wal:
             except OSError as again:
                 raise _explained(again) from again
 
-    def _write(self, group: Sequence[Intake], first: int) -> dict[int, Exception]:
+    def _write(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
         assert self._log is not None
         durable_before = first if self._durable_before == self._replayed_before else self._durable_before
         records, refused = [], dict[int, Exception]()
-        for number, intake in enumerate(group):
+        for number, entry in enumerate(group):
             try:
-                _encode(intake)
+                _encode(entry)
             except Exception as error:  # noqa: BLE001  whatever it is, it is this caller's, and nobody else's
                 refused[number] = error
                 continue
-            count = len(intake.bundles)
-            records.append(Record(FrameKind.BUNDLES, intake.parts, first, count, durable_before))
+            count = len(entry.bundles)
+            records.append(Record(FrameKind.BUNDLES, entry.parts, first, count, durable_before))
             first += count
         if records:
             self._log.write(records)
-            for intake in group:
+            for entry in group:
                 # Given back by the thread that took it: memory goes round then, and none is new.
-                intake.parts = ()
+                entry.parts = ()
         return refused
 
 
-def _encode(intake: Intake) -> None:
-    if not intake.parts:
-        if len(intake.bundles) > 1:
-            intake.shared = intake.shared or SharedBatches(intake.bundles)
-        intake.parts = encode_bundles(intake.bundles, intake.ingestion_ms, intake.shared)
+def _encode(entry: WalEntry) -> None:
+    if not entry.parts:
+        if len(entry.bundles) > 1:
+            entry.shared = entry.shared or SharedBatches(entry.bundles)
+        entry.parts = encode_bundles(entry.bundles, entry.ingestion_ms, entry.shared)
 
 
 def _explained(error: OSError) -> PenstockError:
