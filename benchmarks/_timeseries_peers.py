@@ -18,6 +18,8 @@ import numpy as np
 __all__ = ["PEERS", "DuckDbPeer", "HttpPeer", "PeerMissing", "remote_write_bodies"]
 
 _START_SECONDS_MAX = 60.0
+# VictoriaMetrics keeps what is new in memory for about 8 s. When it stops, it writes its caches as well.
+_FLUSH_SECONDS = 15.0
 
 
 class PeerMissing(Exception):
@@ -95,7 +97,9 @@ class HttpPeer:
         end = time.monotonic() + _START_SECONDS_MAX
         while True:
             try:
-                urllib.request.urlopen(f"{self.url}/metrics", timeout=2).read()
+                # Prometheus serves its metrics before it takes samples.
+                ready = "/-/ready" if self.name == "prometheus" else "/health"
+                urllib.request.urlopen(f"{self.url}{ready}", timeout=2).read()
                 return
             except OSError:
                 if time.monotonic() > end or self._process.poll() is not None:
@@ -112,7 +116,9 @@ class HttpPeer:
         urllib.request.urlopen(request, timeout=120).read()
 
     def settle(self) -> None:
+        """Wait until everything is on disk and merged, as far as the server does that when it is asked."""
         if self.name != "prometheus":
+            time.sleep(_FLUSH_SECONDS)
             urllib.request.urlopen(f"{self.url}/internal/force_flush", timeout=60).read()
             urllib.request.urlopen(f"{self.url}/internal/force_merge", timeout=120).read()
 

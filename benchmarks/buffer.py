@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.buffer import Consumer, ConsumerConfig, Producer, ProducerConfig, Watermark, encode_batch
-from penstock.buffer.manifest import DescriptorDraft, Manifest, MetadataRange
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.buffer.queue import ManifestFormat
 from penstock.objects import Register, open_store
 

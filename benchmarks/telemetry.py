@@ -1,17 +1,19 @@
-"""Decoding of telemetry beside the parsers alone, and the way from the queue into both stores, without Spark.
+"""Decoding of telemetry beside the parsers alone, and the way from the queue into both stores beside plain Spark.
 
-The first part decodes one request again and again: ours (strict, into the columns of the schema), the conversion alone
+`decode` decodes one request again and again: ours (strict, into the columns of the schema), the conversion alone
 (`ptars`), the parser alone (upb), and a walk over the parsed message in Python, which is what decoding costs without
-columns. The second part lands rows from a queue on this disk, durable in catalog and series, beside writing the same
-rows to one Parquet file with pyarrow, which keeps no promise. Run it with `python benchmarks/telemetry.py`; it takes
-about a minute, `--quick` a third of it.
+columns. `landing` brings rows of a queue on this disk into durable, registered files and series, in this process and on
+Spark, on one and two cores. `plain` is what there is without us: Spark's own stream from Parquet files of the same rows
+to Parquet, which sorts nothing and fills no series. `memory` lands once, four and sixteen times as much. Each landing
+is a process of its own. Run it with `python benchmarks/telemetry.py`, which takes about six minutes; `--only NAME` runs
+one part, `--quick` a tenth of the rows.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
+import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,26 +21,29 @@ from typing import Any
 
 import cramjam
 import ptars
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from penstock.buffer import Producer, ProducerConfig
-from penstock.landing import LocalTelemetryJob, TelemetryConfig
-from penstock.objects import open_store
 from penstock.records import Signal
-from penstock.telemetry import RowSource, decode_otlp, decode_remote_write, encode_records, series_of
-from penstock.telemetry.otlp import request_message
-from penstock.telemetry.remote_write_messages import write_request_v1
+from penstock.telemetry import RowSource, decode_otlp, decode_remote_write, series_of
+from penstock.telemetry.otlp.decode import request_message
+from penstock.telemetry.remote_write.messages import write_request_v1
 
 QUICK = "--quick" in sys.argv
 REPEATS = 3 if QUICK else 10
 ROWS = 10_000
-BATCHES = 10 if QUICK else 50
+BATCHES = 20 if QUICK else 200
 START = 1_763_000_000_000
 SOURCE = RowSource("acme", START * 1_000_000)
 
 
 def main() -> None:
+    parts = {"decode": decode, "landing": landing, "spark": on_spark, "memory": memory}
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
+    for name, part in parts.items():
+        if only in (None, name):
+            part()
+
+
+def decode() -> None:
     print("Decoding, rows a second (best of several)")
     write, metrics = remote_write(START), otlp_metrics()
     race("remote write 1.0, 8 labels", write_request_v1(), write, lambda: decode_remote_write(packed(write), SOURCE))
@@ -50,7 +55,6 @@ def main() -> None:
     )
     batch = decode_remote_write(packed(write), SOURCE).batch
     print(f"  rows to series                     {ROWS / best(lambda: series_of(batch)):12,.0f}")
-    landing()
 
 
 def race(name: str, message: Any, body: bytes, ours: Callable[[], Any]) -> None:
@@ -77,31 +81,51 @@ def walk(message: Any) -> int:
 
 
 def landing() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        config = TelemetryConfig(f"file://{folder}")
-        batches = [decode_remote_write(packed(remote_write(START + 1000 * n)), SOURCE).batch for n in range(BATCHES)]
-        asyncio.run(produce(config, batches))
-        began = time.perf_counter()
-        with LocalTelemetryJob(config) as job:
-            done = job.run_available()
-        took = time.perf_counter() - began
-        began = time.perf_counter()
-        pq.write_table(pa.Table.from_batches(batches), Path(folder) / "plain.parquet", compression="zstd")
-        plain = time.perf_counter() - began
-        size = (Path(folder) / "plain.parquet").stat().st_size
-    print(f"Landing {done.rows:,} rows of {BATCHES} batches, one process, durable in both stores")
+    print(f"Landing {BATCHES * 10_000:,} rows of the queue, durable (rows a second, processor time, peak memory)")
+    for name, what, cores in (
+        ("files and series, this process, 1 core", "local", 1),
+        ("files and series, this process, 2 cores", "local", 2),
+        ("files alone, this process, 2 cores", "files", 2),
+    ):
+        show(name, landed(what, BATCHES, cores))
+
+
+def on_spark() -> None:
+    print(f"Landing {BATCHES * 10_000:,} rows of the queue on Spark, local[2], warm")
+    ours = landed("spark-files", BATCHES, 2)
+    plain = landed("plain", BATCHES, 2)
+    show("ours, files alone", ours)
+    show("ours, files and series", landed("spark", BATCHES, 2))
+    show("plain Spark, readStream to Parquet", plain)
+    rate = (ours["rows"] / ours["seconds"]) / (plain["rows"] / plain["seconds"])
+    print(f"    ours is {rate:.2f} x plain Spark; bytes {ours['bytes'] / plain['bytes']:.2f} x")
+
+
+def memory() -> None:
+    print("Peak memory while landing so many rows, MiB: this process; driver, Java and the largest worker on Spark")
+    for times in (1, 4, 16):
+        batches = max(1, BATCHES // 10) * times
+        alone, spark = landed("local", batches, 2)["memory"], landed("spark", batches, 2)["memory"]
+        print(
+            f"    {batches * 10_000:12,} rows {alone['driver']:8,.0f};"
+            f" {spark['driver']:8,.0f} {spark['java']:8,.0f} {spark['worker']:8,.0f}"
+        )
+
+
+def landed(what: str, batches: int, cores: int) -> dict[str, Any]:
+    command = [sys.executable, str(Path(__file__).with_name("_landing_work.py")), what, str(batches), str(cores)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def show(name: str, told: dict[str, Any]) -> None:
+    rows = told["rows"]
+    cpu = f"{told['cpu'] / rows * 1e6:6.2f} s a million" if "cpu" in told else ""
     print(
-        f"    ours: rows and samples a second   {done.rows / took:12,.0f}   {done.file_bytes / done.rows:6.2f} bytes a row"
+        f"    {name:<40} {rows / told['seconds']:12,.0f} {cpu}"
+        f" {told['memory']['driver']:7,.0f} MiB {told['bytes'] / rows:6.2f} bytes a row in {told['files']} files"
     )
-    print(f"    pyarrow, one Parquet file, rows/s {done.rows / plain:12,.0f}   {size / done.rows:6.2f} bytes a row")
-
-
-async def produce(config: TelemetryConfig, batches: list[pa.RecordBatch]) -> None:
-    store = await open_store(config.url)
-    for batch in batches:
-        async with Producer(store, ProducerConfig()) as producer:
-            await (await producer.produce(*encode_records({"metrics": batch}))).durable()
-    await store.close()
 
 
 def remote_write(time_ms: int) -> bytes:

@@ -1,13 +1,17 @@
 """The time-series store beside VictoriaMetrics, Prometheus and DuckDB: one run, the same samples.
 
-Half of the series are counters, half gauges with two decimals, a sample every 15 s. Reported: samples a second until
-all are durable, by batches of 10,000 and of 100,000 samples; bytes a sample on disk; time of range queries over the
-newest hour and over everything, cold (after opening) and warm; the time from opening to the first answer; series a
-second when every sample is a new series. Ours is called in process and the servers over HTTP on this machine, with
-their JSON read: that is how each is used. The samples of remote write are encoded before the clock starts.
+Four parts, all of them or those that `--part` names:
 
-`python benchmarks/timeseries.py` writes 10 million samples in 10,000 series and a million series of churn; `--quick`
-a tenth of both. A peer that is not installed is named and left out.
+- `ingest`: 10 million samples in 10,000 series of counters and gauges, until all are durable, by batches of 10,000 and
+  of 100,000 samples; bytes a sample on disk;
+- `bytes`: the same number of samples as exporters tell them, for the bytes alone;
+- `queries`: range queries over 1 h and 24 h of 100, 1,000 and 10,000 series, cold (ours after opening, theirs for the
+  first time) and warm, and the time from opening to the first answer;
+- `churn`: a million series of one sample each.
+
+Ours is called in process and the servers over HTTP on this machine, with their JSON read: that is how each is used. The
+bodies of remote write are encoded before the clock starts. `--quick` does a tenth. A peer that is not installed is
+named and left out; `--peer` chooses among them.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,63 +29,20 @@ import numpy as np
 import pyarrow as pa
 
 from _timeseries_peers import PEERS, DuckDbPeer, HttpPeer, PeerMissing, remote_write_bodies
+from _timeseries_work import QUERIES, SIZES, SPANS, Work, exporters, histograms, walks
 from penstock.coordinator import CoordinatorConfig
-from penstock.timeseries import SampleBatch, SeriesTable, TimeSeriesConfig, TimeSeriesStore
+from penstock.timeseries import SampleBatch, TimeSeriesConfig, TimeSeriesStore
 
-STEP_MS = 15_000
-METRICS = 10
-QUERIES = (
-    ("raw selector", 'metric_1{{zone="{zone}"}}'),
-    ("rate", 'rate(metric_0{{zone="{zone}"}}[5m])'),
-    ("sum by", "sum by (job) (rate(metric_0[5m]))"),
-    ("all series", 'sum by (job) ({{__name__=~"metric_.*"}})'),
-)
 CONFIG = TimeSeriesConfig(coordinator=CoordinatorConfig(max_buffered_bytes=256 << 20))
-
-
-class Work:
-    """What everybody is given."""
-
-    def __init__(self, series: int, steps: int) -> None:
-        entropy = np.random.default_rng(7)
-        self.labels = [
-            {
-                "__name__": f"metric_{number % METRICS}",
-                "job": f"job-{number % 7}",
-                "instance": f"host-{number // METRICS:05d}:9100",
-                "zone": f"z{number // METRICS % 10}",
-            }
-            for number in range(series)
-        ]
-        counters = np.cumsum(entropy.integers(0, 100, (series, steps)), axis=1).astype(np.float64)
-        gauges = np.round(50 + np.cumsum(entropy.normal(0, 0.5, (series, steps)), axis=1), 2)
-        self.values = np.where((np.arange(series) % 2 == 0)[:, None], counters, gauges)
-        # Old enough to lie in the past wherever the clock stands, and young enough for Prometheus to take it.
-        end = int(time.time()) // 60 * 60_000 - 60_000
-        self.times = end - STEP_MS * np.arange(steps)[::-1]
-
-    @property
-    def samples(self) -> int:
-        return int(self.values.size)
-
-    def batches(self, size: int) -> list[SampleBatch]:
-        """Scrapes of all series, so many samples at a time."""
-        table = SeriesTable.of(self.labels)
-        count, scrapes = len(self.labels), max(1, size // len(self.labels))
-        made = []
-        for first in range(0, len(self.times), scrapes):
-            times = self.times[first : first + scrapes]
-            rows = np.tile(np.arange(count, dtype=np.uint32), len(times))
-            values = self.values[:, first : first + len(times)].T.ravel()
-            made.append(SampleBatch.of(table, rows, np.repeat(times, count), values))
-        return made
+Report = dict[str, float]
 
 
 def disk_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-async def ingest(folder: Path, batches: list[SampleBatch]) -> float:
+async def ingest(folder: Path, batches: list[SampleBatch]) -> tuple[float, int]:
+    """Seconds until all are durable, and the bytes that are listed once every hour is folded."""
     async with await TimeSeriesStore.open(folder.as_uri(), "series", CONFIG) as store:
         began = time.perf_counter()
         for batch in batches:
@@ -88,34 +50,45 @@ async def ingest(folder: Path, batches: list[SampleBatch]) -> float:
         await store.flush()
         took = time.perf_counter() - began
         await store.compact()
-    return took
+        # What compaction replaced stays on disk until the key-value store collects it.
+        return took, (await store.stats()).bytes
 
 
-async def our_queries(folder: Path, work: Work, report: dict[str, float]) -> None:
-    end, hour = int(work.times[-1]), 3_600_000
+def asked(work: Work) -> Iterator[tuple[str, str, int, int, int]]:
+    """Every query: its name, expression, start, end and step."""
+    end = int(work.times[-1])
+    for hours, step in SPANS:
+        for share, selector in SIZES:
+            for name, expression in QUERIES:
+                text = expression.format(selector=selector.format())
+                yield f"{name} {hours} h {len(work.labels) // share}", text, end - hours * 3_600_000, end, step * 1000
+
+
+async def our_queries(folder: Path, work: Work) -> Report:
+    report: Report = {}
     began = time.perf_counter()
     store = await TimeSeriesStore.open(folder.as_uri(), "series", CONFIG)
-    await store.query('metric_1{instance="host-00001:9100"}', end)
+    await store.query('metric_1{instance="host-00001:9100"}', int(work.times[-1]))
     report["first answer"] = time.perf_counter() - began
     await store.close()
-    for span, start in (("1 h", max(end - hour, int(work.times[0]))), ("all", int(work.times[0]))):
-        for name, expression in QUERIES:
-            store = await TimeSeriesStore.open(folder.as_uri(), "series", CONFIG)
-            for state in ("cold", "warm"):
-                began = time.perf_counter()
-                await store.query_range(expression.format(zone="z3"), start, end, 60_000)
-                report[f"{name}, {span}, {state}"] = time.perf_counter() - began
-            await store.close()
+    for name, *query in asked(work):
+        store = await TimeSeriesStore.open(folder.as_uri(), "series", CONFIG)
+        for state in ("cold", "warm"):
+            began = time.perf_counter()
+            await store.query_range(*query)
+            report[f"{name}, {state}"] = time.perf_counter() - began
+        await store.close()
+    return report
 
 
-def peer_queries(peer: HttpPeer, work: Work, report: dict[str, float]) -> None:
-    end, hour = int(work.times[-1]), 3_600_000
-    for span, start in (("1 h", max(end - hour, int(work.times[0]))), ("all", int(work.times[0]))):
-        for name, expression in QUERIES:
-            for state in ("cold", "warm"):
-                began = time.perf_counter()
-                peer.range(expression.format(zone="z3"), start, end, 60_000)
-                report[f"{name}, {span}, {state}"] = time.perf_counter() - began
+def peer_queries(peer: HttpPeer, work: Work) -> Report:
+    report: Report = {}
+    for name, *query in asked(work):
+        for state in ("cold", "warm"):
+            began = time.perf_counter()
+            peer.range(*query)
+            report[f"{name}, {state}"] = time.perf_counter() - began
+    return report
 
 
 async def churn(folder: Path, series: int) -> float:
@@ -134,6 +107,15 @@ async def churn(folder: Path, series: int) -> float:
     return time.perf_counter() - began
 
 
+def churn_bodies(series: int) -> list[bytes]:
+    size = 10_000
+    bodies: list[bytes] = []
+    for first in range(0, series, size):
+        labels = [{"__name__": "up", "pod": f"pod-{n}", "zone": f"z{n % 10}"} for n in range(first, first + size)]
+        bodies += remote_write_bodies(labels, np.array([int(time.time()) * 1000]), np.ones((size, 1)))
+    return bodies
+
+
 def timed_writes(write: Callable[[Any], None], bodies: list[Any]) -> float:
     began = time.perf_counter()
     for body in bodies:
@@ -141,64 +123,112 @@ def timed_writes(write: Callable[[Any], None], bodies: list[Any]) -> float:
     return time.perf_counter() - began
 
 
-def compare(ours: dict[str, float], theirs: dict[str, dict[str, float]]) -> None:
-    print(f"{'':32}{'penstock':>12}" + "".join(f"{name:>28}" for name in theirs))
-    for name, value in ours.items():
-        row = f"{name:32}{value:12.4g}"
-        for figures in theirs.values():
-            found = figures.get(name)
-            row += f"{'–':>28}" if found is None else f"{found:16.4g} ({value / found:6.2f} ×)  "
-        print(row)
+@contextmanager
+def started(name: str, folder: Path) -> Iterator[HttpPeer]:
+    peer = HttpPeer(name, folder)
+    try:
+        yield peer
+    finally:
+        peer.close()
+
+
+class Comparison:
+    """Figures of ours and of the peers that are there, each in a folder of its own."""
+
+    def __init__(self, folder: Path, peers: list[str]) -> None:
+        self.folder = folder
+        self.peers = peers
+        self.ours: Report = {}
+        self.theirs: dict[str, Report] = {}
+
+    def ingest(self, work: Work, sizes: tuple[int, ...]) -> None:
+        for size in sizes:
+            took, stored = asyncio.run(ingest(self.folder / f"ours-{size}", work.batches(size)))
+            self.ours[f"M samples/s, batches of {size}"] = work.samples / took / 1e6
+            self.ours["bytes/sample"] = stored / work.samples
+        bodies = remote_write_bodies(work.labels, work.times, work.values)
+        for peer, report in self._started():
+            report["M samples/s, batches of 10000"] = work.samples / timed_writes(peer.write, bodies) / 1e6
+            peer.settle()
+            report["bytes/sample"] = peer.size_bytes() / work.samples
+        if "duckdb" in self.peers:
+            self._duckdb(work)
+
+    def queries(self, work: Work) -> None:
+        asyncio.run(ingest(self.folder / "ours", work.batches(100_000)))
+        self.ours |= asyncio.run(our_queries(self.folder / "ours", work))
+        bodies = remote_write_bodies(work.labels, work.times, work.values)
+        for peer, report in self._started():
+            timed_writes(peer.write, bodies)
+            peer.settle()
+            report |= peer_queries(peer, work)
+
+    def churn(self, series: int) -> None:
+        self.ours["K new series/s"] = series / asyncio.run(churn(self.folder / "churn", series)) / 1e3
+        bodies = churn_bodies(series)
+        for peer, report in self._started():
+            report["K new series/s"] = series / timed_writes(peer.write, bodies) / 1e3
+
+    def _started(self) -> Iterator[tuple[HttpPeer, Report]]:
+        for name in PEERS:
+            if name in self.peers:
+                try:
+                    with started(name, self.folder) as peer:
+                        yield peer, self.theirs.setdefault(name, {})
+                except PeerMissing as missing:
+                    print(f"left out: {missing}")
+
+    def _duckdb(self, work: Work) -> None:
+        try:
+            duck = DuckDbPeer(self.folder)
+        except PeerMissing as missing:
+            print(f"left out: {missing}")
+            return
+        report = self.theirs.setdefault("duckdb", {})
+        tables = [
+            pa.table({"series": batch.series, "time": batch.timestamps_ms, "value": batch.values})
+            for batch in work.batches(100_000)
+        ]
+        report["M samples/s, batches of 100000"] = work.samples / timed_writes(duck.write, tables) / 1e6
+        report["bytes/sample"] = duck.size_bytes() / work.samples
+        duck.close()
+
+    def print(self, title: str) -> None:
+        print(title)
+        print(f"{'':32}{'penstock':>12}" + "".join(f"{name:>28}" for name in self.theirs))
+        for name, value in self.ours.items():
+            row = f"{name:32}{value:12.4g}"
+            for figures in self.theirs.values():
+                found = figures.get(name)
+                row += f"{'–':>28}" if found is None else f"{found:16.4g} ({value / found:6.2f} ×)  "
+            print(row, flush=True)
+
+
+PARTS = ("ingest", "bytes", "queries", "churn")
+
+
+def run(part: str, series: int, peers: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        comparison = Comparison(Path(temporary), peers)
+        if part == "queries":
+            comparison.queries(histograms(series, 24))
+        elif part == "churn":
+            comparison.churn(100 * series)
+        elif part == "bytes":
+            comparison.ingest(exporters(series, 1_000), (100_000,))
+        else:
+            comparison.ingest(walks(series, 1_000), (10_000, 100_000))
+        comparison.print(f"{part}: {series} series; times in seconds")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the samples and of the churn")
-    quick = parser.parse_args().quick
-    work = Work(1_000 if quick else 10_000, 1_000)
-    ours: dict[str, float] = {}
-    theirs: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        for size in (10_000, 100_000):
-            batches = work.batches(size)
-            took = asyncio.run(ingest(folder / f"ours-{size}", batches))
-            ours[f"M samples/s, batches of {size}"] = work.samples / took / 1e6
-        ours["bytes/sample"] = disk_bytes(folder / "ours-100000") / work.samples
-        asyncio.run(our_queries(folder / "ours-100000", work, ours))
-        series = 100_000 if quick else 1_000_000
-        ours["K new series/s"] = series / asyncio.run(churn(folder / "churn", series)) / 1e3
-        bodies = remote_write_bodies(work.labels, work.times, work.values)
-        for name in PEERS:
-            try:
-                peer = HttpPeer(name, folder)
-            except PeerMissing as missing:
-                print(f"left out: {missing}")
-                continue
-            theirs[name] = report = {}
-            try:
-                took = timed_writes(peer.write, bodies)
-                report["M samples/s, batches of 10000"] = work.samples / took / 1e6
-                peer.settle()
-                peer_queries(peer, work, report)
-                report["bytes/sample"] = peer.size_bytes() / work.samples
-            finally:
-                peer.close()
-        try:
-            duck = DuckDbPeer(folder)
-        except PeerMissing as missing:
-            print(f"left out: {missing}")
-        else:
-            theirs["duckdb"] = report = {}
-            tables = [
-                pa.table({"series": batch.series, "time": batch.timestamps_ms, "value": batch.values})
-                for batch in work.batches(100_000)
-            ]
-            report["M samples/s, batches of 100000"] = work.samples / timed_writes(duck.write, tables) / 1e6
-            report["bytes/sample"] = duck.size_bytes() / work.samples
-            duck.close()
-    print(f"{work.samples} samples in {len(work.labels)} series; times in seconds")
-    compare(ours, theirs)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the series")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only these parts")
+    parser.add_argument("--peer", action="append", choices=[*PEERS, "duckdb"], help="only these peers")
+    given = parser.parse_args()
+    for part in given.part or PARTS:
+        run(part, 1_000 if given.quick else 10_000, given.peer or [*PEERS, "duckdb"])
 
 
 if __name__ == "__main__":

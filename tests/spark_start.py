@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.cli.warm_start import archive_folder
+from penstock.cli.running.warm_start import archive_folder
 from penstock.pipelines.spark.session import class_archive, open_session, prepare_environment
 
 SHIM_DIRECTORY = Path(sys.prefix) / "share" / "penstock" / "java"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.accumulator import Input, OpenBatch
-from penstock.buffer.batch import DECODED_RECORDS_MAX, RECORDS_MAX, decode_batch
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.manifest import Descriptor
+from penstock.buffer.format.batch import DECODED_RECORDS_MAX, RECORDS_MAX, decode_batch
+from penstock.buffer.format.manifest import Descriptor
+from penstock.buffer.producing.accumulator import Input, OpenBatch
 from penstock.errors import InvalidInput
 
 CONFIG = ProducerConfig(flush_size_bytes=100, max_buffered_inputs=3, max_in_flight_bytes=400)

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.buffer.batch import (
+from penstock.buffer.format.batch import (
     RECORDS_MAX,
     Compression,
     RecordBlock,

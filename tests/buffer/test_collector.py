@@ -14,8 +14,8 @@ from tests.buffer.simulated import simulated
 
 from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
+from penstock.buffer.format.manifest import DescriptorDraft
 from penstock.buffer.location import batch_location, batch_time_ms
-from penstock.buffer.manifest import DescriptorDraft
 from penstock.errors import InvalidInput, OutcomeUnknown, StorageFull
 from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.cursor import Cursor
-from penstock.buffer.manifest import Descriptor
+from penstock.buffer.consuming.cursor import Cursor
+from penstock.buffer.format.manifest import Descriptor
 from penstock.errors import InvalidInput
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.buffer import Consumer, ConsumerConfig, Descriptor, FetchHandle, Producer, ProducerConfig, encode_batch
-from penstock.buffer.batch import Compression
+from penstock.buffer.format.batch import Compression
 from penstock.errors import AtCapacity, Corrupt, NotFound, Unsupported
 from penstock.objects import MemoryStore, StoreSpec, open_store
 from penstock.observability import names

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.frames import LENGTH, frame_starts
+from penstock.buffer.format.frames import LENGTH, frame_starts
 from penstock.errors import Corrupt
 
 frames = st.lists(st.binary(max_size=20), max_size=20)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.buffer.handle import BatchOutcome, InputHandle
+from penstock.buffer.producing.handle import BatchOutcome, InputHandle
 from penstock.errors import Unavailable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.buffer import ConsumedBatch, Descriptor, decode_batch, encode_batch
-from penstock.buffer.in_flight import InFlight, Slot
+from penstock.buffer.consuming.in_flight import InFlight, Slot
 from penstock.errors import NotFound
 
 

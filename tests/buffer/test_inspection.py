@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from penstock.buffer.batch import encode_batch
+from penstock.buffer.format.batch import encode_batch
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest
 from penstock.buffer.inspection import queued_now, read_batches, read_manifest
-from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.errors import Corrupt, NotFound, Unsupported
 from penstock.objects import MemoryStore
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.buffer.lag import Lag, lag_of
+from penstock.buffer.consuming.lag import Lag, lag_of
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.buffer.location import batch_location
-from penstock.buffer.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.ids import ulid
 from penstock.testing import SeededEntropy
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.buffer.handle import BatchOutcome, InputHandle
-from penstock.buffer.losses import Losses
+from penstock.buffer.producing.handle import BatchOutcome, InputHandle
+from penstock.buffer.producing.losses import Losses
 from penstock.errors import Unavailable
 
 

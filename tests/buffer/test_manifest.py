@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.manifest import FOOTER_BYTES, Descriptor, DescriptorDraft, Manifest, MetadataRange
+from penstock.buffer.format.manifest import FOOTER_BYTES, Descriptor, DescriptorDraft, Manifest, MetadataRange
 from penstock.errors import AtCapacity, Corrupt, InvalidInput, Unsupported
 
 u32 = st.integers(0, 2**32 - 1)

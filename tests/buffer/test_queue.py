@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.manifest import DescriptorDraft, Manifest
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest
 from penstock.buffer.queue import Dequeue, Enqueue, GrownTooOld, ManifestFormat
 from penstock.errors import AtCapacity
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.buffer import ConsumerConfig, DescriptorDraft, Manifest
-from penstock.buffer.relief import Relief
+from penstock.buffer.consuming.relief import Relief
 
 
 def manifest_of(count: int, first: int = 0) -> Manifest:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.buffer.simulated import simulated
 
-from penstock.buffer.batch import Compression, RecordBlock, decode_batch
 from penstock.buffer.config import ProducerConfig
+from penstock.buffer.format.batch import Compression, RecordBlock, decode_batch
 from penstock.buffer.location import batch_time_ms
-from penstock.buffer.upload import BatchPlacement, Uploader
+from penstock.buffer.producing.upload import BatchPlacement, Uploader
 from penstock.errors import Unavailable
 from penstock.ids import SYSTEM_ENTROPY
 from penstock.objects import MemoryStore, ObjectMeta

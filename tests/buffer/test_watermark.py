@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.buffer.watermark import Watermark
+from penstock.buffer.consuming.watermark import Watermark
 from penstock.errors import InvalidInput
 
 

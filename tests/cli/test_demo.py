@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.cli.demo_queue import _Count
+from penstock.cli.demonstration.queue import _Count
 
 
 @pytest.mark.integration
@@ -21,8 +21,8 @@ def test_the_demo_survives_its_own_kills_and_counts_every_record_once(tmp_path: 
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    # Once for the records and once for the documents.
-    assert answer.stdout.splitlines().count("exactly once") == 2
+    # Once for the records, once for the telemetry and once for the documents.
+    assert answer.stdout.splitlines().count("exactly once") == 3
     assert "fenced" in answer.stdout
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click import Command
 from click.testing import CliRunner, Result
 from tests.landing.world import config_at, table_rows
 from tests.telemetry.samples import first_write, packed, second_write, some_logs, some_spans
 
-from penstock.cli.ingest import ingest
-from penstock.cli.relay import relay
-from penstock.cli.telemetry import telemetry
+from penstock.cli.commands.ingest import ingest
+from penstock.cli.commands.relay import relay
+from penstock.cli.commands.sql import sql
+from penstock.cli.commands.telemetry import telemetry
+from penstock.cli.commands.timeseries import timeseries
 from penstock.telemetry import encode_arrow
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "telemetry"
@@ -105,3 +109,65 @@ def test_the_way_over_a_store_at_the_edge(tmp_path: Path) -> None:
     assert done["samples"] > 6
     assert done["refused"] == {"exponential histogram": 1}
     assert landed(store)["batches"] == 0
+
+
+def asked(command: Command, *arguments: str) -> Any:
+    result = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_shards_are_put_in_force_by_the_configuration_and_every_question_finds_its_rows(tmp_path: Path) -> None:
+    store, settings = tmp_path / "store", tmp_path / "penstock.toml"
+    tenants = ["t0", "t1", "t2", "t3"]
+
+    def sample(value: int, tenant: str, *options: str) -> None:
+        line = f"up {value} {1_763_000_000_000 + value * 1000}\n".encode()
+        place = ["--format", "prometheus", "--store", str(store), "--tenant", tenant, *options]
+        assert sent("-", *place, input=line).exit_code == 0
+
+    def total(tenant: str) -> str:
+        question = [str(store), "sum(sum_over_time(up[1h]))", "--time", "1763000100", "--tenant", tenant]
+        found: str = asked(timeseries, "query", *question)["data"]["result"][0]["value"][1]
+        return found
+
+    sample(1, "t0")
+    assert landed(store)["rows"] == 1
+    settings.write_text("[sharding]\nshards = 3\n")
+    for tenant in tenants:
+        sample(2, tenant, "--config", str(settings))
+    told = asked(telemetry, "shards", "--store", str(store))
+    assert (told["version"], told["layout"]) == (1, {"shards": 3, "by": "tenant"})
+    assert sum(one["waiting"] for one in told["shards"]) == 4
+    assert {one["state"] for one in told["shards"]} == {"open"}
+    # One process works on some shards, another one on the rest.
+    assert landed(store, "--shard", "0")["rows"] + landed(store, "--shard", "1", "--shard", "2")["rows"] == 4
+    assert [total(tenant) for tenant in tenants] == ["3", "2", "2", "2"]
+    settings.write_text("[sharding]\nshards = 1\n")
+    sample(4, "t1", "--config", str(settings))
+    assert landed(store)["rows"] == 1
+    assert [total(tenant) for tenant in tenants] == ["3", "6", "2", "2"]
+    told = asked(telemetry, "shards", "--store", str(store))
+    assert [one["state"] for one in told["shards"]] == ["open", "drained", "drained"]
+    rows = asked(sql, "SELECT tenant, sum(value) FROM metrics GROUP BY 1 ORDER BY 1", "--store", str(store))["rows"]
+    assert rows == [["t0", 3.0], ["t1", 6.0], ["t2", 2.0], ["t3", 2.0]]
+    shown = CliRunner().invoke(telemetry, ["shards", "--store", str(store)], catch_exceptions=False)
+    assert "version 2: 1 shards by tenant" in shown.output
+    with pytest.raises(ValueError, match="there is no shard 7"):
+        landed(store, "--shard", "7")
+
+
+def test_a_relay_sends_rows_to_the_shards_of_their_tenants(tmp_path: Path) -> None:
+    quiver, store, settings = tmp_path / "quiver", tmp_path / "store", tmp_path / "penstock.toml"
+    settings.write_text("[sharding]\nshards = 4\n")
+    asked(telemetry, "shards", "--store", str(store), "--config", str(settings))
+    for tenant in ("t0", "t1", "t2", "t3", "t4"):
+        place = ["--format", "prometheus", "--quiver", str(quiver), "--tenant", tenant]
+        assert sent("-", *place, input=b"up 1\n").exit_code == 0
+    relayed = CliRunner().invoke(
+        relay, ["run", str(quiver), "--to", "queue", str(store / "telemetry"), "--until-empty"], catch_exceptions=False
+    )
+    assert relayed.exit_code == 0, relayed.output
+    told = asked(telemetry, "shards", "--store", str(store))
+    assert sum(one["waiting"] > 0 for one in told["shards"]) > 1
+    assert landed(store)["rows"] == 5

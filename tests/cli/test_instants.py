@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from penstock.cli.instants import duration_ms, instant_ms
+from penstock.cli.terminal.instants import duration_ms, instant_ms
 
 NOW_MS = 1_700_000_000_000
 

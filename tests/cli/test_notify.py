@@ -26,7 +26,7 @@ from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.cli.main import penstock
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import Notification, UploadNotification, decode_notification
-from penstock.documents.notifications import PARSERS, Delivery, Destination
+from penstock.documents.notifications import PARSERS, Destination, NotificationMessage
 from penstock.documents.notifications.sns import SnsMessage, sns_text
 from penstock.documents.notifications.trust import HmacTrust
 from penstock.errors import InvalidInput, PenstockError
@@ -318,4 +318,4 @@ def test_whatever_a_delivery_holds_it_is_taken_or_refused_in_words(
     source: str, headers: dict[str, str], body: bytes
 ) -> None:
     with suppress(PenstockError):
-        receive(source, Delivery(body, headers, SYSTEM_CLOCK.now_ms()), Destination("t", "i", "m"))
+        receive(source, NotificationMessage(body, headers, SYSTEM_CLOCK.now_ms()), Destination("t", "i", "m"))

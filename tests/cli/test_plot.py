@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.cli.plot import plot_lines
+from penstock.cli.terminal.plot import plot_lines
 
 
 def test_a_rising_line_goes_from_the_lower_left_to_the_upper_right() -> None:

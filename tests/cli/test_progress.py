@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from penstock.cli.progress import Elapsed, ProgressView, summary_fields, summary_lines
+from penstock.cli.terminal.progress import Elapsed, ProgressView, summary_fields, summary_lines
 from penstock.documents import DocumentReport, DocumentStatus
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.testing import ManualClock

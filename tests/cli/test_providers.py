@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import penstock
-from penstock.cli.options import provider_options, rate_options
+from penstock.cli.settings.options import provider_options, rate_options
 from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, RateLimit, profile_of
 from penstock.errors import InvalidInput, NotFound
 from penstock.indexing.registry.reindexing import Wish, changed

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import penstock
-from penstock.cli.options import VECTOR_PATH
+from penstock.cli.settings.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL, profile_of
 from penstock.errors import NotFound
 from penstock.indexing.search.passages import Asked, Question, find_passages

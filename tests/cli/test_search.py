@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import penstock
-from penstock.cli.options import VECTOR_PATH
+from penstock.cli.settings.options import VECTOR_PATH
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
 from penstock.indexing.sending.places import url_of
 from penstock.vector import VectorStore

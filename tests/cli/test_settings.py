@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.buffer import CollectorConfig, ConsumerConfig, ProducerConfig
-from penstock.buffer.batch import Compression
 from penstock.buffer.config import DeadLetterPolicy
-from penstock.cli.options import SETTINGS_FILE, settings_option
-from penstock.cli.sections import SECTIONS, class_of
-from penstock.cli.settings import Settings, load_settings
+from penstock.buffer.format.batch import Compression
+from penstock.cli.settings.configuration import Settings, load_settings
+from penstock.cli.settings.options import SETTINGS_FILE, settings_option
+from penstock.cli.settings.sections import SECTIONS, class_of
 from penstock.errors import InvalidInput, NotFound, PenstockError, PermissionDenied
 from penstock.objects.cloud.services import S3Options
 from penstock.vector import VectorConfig

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.options import allow_option
-from penstock.cli.shelf import Order
+from penstock.cli.jobs.shelf import Order
+from penstock.cli.settings.options import allow_option
 from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.snippets import snippet
+from penstock.cli.terminal.snippets import snippet
 
 HEAD = "Nothing of interest is said here. " * 40
 TAIL = " And nothing after it either." * 40

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from penstock.cli.running import Stop
-from penstock.cli.starting import started
+from penstock.cli.running.starting import started
+from penstock.cli.running.stop import Stop
 from penstock.errors import Closed
 
 

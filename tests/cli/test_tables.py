@@ -1,6 +1,6 @@
 """A table shows every cell whole, in columns that stand under one another."""
 
-from penstock.cli.tables import table_lines
+from penstock.cli.terminal.tables import table_lines
 
 
 def test_cells_are_whole_and_columns_are_aligned() -> None:

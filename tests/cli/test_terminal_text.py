@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.terminal_text import terminal_text
+from penstock.cli.terminal.terminal_text import terminal_text
 
 
 def test_escapes_and_turns_of_direction_are_shown_as_such() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from penstock.blocks import fragments_prefix
 from penstock.blocks.keys import head_key
-from penstock.cli.vector import vector
+from penstock.cli.commands.vector import vector
 from penstock.errors import NotFound
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.vector import VectorStore

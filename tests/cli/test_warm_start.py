@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import warm_start
-from penstock.cli.warm_start import WarmStart, archive_folder, has_fixed_folder
+from penstock.cli.running import warm_start
+from penstock.cli.running.warm_start import WarmStart, archive_folder, has_fixed_folder
 from penstock.errors import Unavailable
 from penstock.pipelines.spark.class_archive import ClassArchive
 

@@ -12,11 +12,11 @@ from typing import Any, get_args
 import pytest
 
 from penstock.buffer import ConsumerConfig, ProducerConfig
-from penstock.cli.running import JobPlan
-from penstock.cli.sections import SECTIONS, class_of, fields_of, is_section
-from penstock.cli.settings import Settings, load_settings
-from penstock.cli.shelf import Order
-from penstock.cli.wiring import Wiring
+from penstock.cli.jobs.shelf import Order
+from penstock.cli.running.job import JobPlan
+from penstock.cli.settings.configuration import Settings, load_settings
+from penstock.cli.settings.sections import SECTIONS, class_of, fields_of, is_section
+from penstock.cli.settings.wiring import Wiring
 from penstock.documents import ChunkingConfig, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, DispatchPolicy, RateLimit
 from penstock.documents.parsers import ParserLimits

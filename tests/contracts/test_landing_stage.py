@@ -82,7 +82,7 @@ def _tasks(config: TelemetryConfig) -> list[LandingTask]:
         finally:
             await store.close()
         return [
-            LandingTask(part, queued[0].sequence, queued[-1].sequence, (one,), True, True)
+            LandingTask(part, "queue", queued[0].sequence, queued[-1].sequence, (one,), True, True)
             for part, one in enumerate(queued)
         ]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from penstock.buffer.batch import Compression, decode_batch, encode_batch
-from penstock.buffer.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
+from penstock.buffer import Routing, ShardKey, ShardLayout, read_routing
+from penstock.buffer.format.batch import Compression, decode_batch, encode_batch
+from penstock.buffer.format.manifest import Descriptor, DescriptorDraft, Manifest, MetadataRange
+from penstock.objects import MemoryStore
 from penstock.records import Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 
 GOLDEN = Path(__file__).parent / "golden" / "buffer"
@@ -110,3 +113,13 @@ def test_an_envelope_is_still_written_and_read_to_the_byte(
 ) -> None:
     assert envelope.encode().hex() == golden
     assert type(envelope).decode(bytes.fromhex(golden)) == envelope
+
+
+def test_a_released_routing_is_still_read() -> None:
+    async def read() -> Routing:
+        store = MemoryStore()
+        await store.put("routing", (GOLDEN / "routing-v1.bin").read_bytes())
+        return await read_routing(store)
+
+    one, two, four = ShardLayout(1), ShardLayout(2, ShardKey.TENANT_AND_TABLE), ShardLayout(4)
+    assert asyncio.run(read()) == Routing(2, (one, two, four))

@@ -18,7 +18,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 
 from penstock.documents import Chunker, ChunkingConfig, DocumentStatus, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
-from penstock.documents.notifications import Delivery, Destination, parser_of
+from penstock.documents.notifications import Destination, NotificationMessage, parser_of
 from penstock.documents.notifications.trust import SIGNATURE_HEADER, TIMESTAMP_HEADER, HmacTrust
 from penstock.documents.parsers import ParserLimits
 from penstock.errors import InvalidInput, PermissionDenied
@@ -326,7 +326,7 @@ def test_a_delivery_that_is_unsigned_stale_or_malformed_never_reaches_the_queue(
     desk.write("good.txt", prose("patience", 3))
     desk.write("evil.txt", prose("mischief", 3))
 
-    def delivery(key: str, at: int = now, **headers: str) -> Delivery:
+    def delivery(key: str, at: int = now, **headers: str) -> NotificationMessage:
         record = {
             "eventVersion": "2.1",
             "eventName": "ObjectCreated:Put",
@@ -338,14 +338,14 @@ def test_a_delivery_that_is_unsigned_stale_or_malformed_never_reaches_the_queue(
         }
         body = json.dumps({"Records": [record]}).encode()
         signed = {TIMESTAMP_HEADER: str(at), SIGNATURE_HEADER: trust.sign(body, at)}
-        return Delivery(body, {**signed, **headers}, clock.now_ms())
+        return NotificationMessage(body, {**signed, **headers}, clock.now_ms())
 
     malformed = delivery("evil.txt")
-    malformed = Delivery(malformed.body[:-2], {TIMESTAMP_HEADER: str(now)}, clock.now_ms())
+    malformed = NotificationMessage(malformed.body[:-2], {TIMESTAMP_HEADER: str(now)}, clock.now_ms())
     malformed.headers[SIGNATURE_HEADER] = trust.sign(malformed.body, now)  # type: ignore[index]
     outcomes = []
     for found in (
-        Delivery(delivery("evil.txt").body, {}, clock.now_ms()),
+        NotificationMessage(delivery("evil.txt").body, {}, clock.now_ms()),
         delivery("evil.txt", at=now - 301),
         delivery("evil.txt", **{SIGNATURE_HEADER: "sha256=" + "0" * 64}),  # type: ignore[arg-type]
         malformed,

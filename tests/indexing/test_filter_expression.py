@@ -48,7 +48,7 @@ def test_a_filter_is_read_as_it_is_written(text: str, meant: Filter) -> None:
     [
         ("", 1, "the name of an attribute is expected, and it ends there"),
         ("key = = 'a'", 7, "a value is expected"),
-        ("key 'a'", 5, "one of = != < <= > >= in between is expected"),
+        ("key 'a'", 5, "one of = != < <= > >= in between startswith is expected"),
         ("key = 'a' start = 1", 11, "and, or, or the end is expected"),
         ("(key = 'a'", 11, ") is expected, and it ends there"),
         ("key in ()", 9, "a value is expected"),
@@ -56,6 +56,8 @@ def test_a_filter_is_read_as_it_is_written(text: str, meant: Filter) -> None:
         ("key = 'a", 7, "the text has no end"),
         ("key = 'a' && start = 1", 11, "'&' means nothing here"),
         ("key = a", 7, "a value is expected: 'text', a number, true or false, and there is a"),
+        ("key startswith 7", 16, "startswith takes a text"),
+        ("key startswith ''", 16, "startswith takes a text"),
         ("start between 1 or 2", 17, "and is expected"),
         ("and key = 'a'", 1, "the name of an attribute is expected"),
         ("not " * 40 + "key = 'a'", 129, "it nests deeper"),

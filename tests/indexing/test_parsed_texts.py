@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.documents.parsers import ParserOptions
 from penstock.indexing.job.parsed_texts import ParsedTexts
 from penstock.indexing.job.store_door import StoreDoor
 from penstock.indexing.stages.parsed_texts import parsed_key
@@ -27,7 +28,7 @@ def texts(tmp_path: Path) -> Iterator[ParsedTexts]:
 
 
 def kept(folder: Path, *documents: str) -> list[str]:
-    keys = [parsed_key(document) for document in documents]
+    keys = [parsed_key(document, ParserOptions()) for document in documents]
     for key in keys:
         (folder / key).write_text("text")
     return keys

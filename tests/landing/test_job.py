@@ -19,7 +19,7 @@ def test_it_lands_what_waits_and_closes_twice(tmp_path: Path) -> None:
     asyncio.run(produce(config, [{"metrics": metric_rows(0, 10)}]))
     with LocalTelemetryJob(config) as job:
         assert job.run_available().rows == 10
-        assert job.position == 0
+        assert job.positions == {0: 0}
     job.close()
 
 
@@ -27,8 +27,8 @@ def test_a_job_that_follows_lands_what_comes_until_it_is_interrupted(tmp_path: P
     config = config_at(tmp_path, series_path="")
     with LocalTelemetryJob(config) as job:
         landed = threading.Event()
-        count = job._lander._tell
-        job._lander._tell = lambda *told: (count(*told), landed.set())[0]  # type: ignore[method-assign]
+        count = job._landers._landers[0]._tell
+        job._landers._landers[0]._tell = lambda *told: (count(*told), landed.set())[0]  # type: ignore[method-assign]
         job.start()
         asyncio.run(produce(config, [{"metrics": metric_rows(0, 10)}]))
         assert landed.wait(60)

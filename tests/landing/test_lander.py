@@ -195,6 +195,15 @@ def test_new_columns_are_united_and_a_conflict_is_quarantined_with_the_reason(tm
     assert any("'note' has type double" in reason for reason in reasons)
 
 
+def test_rows_of_several_tenants_that_parquet_cannot_hold_are_all_kept_aside(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    spans: Any = pa.nulls(2, pa.month_day_nano_interval())
+    tables = [{"spells": pa.table({"tenant": [tenant] * 2, "spell": spans})} for tenant in ("a", "b", "c")]
+    asyncio.run(produce(config, tables))
+    assert asyncio.run(land(config)).quarantined == 6
+    assert len(asyncio.run(_quarantine(config))) == 3
+
+
 def test_columns_stay_known_over_a_restart(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     asyncio.run(produce(config, [{"orders": pa.table({"tenant": ["a"], "n": [1]})}]))

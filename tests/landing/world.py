@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.buffer import ConsumerConfig, DeadLetterPolicy, Producer, ProducerConfig
+from penstock.buffer import ConsumerConfig, DeadLetterPolicy, Producer, ProducerConfig, shard_config
 from penstock.catalog import Catalog
 from penstock.landing import Lander, LandingLimits, LandingStage, LocalStage, TelemetryConfig
 from penstock.landing.work import LandingSettings
@@ -50,9 +50,9 @@ def metric_rows(first: int, count: int, tenant: str = "acme", series: int = 5, h
 
 async def produce(config: TelemetryConfig, batches: Sequence[Mapping[str, pa.Table]], metadata: bytes = b"") -> None:
     """One batch object each."""
-    store = await open_store(config.url)
+    store = await open_store(config.url, **config.options)
     for tables in batches:
-        async with Producer(store, ProducerConfig()) as producer:
+        async with Producer(store, shard_config(ProducerConfig(), config.shard)) as producer:
             records, envelope = encode_records(tables)
             await (await producer.produce(records, envelope + metadata)).durable()
     await store.close()

@@ -11,11 +11,11 @@ from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn
 
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 from penstock.quiver import Quiver, RetentionConfig, SegmentMeta, SizeCapPolicy
-from penstock.quiver.budget import SharedUsage, UsageFigure, missing_elsewhere
-from penstock.quiver.doors import Doors, Signal
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment_store import MemorySegments
+from penstock.quiver.doors import Doors, WakeUp
+from penstock.quiver.retention.budget import SharedUsage, UsageFigure, missing_elsewhere
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.segment.open_segment import OpenSegment
+from penstock.quiver.segment.segment_store import MemorySegments
 from penstock.testing import ManualClock, RecordingObserver, SeededEntropy, TornDisk, inline
 
 DROP, WAIT = SizeCapPolicy.DROP_OLDEST, SizeCapPolicy.BACKPRESSURE
@@ -200,7 +200,7 @@ def test_a_segment_that_cannot_be_written_for_any_reason_keeps_nobody_waiting() 
             Refusing(),
             small().segment,
             doors,
-            Signal(clock),
+            WakeUp(clock),
             number=lambda: 1,
             publish=publish,
             begun=nothing,

@@ -17,9 +17,9 @@ import pytest
 from tests.buffer.world import CRAWLING, DOWN, GRACE_SECONDS, World
 
 from penstock.buffer import ConsumedBatch, Consumer, DeadLetters, Descriptor, InputHandle, Manifest, Producer, Watermark
-from penstock.buffer.cursor import Cursor
+from penstock.buffer.consuming.cursor import Cursor
 from penstock.buffer.location import batch_time_ms
-from penstock.buffer.pipeline import Pipeline
+from penstock.buffer.producing.pipeline import Pipeline
 from penstock.buffer.queue import Enqueue
 from penstock.errors import Fenced, InvalidInput, NotFound, OutcomeUnknown, PenstockError, Unavailable
 from penstock.testing import FaultPlan, Process, SeededEntropy, Simulation, simulate
@@ -327,7 +327,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_and_nothing_referenced_is_colle
 def test_the_same_holds_where_the_manifest_is_too_long_to_be_read_for_every_call(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> object:
-    monkeypatch.setattr("penstock.buffer.view._GLANCE_BYTES_MIN", 0)
+    monkeypatch.setattr("penstock.buffer.consuming.view._GLANCE_BYTES_MIN", 0)
     return simulate(trial, seed, stall_seconds_max=0.05)
 
 
@@ -384,12 +384,12 @@ class TrustingCursor(Cursor):
 @pytest.mark.parametrize(
     ("place", "bug"),
     [
-        ("pipeline.Enqueue", ForgetfulEnqueue),
-        ("pipeline.Enqueue", HopefulEnqueue),
-        ("pipeline.Enqueue", GuessingEnqueue),
-        ("producer.Pipeline", ImpatientPipeline),
-        ("consumer.Cursor", LooseCursor),
-        ("consumer.Cursor", TrustingCursor),
+        ("producing.pipeline.Enqueue", ForgetfulEnqueue),
+        ("producing.pipeline.Enqueue", HopefulEnqueue),
+        ("producing.pipeline.Enqueue", GuessingEnqueue),
+        ("producing.producer.Pipeline", ImpatientPipeline),
+        ("consuming.consumer.Cursor", LooseCursor),
+        ("consuming.consumer.Cursor", TrustingCursor),
         ("collector.garbage", lambda aged, manifest, prefix, above: list(aged)),
         ("collector._aged", lambda meta, prefix, newest_ms: batch_time_ms(meta.key, prefix) is not None),
     ],

@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from penstock.telemetry import RowSource
-from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
+from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
 SOURCE = RowSource("acme", 1_700_000_000_000_000_000)
 NOW = 1_763_000_000_000_000_000

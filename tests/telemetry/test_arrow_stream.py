@@ -11,8 +11,8 @@ from tests.telemetry.samples import SOURCE, some_logs
 from penstock.errors import InvalidInput
 from penstock.records import Signal
 from penstock.telemetry import DecodeLimits, decode_arrow, decode_otlp, encode_arrow
-from penstock.telemetry.ipc_bounds import unpacked_size
-from penstock.telemetry.schemas import LOGS
+from penstock.telemetry.arrow.ipc_bounds import unpacked_size
+from penstock.telemetry.columns.schemas import LOGS
 
 
 def test_rows_of_a_signal_survive_the_way() -> None:

@@ -23,7 +23,7 @@ from tests.telemetry.samples import (
 from penstock.errors import InvalidInput
 from penstock.records import Signal
 from penstock.telemetry import DecodeLimits, ValueKind, decode_otlp, decode_otlp_json
-from penstock.telemetry.schemas import LOGS, METRICS, TRACES
+from penstock.telemetry.columns.schemas import LOGS, METRICS, TRACES
 
 
 def test_every_kind_of_metric_has_a_row_with_its_own_columns() -> None:
@@ -215,7 +215,7 @@ def test_many_resources_keep_their_own_attributes() -> None:
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Times as numbers: what Python has for them holds microseconds only."""
-    from penstock.telemetry.otlp_encode import _rows as rows
+    from penstock.telemetry.otlp.encode import _rows as rows
 
     return list(rows(batch))
 

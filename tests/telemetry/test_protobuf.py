@@ -19,10 +19,10 @@ from tests.telemetry.samples import (
 from penstock.errors import InvalidInput, PenstockError
 from penstock.records import Signal
 from penstock.telemetry import DecodeLimits, decode_arrow, decode_otlp, decode_remote_write, encode_arrow
-from penstock.telemetry.otlp import otlp_rows, request_message
-from penstock.telemetry.protobuf import arrow_schema, has_ptars, parse, to_arrow, walked
-from penstock.telemetry.remote_write import RemoteWriteVersion
-from penstock.telemetry.remote_write_messages import write_request_v1, write_request_v2
+from penstock.telemetry.otlp.decode import otlp_rows, request_message
+from penstock.telemetry.remote_write.decode import RemoteWriteVersion
+from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
+from penstock.telemetry.wire.protobuf import arrow_schema, has_ptars, parse, to_arrow, walked
 
 SERIES = [({"__name__": "up", "job": "a"}, [(1, 1.0), (2, 0.0)]), ({"__name__": "load"}, [(1, 0.5)])]
 MESSAGES = [request_message(signal) for signal in Signal] + [write_request_v1(), write_request_v2()]
@@ -53,7 +53,7 @@ def test_both_decoders_give_the_same_rows(signal: Signal) -> None:
 def test_without_the_fast_decoder_the_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     body = every_kind_of_metric().SerializeToString()
     expected = decode_otlp(Signal.METRICS, body, SOURCE)
-    monkeypatch.setattr("penstock.telemetry.protobuf._handler", lambda message: None)
+    monkeypatch.setattr("penstock.telemetry.wire.protobuf._handler", lambda message: None)
     assert decode_otlp(Signal.METRICS, body, SOURCE).batch.equals(expected.batch)
 
 

@@ -12,7 +12,7 @@ from tests.telemetry.samples import SOURCE, first_write, packed, second_write
 
 from penstock.errors import InvalidInput, Unsupported
 from penstock.telemetry import DecodeLimits, RemoteWriteVersion, decode_remote_write
-from penstock.telemetry.schemas import METRICS
+from penstock.telemetry.columns.schemas import METRICS
 
 SERIES = [
     ({"__name__": "up", "job": "a", "zone": "x"}, [(1_000, 1.0), (2_000, 0.0)]),

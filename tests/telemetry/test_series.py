@@ -25,8 +25,8 @@ from penstock.telemetry import (
     decode_remote_write,
     series_of,
 )
-from penstock.telemetry.exponential import classic_buckets
-from penstock.telemetry.schemas import METRICS
+from penstock.telemetry.columns.schemas import METRICS
+from penstock.telemetry.series.exponential import classic_buckets
 
 STALE_BITS = 0x7FF0000000000002
 OWN = {"job": "checkout", "instance": "i-1"}

@@ -21,8 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.buffer.config import CollectorConfig
+from penstock.buffer.format.manifest import Manifest
 from penstock.buffer.location import batch_time_ms, bucket_prefix
-from penstock.buffer.manifest import Manifest
 from penstock.buffer.ownership import Ownership
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import NotFound, StorageFull

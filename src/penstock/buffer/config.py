@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from math import inf
 from typing import Any, Final
 
-from penstock.buffer.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
+from penstock.buffer.format.batch import DECODED_BYTES_MAX, DECODED_RECORDS_MAX, Compression
 from penstock.buffer.location import batch_time_ms, owner_location
 from penstock.errors import InvalidInput
 from penstock.objects import check_key

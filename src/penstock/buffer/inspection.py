@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.buffer.fetch import UNREADABLE, ConsumedBatch, FetchHandle
-from penstock.buffer.manifest import Descriptor, Manifest
+from penstock.buffer.consuming.fetch import UNREADABLE, ConsumedBatch, FetchHandle
+from penstock.buffer.format.manifest import Descriptor, Manifest
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
 

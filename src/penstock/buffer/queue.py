@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.buffer.manifest import DescriptorDraft, Manifest
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest
 from penstock.clock import Clock
 from penstock.ids import Entropy
 from penstock.objects import ObjectStore, Register, RegisterPolicy, Token

@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from penstock.buffer.batch import decode_batch
 from penstock.buffer.config import ProducerConfig
-from penstock.buffer.dead_letter import DeadLetter, DeadLetters, Replay
-from penstock.buffer.fetch import UNREADABLE
+from penstock.buffer.consuming.dead_letter import DeadLetter, DeadLetters, Replay
+from penstock.buffer.consuming.fetch import UNREADABLE
+from penstock.buffer.format.batch import decode_batch
+from penstock.buffer.format.manifest import DescriptorDraft, Manifest
 from penstock.buffer.location import batch_location, bucket_prefix, key_of
-from penstock.buffer.manifest import DescriptorDraft, Manifest
 from penstock.buffer.queue import Enqueue, GrownTooOld, manifest_register
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Corrupt, DeadlineExceeded, InvalidInput, OutcomeUnknown

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from penstock.buffer.config import ConsumerConfig, ProducerConfig
-from penstock.buffer.consumer import Consumer
-from penstock.buffer.fetch import ConsumedBatch
-from penstock.buffer.handle import InputHandle
-from penstock.buffer.lag import Lag
-from penstock.buffer.manifest import Descriptor
-from penstock.buffer.producer import Producer
+from penstock.buffer.consuming.consumer import Consumer
+from penstock.buffer.consuming.fetch import ConsumedBatch
+from penstock.buffer.consuming.lag import Lag
+from penstock.buffer.format.manifest import Descriptor
+from penstock.buffer.producing.handle import InputHandle
+from penstock.buffer.producing.producer import Producer
 from penstock.errors import PenstockError
 from penstock.loops import LoopThread
 from penstock.objects import Body, ObjectStore, StoreSpec

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
-from penstock.cli.extras import explain_missing
-from penstock.cli.terminal_text import terminal_text
+from penstock.cli.terminal.extras import explain_missing
+from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    # Loading it takes 20 ms, and a finder needs to be no more than an object with this one method.
+    from importlib.abc import MetaPathFinder
 
 __all__ = ["main", "penstock"]
 
@@ -33,41 +36,49 @@ class _Entry(NamedTuple):
 # A map of the house: what works on documents, what works on one room's data, what is about this machine.
 _SECTIONS: Final = {
     "Everything": {
-        "serve": _Entry("serve", "serve", "Run the gateway, the jobs and the queries until interrupted."),
-        "init": _Entry("config", "init", "Write a commented configuration with every setting."),
-        "check-config": _Entry("config", "check_config", "Validate the configuration and what it names."),
-        "token": _Entry("token", "token", "Create, list and revoke the tokens of a gateway."),
+        "serve": _Entry("commands.serve", "serve", "Run the gateway, the jobs and the queries until interrupted."),
+        "init": _Entry("commands.config", "init", "Write a commented configuration with every setting."),
+        "check-config": _Entry("commands.config", "check_config", "Validate the configuration and what it names."),
+        "token": _Entry("commands.token", "token", "Create, list and revoke the tokens of a gateway."),
     },
     "Documents": {
-        "index": _Entry("index", "index", "Make files, folders and buckets searchable."),
-        "search": _Entry("search", "search", "Find the passages that best answer a question."),
-        "documents": _Entry("documents", "documents", "List documents and their status; retry or forget them."),
-        "notify": _Entry("notify", "notify", "Queue the notifications of an object store."),
-        "reindex": _Entry("reindex", "reindex", "Rebuild an index with another model or chunk size."),
+        "index": _Entry("commands.index", "index", "Make files, folders and buckets searchable."),
+        "search": _Entry("commands.search", "search", "Find the passages that best answer a question."),
+        "documents": _Entry(
+            "commands.documents", "documents", "List documents and their status; retry or forget them."
+        ),
+        "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
+        "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
+        "reindex": _Entry("commands.reindex", "reindex", "Rebuild an index with another model or chunk size."),
     },
     "Telemetry": {
-        "ingest": _Entry("ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."),
-        "telemetry": _Entry("telemetry", "telemetry", "Bring telemetry from the queue into data files and series."),
-        "sql": _Entry("sql", "sql", "Answer a SELECT over the tables of a catalog."),
-        "compact": _Entry("compact", "compact", "Merge small data files of a catalog into large ones."),
+        "ingest": _Entry("commands.ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."),
+        "telemetry": _Entry(
+            "commands.telemetry", "telemetry", "Bring telemetry from the queue into data files and series."
+        ),
+        "sql": _Entry("commands.sql", "sql", "Answer a SELECT over the tables of a catalog."),
+        "compact": _Entry("commands.compact", "compact", "Merge small data files of a catalog into large ones."),
     },
     "Stores": {
-        "quiver": _Entry("quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
-        "relay": _Entry("relay", "relay", "Send what waits at the edge to a queue, files or a collector."),
-        "buffer": _Entry("buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
-        "catalog": _Entry("catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
-        "timeseries": _Entry("timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
-        "vector": _Entry("vector", "vector", "Inspect, verify, compact or repair a vector store."),
+        "quiver": _Entry("commands.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
+        "relay": _Entry("commands.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
+        "buffer": _Entry("commands.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
+        "catalog": _Entry("commands.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
+        "timeseries": _Entry("commands.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
+        "vector": _Entry("commands.vector", "vector", "Inspect, verify, compact or repair a vector store."),
     },
     "This machine": {
-        "doctor": _Entry("doctor", "doctor", "Check Python, Java, libraries, the parser sandbox, and a store."),
-        "demo": _Entry("demo", "demo", "Run and kill real processes, and count what arrived."),
+        "doctor": _Entry(
+            "commands.doctor", "doctor", "Check Python, Java, libraries, the parser sandbox, and a store."
+        ),
+        "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }
-# Started by the demo, for its own processes.
+# Started by the demo and by `serve`, for their own processes.
 _HIDDEN: Final = {
-    "demo-consume": _Entry("demo_workers", "consume", ""),
-    "demo-produce": _Entry("demo_workers", "produce", ""),
+    "demo-consume": _Entry("demonstration.workers", "consume", ""),
+    "demo-produce": _Entry("demonstration.workers", "produce", ""),
+    "sql-worker": _Entry("commands.sql_worker", "sql_worker", ""),
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
@@ -142,15 +153,15 @@ def penstock() -> None:
 def main() -> None:
     """The entry point of the `penstock` command."""
     if os.environ.get("PENSTOCK_SUPERVISED"):
-        from penstock.cli.supervisor import end_with_parent
+        from penstock.cli.serving.supervisor import end_with_parent
 
         end_with_parent(os.environ)
     if not _may_start_spark(sys.argv):
-        sys.meta_path.insert(0, _WithoutPandas())
+        sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
     penstock(prog_name="penstock")
 
 
-class _WithoutPandas(MetaPathFinder):
+class _WithoutPandas:
     """Keeps pandas out of a process that has no use for it.
 
     pyarrow imports it, where it is installed, with the first array that it makes of Python objects: a third of a second

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.indexing.job.config import IndexingConfig, IntakeLimits
     from penstock.indexing.job.core import JobCore
+    from penstock.indexing.job.estimate import CostEstimate, estimate_cost
     from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
     from penstock.indexing.job.local import LocalIndexingJob
     from penstock.indexing.job.port import IndexingJob
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from penstock.indexing.search.lookup import find_entries, read_entries, require_store
     from penstock.indexing.search.passages import Asked, Question, find_passages, passages_in
     from penstock.indexing.search.providers import Description, Provider
+    from penstock.indexing.search.reranking import RerankEndpoint
+    from penstock.indexing.search.surroundings import DocumentText, fetch_document
     from penstock.indexing.search.targets import Target, check_endpoint, embedding_for, find_target, target_in
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
     from penstock.indexing.sending.following import Follower
@@ -77,10 +80,12 @@ __all__ = [
     "VECTOR_PATH",
     "Asked",
     "Build",
+    "CostEstimate",
     "Credentials",
     "Description",
     "DocumentEntry",
     "DocumentReading",
+    "DocumentText",
     "Embedding",
     "EmbeddingReply",
     "Endpoint",
@@ -108,6 +113,7 @@ __all__ = [
     "ReadRequest",
     "Reading",
     "Remainder",
+    "RerankEndpoint",
     "RoundLimits",
     "SpareTimeWorker",
     "Stages",
@@ -128,6 +134,8 @@ __all__ = [
     "embedding_for",
     "encode_requests",
     "entries_of",
+    "estimate_cost",
+    "fetch_document",
     "files_left_out",
     "find_entries",
     "find_passages",
@@ -169,6 +177,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "job.estimate": (
+        "CostEstimate",
+        "estimate_cost",
+    ),
     "job.config": (
         "IndexingConfig",
         "IntakeLimits",
@@ -235,6 +247,11 @@ _HOMES: Final = {
         "Description",
         "Provider",
     ),
+    "search.surroundings": (
+        "DocumentText",
+        "fetch_document",
+    ),
+    "search.reranking": ("RerankEndpoint",),
     "search.targets": (
         "Target",
         "check_endpoint",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed
 from penstock.landing.config import TelemetryConfig
-from penstock.landing.lander import Lander, LandingSummary
+from penstock.landing.lander import LandingSummary
+from penstock.landing.landers import Landers
 from penstock.landing.local import LocalStage
 from penstock.landing.port import LandingStage
 from penstock.landing.work import LandingSettings
@@ -21,10 +23,19 @@ __all__ = ["LandingJob", "LocalTelemetryJob"]
 
 
 class LandingJob:
-    """Close it, or use it as a context manager. `interrupt` may be called from any thread, or by a signal handler."""
+    """Works the shards that it is given, or all there are. Close it, or use it as a context manager.
+
+    `interrupt` may be called from any thread, or by a signal handler.
+    """
 
     def __init__(
-        self, config: TelemetryConfig, stage: LandingStage, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT
+        self,
+        config: TelemetryConfig,
+        stage: LandingStage,
+        shards: Sequence[int] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
     ) -> None:
         self._stage = stage
         self._thread = LoopThread("penstock-telemetry")
@@ -33,24 +44,24 @@ class LandingJob:
         self._failure: BaseException | None = None
         try:
             self._loop, self._wake = self._thread.run(_bell())
-            self._lander = self._thread.run(Lander.open(config, stage, clock=clock, observer=observer))
+            self._landers = self._thread.run(Landers.open(config, stage, shards, clock=clock, observer=observer))
         except BaseException:
             self._thread.close()
             raise
 
     @property
     def summary(self) -> LandingSummary:
-        return self._lander.summary
+        return self._landers.summary
 
     @property
-    def position(self) -> int:
-        """The last sequence that both stores have; -1 before the first."""
-        return self._lander.position
+    def positions(self) -> dict[int, int]:
+        """Of each shard, the last sequence that both stores have; -1 before the first."""
+        return self._landers.positions
 
     def run_available(self) -> LandingSummary:
         """Land everything that waits, and return."""
         try:
-            return self._thread.run(self._lander.run_available(self._stopping.is_set))
+            return self._thread.run(self._landers.run_available(self._stopping.is_set))
         except Closed:
             if self._stopping.is_set():
                 return self.summary
@@ -59,7 +70,7 @@ class LandingJob:
     def follow(self) -> LandingSummary:
         """Land what comes until `interrupt`."""
         try:
-            return self._thread.run(self._lander.follow(self._stopping.is_set, self._wake))
+            return self._thread.run(self._landers.follow(self._stopping.is_set, self._wake))
         except Closed:
             if self._stopping.is_set():
                 return self.summary
@@ -99,7 +110,7 @@ class LandingJob:
         if self._following is not None:
             self._following.join()
         try:
-            self._thread.run(self._lander.close())
+            self._thread.run(self._landers.close())
         finally:
             self._thread.close()
 
@@ -115,8 +126,15 @@ class LandingJob:
 class LocalTelemetryJob(LandingJob):
     """The telemetry job in this process, without Java."""
 
-    def __init__(self, config: TelemetryConfig, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT) -> None:
-        super().__init__(config, LocalStage(LandingSettings.of(config)), clock=clock, observer=observer)
+    def __init__(
+        self,
+        config: TelemetryConfig,
+        shards: Sequence[int] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        super().__init__(config, LocalStage(LandingSettings.of(config)), shards, clock=clock, observer=observer)
 
 
 async def _bell() -> tuple[asyncio.AbstractEventLoop, asyncio.Event]:

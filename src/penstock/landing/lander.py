@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from penstock.observability import SILENT, Observer, names
 from penstock.relay import RelayMarks, RelayStamp
 from penstock.telemetry import DeltaPolicy
 
-__all__ = ["Lander", "LandingSummary"]
+__all__ = ["Lander", "LandingSummary", "first_of"]
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class LandingSummary:
 
 
 class Lander:
-    """Made by `open`. Belongs to one event loop. One lander a queue: opening it fences the one before."""
+    """Made by `open`. Belongs to one event loop. One lander a queue or shard: opening it fences the one before."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Lander:
         consumer: Consumer,
         landed: Landed,
         state: LandingState,
+        summary: LandingSummary,
         clock: Clock,
         observer: Observer,
     ) -> None:
@@ -70,25 +72,30 @@ class Lander:
         self._clock, self._observer = clock, observer
         self._shelf = StateShelf(store, config.source)
         self._waiting: list[Descriptor] = []
-        self.summary = LandingSummary()
+        self.summary = summary
 
     @classmethod
     async def open(
         cls,
         config: TelemetryConfig,
         stage: LandingStage,
+        others: Sequence[str] = (),
         *,
+        summary: LandingSummary | None = None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         observer: Observer = SILENT,
     ) -> Lander:
-        """Take the queue and both stores over, and find out how far they are."""
+        """Take the queue and both stores over, and find out how far they are.
+
+        `others` are the sources of other shards, whose tables a new one knows; `summary` may be shared by all of them.
+        """
         store = await config.spec.open(probe=True, clock=clock, observer=observer)
         try:
             sink = await LandingSink.open(config, store, clock, observer)
             try:
                 landed = await sink.landed()
-                state = await StateShelf(store, config.source).read(landed.both)
+                state = await _state_at(store, config.source, landed.both, others)
                 acked = landed.both if landed.both >= 0 else None
                 consumer = Consumer(store, config.consumer, acked, clock=clock, entropy=entropy, observer=observer)
                 await consumer.start()
@@ -98,7 +105,8 @@ class Lander:
         except BaseException:
             await store.close()
             raise
-        return cls(config, stage, store, sink, consumer, landed, state, clock, observer)
+        counted = LandingSummary() if summary is None else summary
+        return cls(config, stage, store, sink, consumer, landed, state, counted, clock, observer)
 
     async def close(self) -> None:
         """Write what is acknowledged, and release the stores."""
@@ -121,14 +129,22 @@ class Lander:
             pass
         return self.summary
 
-    async def follow(self, stopped: Callable[[], bool], wake: asyncio.Event) -> LandingSummary:
-        """Work as batches come, no round sooner than `interval_seconds` after the one before."""
+    async def follow(
+        self,
+        stopped: Callable[[], bool],
+        wake: asyncio.Event,
+        gate: AbstractAsyncContextManager[Any] | None = None,
+    ) -> LandingSummary:
+        """Work as batches come, no round sooner than `interval_seconds` after the one before, each within `gate`."""
         while not stopped():
             began = self._clock.monotonic()
-            await self.step()
+            async with gate or nullcontext():
+                if stopped():
+                    break
+                await self.step()
             pause = self._config.limits.interval_seconds - (self._clock.monotonic() - began)
             if pause > 0 and not stopped():
-                await _either(wake.wait(), self._clock.sleep(pause))
+                await first_of(wake.wait(), self._clock.sleep(pause))
         return self.summary
 
     async def step(self) -> bool:
@@ -202,12 +218,14 @@ class Lander:
         tasks = [
             LandingTask(
                 part,
+                self._config.source,
                 found.first,
                 found.last,
                 tuple(fresh[place][0] for place in places),
                 found.writes_files,
                 # Totals go on also in rounds whose samples the series have.
-                found.writes_samples or self._config.mapping.delta is DeltaPolicy.ACCUMULATE,
+                bool(self._config.series_path)
+                and (found.writes_samples or self._config.mapping.delta is DeltaPolicy.ACCUMULATE),
                 {key: dict(columns) for key, columns in known.items()},
             )
             for part, places in enumerate(parts)
@@ -261,7 +279,7 @@ class Lander:
         count(names.LANDING_FILES, len(files))
         count(names.LANDING_FILE_BYTES, sum(file.size for file in files))
         count(names.LANDING_SAMPLES, samples)
-        self._observer.gauge(names.LANDING_POSITION, self._landed.both)
+        self._observer.gauge(names.LANDING_POSITION, self._landed.both, shard=str(self._config.shard))
         for answer in answers:
             for reason, points in answer.refused.items():
                 summary.refused[reason] = summary.refused.get(reason, 0) + points
@@ -270,6 +288,18 @@ class Lander:
                 summary.quarantined += number
                 count(names.LANDING_QUARANTINED_ROWS, number)
                 self._observer.event(names.LANDING_QUARANTINED, rows=number, why=reason)
+
+
+async def _state_at(store: ObjectStore, source: str, position: int, others: Sequence[str]) -> LandingState:
+    """Of a source that begins: what the others know of the columns of tables."""
+    if position >= 0:
+        return await StateShelf(store, source).read(position)
+    known: dict[tuple[str, str], dict[str, str]] = {}
+    for other in others:
+        state = await StateShelf(store, other).newest()
+        for key, columns in state.known.items():
+            known[key] = {**columns, **known.get(key, {})}
+    return LandingState(tables=[(tenant, table, columns) for (tenant, table), columns in sorted(known.items())])
 
 
 def _moved(landed: Landed, done: Round) -> Landed:
@@ -288,7 +318,8 @@ def _is_fresh(descriptor: Descriptor, marks: RelayMarks) -> bool:
     return stamp is None or marks.admit(stamp)
 
 
-async def _either(*waits: Any) -> None:
+async def first_of(*waits: Any) -> None:
+    """Until one of them is over; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -34,6 +34,8 @@ class LandingTask:
     """Batches for one task; `part` tells the tasks of a round apart in the names of files."""
 
     part: int
+    # Whose positions these are: the queue of one shard.
+    source: str
     first: int
     last: int
     descriptors: tuple[Descriptor, ...]
@@ -99,7 +101,7 @@ class LandingAnswer:
 
 
 class LandingStage(Protocol):
-    """Blocking; one call at a time, from any thread. What is asked again writes the same files."""
+    """Blocking; calls come from any thread, and beside each other. What is asked again writes the same files."""
 
     def land(self, tasks: Sequence[LandingTask]) -> list[LandingAnswer]:
         """An answer a task, in their order.
@@ -109,5 +111,5 @@ class LandingStage(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Give up the call that is under way, from any thread: it raises `Closed`. Nothing happens when there is none."""
+        """Give up the calls that are under way, from any thread: they raise `Closed`. Nothing happens when there are none."""
         ...

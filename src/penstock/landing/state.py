@@ -65,6 +65,20 @@ class StateShelf:
             raise Unsupported(f"version {found.version} of a job's state cannot be read", f"this is {_VERSION}")
         return found
 
+    async def newest(self) -> LandingState:
+        """The last state that was written, committed or not; an empty one before the first."""
+        seen = ""
+        while keys := [meta.key async for page in self._store.list(f"{self._folder}/") for meta in page]:
+            last = max(keys)
+            try:
+                return await self.read(int(last.rpartition("/")[2].removesuffix(".json")))
+            except Corrupt:
+                # The job that writes them may have gone on and removed this one.
+                if last == seen:
+                    raise
+                seen = last
+        return LandingState()
+
     async def write(self, state: LandingState) -> None:
         await self._store.put(self._key(state.position), msgspec.json.encode(state))
 

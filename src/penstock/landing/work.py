@@ -18,7 +18,7 @@ from penstock.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from penstock.landing.config import LandingLimits, TelemetryConfig
 from penstock.landing.port import LandedFile, LandingAnswer, LandingSamples, LandingTask, LostBatch
 from penstock.landing.state import FOLDER, plain_name
-from penstock.landing.tables import Misfit, gather_tables
+from penstock.landing.tables import Gathered, Misfit, gather_tables
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.telemetry import (
     DataFileConfig,
@@ -39,6 +39,8 @@ T = TypeVar("T")
 _FETCHES_AT_ONCE: Final = 8
 _PUTS_AT_ONCE: Final = 8
 _METRICS: Final = "metrics"
+# Columns of metrics that say nothing about series: they need not be copied.
+_NO_SERIES: Final[tuple[str, ...]] = ("exemplars", "description", "start_time", "label_types", "int_value", "min", "max")
 _NS: Final = 1_000_000
 
 
@@ -48,7 +50,6 @@ class LandingSettings:
 
     spec: StoreSpec
     prefix: str
-    source: str
     limits: LandingLimits
     files: DataFileConfig
     mapping: SeriesConfig
@@ -60,7 +61,6 @@ class LandingSettings:
         return cls(
             config.spec,
             config.catalog_path,
-            config.source,
             config.limits,
             config.files,
             config.mapping,
@@ -82,25 +82,29 @@ async def land_task(settings: LandingSettings, task: LandingTask, store: ObjectS
 class _Task:
     def __init__(self, settings: LandingSettings, task: LandingTask, store: ObjectStore) -> None:
         self._settings, self._task, self._store = settings, task, store
-        self._place = FilePlace(settings.source, task.first, task.last, task.part)
+        self._place = FilePlace(task.source, task.first, task.last, task.part)
         self._answer = LandingAnswer(task.part)
+        self._put_aside = 0
 
     async def run(self) -> LandingAnswer:
         batches = await self._fetched()
-        found = list(self._decoded(batches))
         received_ns = _received_ns(batches)
-        gathered = await asyncio.to_thread(gather_tables, found, self._task.known)
+        gathered = await asyncio.to_thread(self._gathered, batches)
         self._answer.tables = gathered.known
         self._answer.rows = sum(table.num_rows for table in gathered.tables.values())
+        # Side by side: files and series are made from the same rows, outside the interpreter's lock.
+        work: list[Awaitable[None]] = []
         if self._task.writes_files:
-            await self._quarantine(gathered.misfits)
-            for (_, name), table in sorted(gathered.tables.items()):
-                await self._write(name, table, received_ns)
+            work.append(self._write_all(gathered, received_ns))
         if self._task.writes_samples:
-            for (tenant, name), table in sorted(gathered.tables.items()):
-                if name == _METRICS:
-                    await asyncio.to_thread(self._map, tenant, table)
+            work.append(asyncio.to_thread(self._map_all, gathered))
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
         return self._answer
+
+    def _gathered(self, batches: list[ConsumedBatch]) -> Gathered:
+        return gather_tables(self._decoded(batches), self._task.known)
 
     # In -------------------------------------------------------------------------------------------------------
 
@@ -142,6 +146,11 @@ class _Task:
 
     # Out ------------------------------------------------------------------------------------------------------
 
+    async def _write_all(self, gathered: Gathered, received_ns: int) -> None:
+        await self._quarantine(gathered.misfits)
+        for (_, name), table in sorted(gathered.tables.items()):
+            await self._write(name, table, received_ns)
+
     async def _write(self, name: str, table: pa.Table, received_ns: int) -> None:
         def encoded() -> list[EncodedFile]:
             parts = partitioned(table, name, received_ns, self._settings.limits.partitions_max)
@@ -164,8 +173,10 @@ class _Task:
         await self._store.put(self._key(file.path), file.body)
 
     async def _quarantine(self, misfits: list[Misfit]) -> None:
-        for number, misfit in enumerate(misfits):
-            place = f"{self._settings.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{number}"
+        for misfit in misfits:
+            # Counted over the whole task: tables of two tenants have one name.
+            place = f"{self._task.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{self._put_aside}"
+            self._put_aside += 1
             body = encode_arrow(
                 misfit.rows, {b"penstock.reason": misfit.reason.encode(), b"penstock.slot": misfit.name.encode()}
             )
@@ -173,8 +184,14 @@ class _Task:
             counts = self._answer.quarantined
             counts[misfit.reason] = counts.get(misfit.reason, 0) + misfit.rows.num_rows
 
+    def _map_all(self, gathered: Gathered) -> None:
+        for (tenant, name), table in sorted(gathered.tables.items()):
+            if name == _METRICS:
+                self._map(tenant, table)
+
     def _map(self, tenant: str, table: pa.Table) -> None:
-        for batch in table.combine_chunks().to_batches():
+        unread = [name for name in _NO_SERIES if name in table.schema.names]
+        for batch in table.drop_columns(unread).combine_chunks().to_batches():
             found = series_of(batch, self._settings.mapping)
             for reason, count in found.refused.items():
                 self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count

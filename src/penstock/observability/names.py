@@ -301,7 +301,9 @@ LANDING_REFUSED_POINTS = _counter(
 LANDING_QUARANTINED_ROWS = _counter(
     "penstock_landing_quarantined_rows_total", "Rows put aside because they do not fit their table."
 )
-LANDING_POSITION = _gauge("penstock_landing_position", "Last sequence of the queue that both stores have.")
+LANDING_POSITION = _gauge(
+    "penstock_landing_position", "Last sequence of the queue that both stores have, by the shard.", "shard"
+)
 LANDING_ROUND_SECONDS = _latency("penstock_landing_round_seconds", "From taking a round to its acknowledgement.")
 LANDING_SET_ASIDE = _event(
     "landing.set_aside", "warning", "A batch cannot be read; it is a dead letter, and the job goes on."
@@ -365,6 +367,7 @@ RELAY_UNPROVED = _event(
 RELAY_JOURNAL_LOST = _event(
     "relay.journal_lost", "error", "A relay's journal cannot be read; what it was sending may arrive twice."
 )
+RELAY_LAYOUT = _event("relay.layout", "info", "A relay sends by another layout of the queues from this segment on.")
 RELAY_OTLP_PARTIAL = _event("relay.otlp_partial", "warning", "A collector took a request in part, or warned of it.")
 
 # blocks -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from penstock.ids import Entropy
 from penstock.loops import Offload
 from penstock.observability import Observer
 
-__all__ = ["Doors", "Signal"]
+__all__ = ["Doors", "WakeUp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Doors:
     instance: str
 
 
-class Signal:
+class WakeUp:
     """Something may have changed: whoever waits looks again."""
 
     def __init__(self, clock: Clock) -> None:
@@ -34,6 +34,8 @@ class Signal:
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
+        if not self._waiting:
+            return
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

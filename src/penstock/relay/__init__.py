@@ -18,6 +18,8 @@ from penstock.relay.queue_outlet import QueueOutlet
 from penstock.relay.rejected import RejectedRecord, RejectedRecords
 from penstock.relay.relay import Relay
 from penstock.relay.series_sink import SeriesSink
+from penstock.relay.shard_rows import rows_by_shard
+from penstock.relay.sharded_outlet import ShardedOutlet
 from penstock.relay.sinks import StoreSink
 from penstock.relay.stamp import RelayMarks, RelayStamp, decode_part
 from penstock.relay.vector_sink import VectorSink
@@ -44,6 +46,7 @@ __all__ = [
     "SamplesPayload",
     "SendAnswer",
     "SeriesSink",
+    "ShardedOutlet",
     "StoreSink",
     "Undeliverable",
     "UnprovedPolicy",
@@ -53,4 +56,5 @@ __all__ = [
     "decode_table",
     "encode_table",
     "otlp_bundle",
+    "rows_by_shard",
 ]

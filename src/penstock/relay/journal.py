@@ -22,7 +22,7 @@ from penstock.disk import Disk
 from penstock.errors import Unsupported
 from penstock.ids import Entropy, ulid
 
-__all__ = ["Intent", "JournalState", "SendJournal"]
+__all__ = ["Intent", "JournalState", "SendJournal", "make_folder", "read_line", "write_line"]
 
 VERSION: Final = 1
 
@@ -77,26 +77,41 @@ class SendJournal:
 
     def write(self, state: JournalState) -> None:
         """Durable when this returns. After an `OSError` either state may be found."""
-        line = _ENCODER.encode(state)
-        temporary = f"{self._path}.tmp"
-        # A new file each time: after a failed sync the old one's pages cannot be trusted.
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(temporary)
-        self._disk.create(temporary, line + b"\n%08x\n" % google_crc32c.value(line))
-        self._disk.sync_file(temporary)
-        with self._disk.watching(self._folder):
-            self._disk.rename(temporary, self._path)
-            self._disk.sync_directory(self._folder)
+        write_line(self._disk, self._path, _ENCODER.encode(state))
 
     def _make_folder(self) -> None:
-        with contextlib.suppress(FileExistsError):
-            self._disk.make_directory(self._folder)
-        self._disk.sync_directory(self._folder.rpartition("/")[0] or "/")
+        make_folder(self._disk, self._folder)
+
+
+def make_folder(disk: Disk, folder: str) -> None:
+    """Durable when this returns."""
+    with contextlib.suppress(FileExistsError):
+        disk.make_directory(folder)
+    disk.sync_directory(folder.rpartition("/")[0] or "/")
+
+
+def write_line(disk: Disk, path: str, line: bytes) -> None:
+    """Replace a file by a line and its checksum. Durable when this returns; after an `OSError` either may be found."""
+    temporary, folder = f"{path}.tmp", path.rpartition("/")[0]
+    # A new file each time: after a failed sync the old one's pages cannot be trusted.
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(temporary)
+    disk.create(temporary, line + b"\n%08x\n" % google_crc32c.value(line))
+    disk.sync_file(temporary)
+    with disk.watching(folder):
+        disk.rename(temporary, path)
+        disk.sync_directory(folder)
+
+
+def read_line(data: bytes) -> bytes | None:
+    """The line of such a file; None when it is not what was written."""
+    line, _, rest = data.partition(b"\n")
+    return line if line and rest == b"%08x\n" % google_crc32c.value(line) else None
 
 
 def _decode(data: bytes) -> JournalState | None:
-    line, _, rest = data.partition(b"\n")
-    if not line or rest != b"%08x\n" % google_crc32c.value(line):
+    line = read_line(data)
+    if line is None:
         return None
     try:
         state = _DECODER.decode(line)

@@ -5,9 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.quiver import Delivery
+import pyarrow as pa
 
-__all__ = ["Delivered", "NotYet", "Outlet", "RetryLater", "SendAnswer", "Undeliverable"]
+from penstock.quiver import Delivery, SegmentMeta
+
+__all__ = ["Delivered", "NotYet", "Outlet", "RetryLater", "SegmentRows", "SendAnswer", "Undeliverable"]
+
+
+class SegmentRows(Protocol):
+    """What an outlet sends of a segment: a delivery, or some of its rows."""
+
+    @property
+    def segment_seq(self) -> int: ...
+
+    @property
+    def meta(self) -> SegmentMeta: ...
+
+    async def read(self) -> dict[str, list[pa.Table]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,9 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Offload, Threads
 from penstock.objects import Body, ObjectStore
 from penstock.observability import SILENT, Observer, names
-from penstock.quiver import Delivery
 from penstock.relay.config import QueueOutletConfig, RowCompression, UnprovedPolicy
 from penstock.relay.journal import Intent, JournalState, SendJournal
-from penstock.relay.outlet import Delivered, NotYet, SendAnswer, Undeliverable
+from penstock.relay.outlet import Delivered, NotYet, SegmentRows, SendAnswer, Undeliverable
 from penstock.relay.parts import TableSlice, split_segment
 from penstock.relay.stamp import IpcCompression, RelayStamp, encode_part
 
@@ -71,7 +70,7 @@ class QueueOutlet:
         # Whether the attempt of the open intent may have landed; what failed for certain has not.
         self._is_doubtful = True
 
-    async def send(self, delivery: Delivery) -> SendAnswer:
+    async def send(self, delivery: SegmentRows) -> SendAnswer:
         state = self._state or await self._open()
         intent = state.intent
         if intent is not None and intent.segment_seq != delivery.segment_seq:
@@ -94,7 +93,12 @@ class QueueOutlet:
                 return Undeliverable(str(error))
         return await self._attempt(sending, None)
 
-    async def settled(self, delivery: Delivery) -> None:
+    async def has_begun(self, segment_seq: int) -> bool:
+        """Whether some of this segment may have been sent, and it is not settled."""
+        intent = (self._state or await self._open()).intent
+        return intent is not None and intent.segment_seq == segment_seq
+
+    async def settled(self, delivery: SegmentRows) -> None:
         """It will not come again, unless somebody asks for it: then it is to be sent once more."""
         state = self._state
         if state is not None and state.intent is not None and state.intent.segment_seq == delivery.segment_seq:
@@ -142,7 +146,7 @@ class QueueOutlet:
         except OSError as error:
             raise explain(what, error) from error
 
-    def relay_stamp(self, delivery: Delivery, ordinal: int, part: int, parts: int) -> RelayStamp:
+    def relay_stamp(self, delivery: SegmentRows, ordinal: int, part: int, parts: int) -> RelayStamp:
         assert self._state is not None
         meta = delivery.meta
         return RelayStamp(self._state.relay, ordinal, self._instance, meta.segment_seq, part, parts, meta.signals)
@@ -155,7 +159,7 @@ class QueueOutlet:
 class _Sending:
     """One segment on its way: its parts, cut the same at every attempt, one in memory at a time."""
 
-    def __init__(self, outlet: QueueOutlet, delivery: Delivery, ordinal: int, part_bytes: int) -> None:
+    def __init__(self, outlet: QueueOutlet, delivery: SegmentRows, ordinal: int, part_bytes: int) -> None:
         self._outlet = outlet
         self.delivery = delivery
         self.ordinal = ordinal

@@ -1,7 +1,9 @@
 """Signals as Arrow: schemas of metrics, logs and traces, decoders and encoders, series, and the layout of data files."""
 
-from penstock.telemetry.arrow_stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
-from penstock.telemetry.compression import ENCODINGS, decompressed, unpack
+from penstock.telemetry.arrow.json_lines import decode_json_lines
+from penstock.telemetry.arrow.stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
+from penstock.telemetry.columns.rows import DecodedRows, RowSource
+from penstock.telemetry.columns.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
 from penstock.telemetry.data_files import (
     ColumnBounds,
     DataFileConfig,
@@ -12,17 +14,15 @@ from penstock.telemetry.data_files import (
     partitioned,
     unified,
 )
-from penstock.telemetry.json_lines import decode_json_lines
-from penstock.telemetry.limits import DecodeLimits
 from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus_text
-from penstock.telemetry.otlp import decode_otlp, decode_otlp_json
-from penstock.telemetry.otlp_encode import encode_otlp
+from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json
+from penstock.telemetry.otlp.encode import encode_otlp
 from penstock.telemetry.payload import decode_records, encode_records
-from penstock.telemetry.prometheus_names import label_name, metric_name
-from penstock.telemetry.remote_write import RemoteWriteVersion, decode_remote_write
-from penstock.telemetry.rows import DecodedRows, RowSource
-from penstock.telemetry.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
-from penstock.telemetry.series import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
+from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_request
+from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
+from penstock.telemetry.series.prometheus_names import label_name, metric_name
+from penstock.telemetry.wire.compression import ENCODINGS, decompressed, unpack
+from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = [
     "ENCODINGS",
@@ -53,6 +53,7 @@ __all__ = [
     "decode_prometheus_text",
     "decode_records",
     "decode_remote_write",
+    "decode_write_request",
     "decompressed",
     "encode_arrow",
     "encode_files",

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import InvalidInput
-from penstock.telemetry.columns import Ints, pc, places, to_ints
-from penstock.telemetry.schemas import TENANT, TIME
+from penstock.telemetry.columns.building import Ints, pc, places, to_ints
+from penstock.telemetry.columns.schemas import TENANT, TIME
 
 __all__ = ["ColumnBounds", "DataFileConfig", "EncodedFile", "FilePlace", "Partition", "encode_files", "partitioned"]
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.telemetry.limits import DecodeLimits
-from penstock.telemetry.rows import DecodedRows, RowSource
-from penstock.telemetry.schemas import METRICS, PROMETHEUS
+from penstock.telemetry.columns.rows import DecodedRows, RowSource
+from penstock.telemetry.columns.schemas import METRICS, PROMETHEUS
+from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["decode_openmetrics", "decode_prometheus_text"]
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope
-from penstock.telemetry.arrow_stream import encode_arrow, read_arrow
-from penstock.telemetry.limits import DecodeLimits
-from penstock.telemetry.otlp import decode_otlp
-from penstock.telemetry.rows import RowSource
-from penstock.telemetry.schemas import TABLES, signal_of
+from penstock.telemetry.arrow.stream import encode_arrow, read_arrow
+from penstock.telemetry.columns.rows import RowSource
+from penstock.telemetry.columns.schemas import TABLES, signal_of
+from penstock.telemetry.otlp.decode import decode_otlp
+from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["decode_records", "encode_records"]
 

@@ -2,6 +2,7 @@
 
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.follower import TimeSeriesReader
+from penstock.timeseries.merged import MergedReads
 from penstock.timeseries.open_metrics import read_open_metrics, write_open_metrics
 from penstock.timeseries.operations import DEFAULT_TENANT, SampleChanges
 from penstock.timeseries.promql import (
@@ -29,6 +30,7 @@ __all__ = [
     "MatchKind",
     "Matcher",
     "MemorySource",
+    "MergedReads",
     "MetricMetadata",
     "QueryPlan",
     "SampleBatch",

@@ -23,7 +23,9 @@ __all__ = [
     "Words",
     "buffer_of",
     "bytes_column",
+    "codes_of",
     "compute",
+    "taken",
 ]
 
 Array: TypeAlias = NDArray[Any]
@@ -58,3 +60,16 @@ def bytes_column(values: Sequence[bytes], kind: Any) -> Column:
         )
     buffers = [None, buffer_of(ends.astype(np.int32)), buffer_of(b"".join(values))]
     return pyarrow.Array.from_buffers(kind, len(values), buffers)
+
+
+def taken(column: Column, places: Array) -> Column:
+    """Some rows of a column. Arrow's own way from positions in NumPy or a list imports pandas first, too."""
+    positions = np.ascontiguousarray(places, np.int64)
+    rows = pyarrow.Array.from_buffers(pyarrow.int64(), len(positions), [None, buffer_of(positions)])
+    return column.take(rows)
+
+
+def codes_of(encoded: Column) -> Indices:
+    """The codes of a dictionary-encoded column without nulls; `np.asarray` would import pandas."""
+    codes = encoded.indices
+    return np.frombuffer(codes.buffers()[1], np.int32, len(codes), 4 * codes.offset).astype(np.int64)

@@ -7,7 +7,6 @@ the same series again and again keeps the table and spares that.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -16,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.arrays import Bools, Column, Cut, Indices, buffer_of, bytes_column, compute
+from penstock.timeseries.arrays import Bools, Column, Cut, Indices, buffer_of, bytes_column, compute, taken
 from penstock.timeseries.fingerprints import Fingerprints, fingerprints_of
+from penstock.timeseries.payloads import labels_of_payload
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, text
 
-__all__ = ["SeriesTable", "labels_of_payload"]
+__all__ = ["SeriesTable"]
 
-_LENGTH: Final = struct.Struct("<I")
 _LENGTH_BYTES: Final = 4
 _EMPTY: Final = bytes_column((), pa.string())
 # How much of a series a message shows.
@@ -102,11 +101,12 @@ class SeriesTable:
         counts = self.label_counts[chosen]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - self.offsets[:-1][chosen], counts)
-        taken = SeriesTable.__new__(SeriesTable)
-        taken.offsets, taken.names, taken.values = offsets, self.names.take(places), self.values.take(places)
+        cut = SeriesTable.__new__(SeriesTable)
+        cut.offsets = offsets
+        cut.names, cut.values = taken(self.names, places), taken(self.values, places)
         if "fingerprints" in self.__dict__:
-            taken.__dict__["fingerprints"] = self.fingerprints.take(chosen)
-        return taken
+            cut.__dict__["fingerprints"] = self.fingerprints.take(chosen)
+        return cut
 
     @classmethod
     def concatenate(cls, parts: Sequence[SeriesTable]) -> SeriesTable:
@@ -154,18 +154,6 @@ class SeriesTable:
         # A series without labels begins where the next one does.
         same[self.offsets[:-1][self.offsets[:-1] < len(self.names)]] = False
         return same[1:]
-
-
-def labels_of_payload(payload: bytes) -> Labels:
-    """The labels that a payload was made of."""
-    parts: list[str] = []
-    at = 0
-    while at < len(payload):
-        (size,) = _LENGTH.unpack_from(payload, at)
-        at += _LENGTH_BYTES
-        parts.append(payload[at : at + size].decode())
-        at += size
-    return tuple(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _lengths(texts: Column) -> Column:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.documents.contracts import DeleteNotification, UploadNotification, decode_notification, encode
-from penstock.documents.notifications import PARSERS, Delivery, Destination, parser_of
+from penstock.documents.notifications import PARSERS, Destination, NotificationMessage, parser_of
 from penstock.documents.versions import Verdict, decide
 from penstock.errors import InvalidInput, Unsupported
 
@@ -22,7 +22,7 @@ def route(bucket, key):
 def received(source, body, **headers):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return parser_of(source)(Delivery(raw, names, RECEIVED_MS), route)
+    return parser_of(source)(NotificationMessage(raw, names, RECEIVED_MS), route)
 
 
 def s3_record(name="ObjectCreated:Put", key="a+b%2Fc%21.txt", bucket="docs", **fields):
@@ -150,7 +150,7 @@ def test_an_event_of_every_store_carries_the_name_and_the_trace_that_its_sender_
 def test_an_event_without_a_name_of_its_own_has_that_of_its_delivery():
     record = {**s3_record(), "responseElements": {}}
     body = json.dumps({"Records": [record]}).encode()
-    named = Delivery(body, {"x-request-id": "request"}, RECEIVED_MS, source_id="message")
+    named = NotificationMessage(body, {"x-request-id": "request"}, RECEIVED_MS, source_id="message")
     (event,) = parser_of("s3")(named, route).notifications
     assert event.source_id == "message"
     (event,) = received("s3", {"Records": [record]}, x_request_id="request").notifications
@@ -383,7 +383,7 @@ def test_an_event_cannot_name_a_store_or_a_folder_of_ours_as_its_bucket(bucket: 
         "eventName": "ObjectCreated:Put",
         "s3": {"bucket": {"name": bucket}, "object": {"key": "passwd", "size": 1, "eTag": "e", "sequencer": "01"}},
     }
-    delivery = Delivery(json.dumps({"Records": [record]}).encode())
+    delivery = NotificationMessage(json.dumps({"Records": [record]}).encode())
     with pytest.raises(InvalidInput, match="bucket"):
         parser_of("s3")(delivery, lambda _bucket, _key: Destination("t", "i", "m"))
 
@@ -395,6 +395,6 @@ def test_a_size_below_zero_is_refused() -> None:
         "eventName": "ObjectCreated:Put",
         "s3": {"bucket": {"name": "b"}, "object": {"key": "k", "size": -5, "eTag": "e", "sequencer": "01"}},
     }
-    delivery = Delivery(json.dumps({"Records": [record]}).encode())
+    delivery = NotificationMessage(json.dumps({"Records": [record]}).encode())
     with pytest.raises(InvalidInput, match="-5 bytes"):
         parser_of("s3")(delivery, lambda _bucket, _key: Destination("t", "i", "m"))

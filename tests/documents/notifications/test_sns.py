@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
-from penstock.documents.notifications.received import Delivery, read
+from penstock.documents.notifications.received import NotificationMessage, read
 from penstock.documents.notifications.sns import SnsMessage, SnsTrust, sns_text
 from penstock.errors import InvalidInput, PermissionDenied, Unsupported
 from penstock.testing import ManualClock
@@ -57,7 +57,7 @@ def sns_trust(at=NOW):
 
 
 def check_sns(body, at=NOW):
-    return sns_trust(at).message(Delivery(json.dumps(body).encode()))
+    return sns_trust(at).message(NotificationMessage(json.dumps(body).encode()))
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
@@ -106,7 +106,7 @@ def test_a_certificate_from_elsewhere_is_never_fetched(address):
 
     trust = SnsTrust([TOPIC], fetch, clock=stopped_clock(NOW))
     with pytest.raises(PermissionDenied, match="not at Amazon"):
-        trust.check(Delivery(json.dumps(sns_delivery(SigningCertURL=address)).encode()))
+        trust.check(NotificationMessage(json.dumps(sns_delivery(SigningCertURL=address)).encode()))
 
 
 def test_other_topics_old_messages_and_unknown_signatures_are_refused():
@@ -131,12 +131,12 @@ def test_other_topics_old_messages_and_unknown_signatures_are_refused():
 def test_a_certificate_that_is_expired_not_valid_yet_or_its_own_issuer_is_refused(made, says):
     trust = SnsTrust([TOPIC], lambda _: certificate(**made), clock=stopped_clock(NOW))
     with pytest.raises(PermissionDenied, match=says):
-        trust.check(Delivery(json.dumps(sns_delivery()).encode()))
+        trust.check(NotificationMessage(json.dumps(sns_delivery()).encode()))
 
 
 def test_a_certificate_that_was_checked_by_hand_may_be_its_own_issuer():
     pinned = SnsTrust([TOPIC], lambda _: certificate(issuer="sns.amazonaws.com"), pinned=True, clock=stopped_clock(NOW))
-    pinned.check(Delivery(json.dumps(sns_delivery()).encode()))
+    pinned.check(NotificationMessage(json.dumps(sns_delivery()).encode()))
 
 
 @pytest.mark.parametrize(
@@ -144,22 +144,24 @@ def test_a_certificate_that_was_checked_by_hand_may_be_its_own_issuer():
 )
 def test_what_is_no_certificate_is_refused(pem):
     with pytest.raises(PermissionDenied, match="cannot be read"):
-        SnsTrust([TOPIC], lambda _: pem, clock=stopped_clock(NOW)).check(Delivery(json.dumps(sns_delivery()).encode()))
+        SnsTrust([TOPIC], lambda _: pem, clock=stopped_clock(NOW)).check(
+            NotificationMessage(json.dumps(sns_delivery()).encode())
+        )
 
 
 def test_a_topic_that_signs_with_sha_256_is_not_believed_with_sha_1_any_more():
     trust = sns_trust()
-    trust.check(Delivery(json.dumps(sns_delivery("1")).encode()))
-    trust.check(Delivery(json.dumps(sns_delivery("2")).encode()))
+    trust.check(NotificationMessage(json.dumps(sns_delivery("1")).encode()))
+    trust.check(NotificationMessage(json.dumps(sns_delivery("2")).encode()))
     with pytest.raises(PermissionDenied, match="SHA-1"):
-        trust.check(Delivery(json.dumps(sns_delivery("1")).encode()))
+        trust.check(NotificationMessage(json.dumps(sns_delivery("1")).encode()))
 
 
 def test_a_topic_of_china_has_its_certificate_there():
     topic = "arn:aws-cn:sns:cn-north-1:123456789012:uploads"
     address = "https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-abc.pem"
     trust = SnsTrust([topic], certificate, clock=stopped_clock(NOW))
-    trust.check(Delivery(json.dumps(sns_delivery(TopicArn=topic, SigningCertURL=address)).encode()))
+    trust.check(NotificationMessage(json.dumps(sns_delivery(TopicArn=topic, SigningCertURL=address)).encode()))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.documents.notifications.received import Delivery
+from penstock.documents.notifications.received import NotificationMessage
 from penstock.documents.notifications.trust import BearerTrust, HmacTrust, signed_text
 from penstock.errors import InvalidInput, PermissionDenied
 
@@ -26,7 +26,7 @@ class StoppedClock:
 def signed(trust, body=BODY, at=NOW, **headers):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     signature = trust.sign(body, at, named)
-    return Delivery(body, {**named, "x-penstock-timestamp": str(at), "x-penstock-signature": signature})
+    return NotificationMessage(body, {**named, "x-penstock-timestamp": str(at), "x-penstock-signature": signature})
 
 
 def test_what_either_key_signed_is_believed_so_that_keys_rotate():
@@ -57,9 +57,9 @@ def test_a_changed_body_or_a_changed_time_breaks_the_signature():
     trust = HmacTrust([NEW], clock=StoppedClock(NOW))
     delivery = signed(trust)
     with pytest.raises(PermissionDenied):
-        trust.check(Delivery(BODY + b" ", delivery.headers))
+        trust.check(NotificationMessage(BODY + b" ", delivery.headers))
     with pytest.raises(PermissionDenied):
-        trust.check(Delivery(BODY, {**delivery.headers, "x-penstock-timestamp": str(NOW + 1)}))
+        trust.check(NotificationMessage(BODY, {**delivery.headers, "x-penstock-timestamp": str(NOW + 1)}))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_changed_body_or_a_changed_time_breaks_the_signature():
 )
 def test_a_delivery_without_a_signature_that_can_be_read_is_refused(headers):
     with pytest.raises(PermissionDenied):
-        HmacTrust([NEW], clock=StoppedClock(NOW)).check(Delivery(BODY, headers))
+        HmacTrust([NEW], clock=StoppedClock(NOW)).check(NotificationMessage(BODY, headers))
 
 
 @pytest.mark.parametrize("keys", [[], [b"short"]])
@@ -82,14 +82,14 @@ def test_a_check_that_would_believe_everyone_cannot_be_made(keys):
 
 def test_any_of_several_bearer_tokens_is_believed():
     trust = BearerTrust(["an old token of enough length", "a new token of enough length"])
-    trust.check(Delivery(BODY, {"authorization": "Bearer an old token of enough length"}))
-    trust.check(Delivery(BODY, {"authorization": "bearer a new token of enough length"}))
+    trust.check(NotificationMessage(BODY, {"authorization": "Bearer an old token of enough length"}))
+    trust.check(NotificationMessage(BODY, {"authorization": "bearer a new token of enough length"}))
 
 
 @pytest.mark.parametrize("value", ["", "Bearer", "Bearer ", "Bearer wrong", "Basic an old token of enough length"])
 def test_other_tokens_and_schemes_are_refused(value):
     with pytest.raises(PermissionDenied):
-        BearerTrust(["an old token of enough length"]).check(Delivery(BODY, {"authorization": value}))
+        BearerTrust(["an old token of enough length"]).check(NotificationMessage(BODY, {"authorization": value}))
 
 
 def test_a_changed_added_or_removed_header_that_decides_breaks_the_signature():
@@ -99,18 +99,18 @@ def test_a_changed_added_or_removed_header_that_decides_breaks_the_signature():
     changes = [{"ce-type": "ObjectDeleted"}, {"ce-subject": "b.md"}, {"content-type": "text/plain"}, {"ce-id": "7"}]
     for change in changes:
         with pytest.raises(PermissionDenied, match="none of the keys"):
-            trust.check(Delivery(BODY, {**honest.headers, **change}))
+            trust.check(NotificationMessage(BODY, {**honest.headers, **change}))
     for name in ("ce-type", "content-type"):
         with pytest.raises(PermissionDenied, match="none of the keys"):
-            trust.check(Delivery(BODY, {key: value for key, value in honest.headers.items() if key != name}))
-    trust.check(Delivery(BODY, {**honest.headers, "user-agent": "a proxy's own", "via": "1.1 somewhere"}))
+            trust.check(NotificationMessage(BODY, {key: value for key, value in honest.headers.items() if key != name}))
+    trust.check(NotificationMessage(BODY, {**honest.headers, "user-agent": "a proxy's own", "via": "1.1 somewhere"}))
 
 
 def test_what_is_signed_cannot_be_read_in_two_ways():
     """A header with a line break could else pass for two, or for the beginning of the body."""
     with pytest.raises(PermissionDenied, match="several lines"):
-        signed_text(NOW, Delivery(BODY, {"ce-type": "a\nce-subject:b"}))
-    assert signed_text(5, Delivery(b"body", {"ce-b": " x ", "ce-a": "y", "x-penstock-nonce": "n"})) == (
+        signed_text(NOW, NotificationMessage(BODY, {"ce-type": "a\nce-subject:b"}))
+    assert signed_text(5, NotificationMessage(b"body", {"ce-b": " x ", "ce-a": "y", "x-penstock-nonce": "n"})) == (
         b"penstock-v2\n5\nn\nce-a:y\nce-b:x\n\nbody"
     )
 
@@ -141,7 +141,7 @@ def test_a_delivery_with_a_wrong_signature_uses_up_nothing():
     trust = HmacTrust([NEW], clock=StoppedClock(NOW))
     honest = signed(trust)
     with pytest.raises(PermissionDenied):
-        trust.check(Delivery(b"other", honest.headers))
+        trust.check(NotificationMessage(b"other", honest.headers))
     trust.check(honest)
 
 
@@ -150,6 +150,8 @@ def test_headers_that_are_no_text_are_refused_and_raise_nothing_else(value):
     trust = HmacTrust([NEW], clock=StoppedClock(NOW))
     headers = {"x-penstock-timestamp": str(NOW), "x-penstock-signature": value, "ce-type": value}
     with pytest.raises(PermissionDenied):
-        trust.check(Delivery(BODY, headers))
+        trust.check(NotificationMessage(BODY, headers))
     with pytest.raises(PermissionDenied):
-        BearerTrust(["an old token of enough length"]).check(Delivery(BODY, {"authorization": f"Bearer {value}"}))
+        BearerTrust(["an old token of enough length"]).check(
+            NotificationMessage(BODY, {"authorization": f"Bearer {value}"})
+        )

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
 from penstock.documents.parsers.confinement import readable_paths
-from penstock.documents.parsers.messages import Request
+from penstock.documents.parsers.messages import ParserSetup, Request
 from penstock.documents.parsers.process import ParserProcess
 from penstock.documents.parsers.seccomp import ARCHITECTURES, numbers
 
@@ -29,11 +29,12 @@ def tried(attempt):
     except BaseException as error:
         return type(error).__name__
 
-def attack(request, limits):
+class Taken(worker.DocumentReader):
+    def parse(self, request, depth=0):
 {}
-    return ParsedDocument(str(found).encode(), Format.TEXT)
+        return ParsedDocument(str(found).encode(), Format.TEXT)
 
-worker.main(parse=attack)
+worker.main(Taken)
 """
 
 
@@ -50,7 +51,7 @@ def need(layers: dict[str, str], name: str) -> None:
 
 def found_by(code: str, limits: ParserLimits = LIMITS) -> str:
     """What an attacker finds with `code`, which sets `found`."""
-    process = ParserProcess(limits, ATTACK.format(textwrap.indent(textwrap.dedent(code), "    ")))
+    process = ParserProcess(ParserSetup(limits), ATTACK.format(textwrap.indent(textwrap.dedent(code), " " * 8)))
     try:
         return process.parse(REQUEST).text.decode()
     finally:
@@ -214,7 +215,7 @@ send(outbound, msgspec.msgpack.encode(Answer(ParsedDocument(str(child).encode(),
 
 @pytest.mark.parametrize("end", ["signal.pause()", "os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 def test_a_child_it_left_behind_dies_with_it_even_where_the_kernel_lets_it_fork(end):
-    process = ParserProcess(LIMITS, HOLDS_A_CHILD.format(end))
+    process = ParserProcess(ParserSetup(LIMITS), HOLDS_A_CHILD.format(end))
     try:
         child = os.pidfd_open(int(process.parse(REQUEST).text))
     finally:

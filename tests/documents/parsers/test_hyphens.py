@@ -5,7 +5,7 @@ import time
 import pytest
 
 from penstock.documents.parsers.hyphens import mended
-from penstock.documents.parsers.office import parse_pdf
+from penstock.documents.parsers.pdf import parse_pdf
 
 
 def pdf_of_lines(*lines: bytes) -> bytes:

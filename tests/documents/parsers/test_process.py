@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits
-from penstock.documents.parsers.messages import Request
+from penstock.documents.parsers.messages import ParserSetup, Request
 from penstock.documents.parsers.process import ParserProcess
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
@@ -25,7 +25,7 @@ signal.pause()
 
 
 def asked(code: str, request: Request = REQUEST, limits: ParserLimits = LIMITS):
-    process = ParserProcess(limits, LIAR.format(code))
+    process = ParserProcess(ParserSetup(limits), LIAR.format(code))
     try:
         return process.parse(request), process.usable
     finally:
@@ -134,7 +134,9 @@ def test_a_process_that_has_used_a_documents_time_is_given_no_other():
 
 def test_a_process_whose_first_words_are_nonsense_is_confined_by_nothing_that_is_known():
     program = LIAR.replace("send(outbound, pack(Hello(())))", "send(outbound, b'nonsense')")
-    process = ParserProcess(LIMITS, program.format("send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))"))
+    process = ParserProcess(
+        ParserSetup(LIMITS), program.format("send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))")
+    )
     try:
         assert process.parse(REQUEST).text == b"x"
         assert process.layers == ()

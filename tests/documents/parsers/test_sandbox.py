@@ -142,10 +142,25 @@ def test_a_pdf_gives_the_text_of_its_pages(sandbox):
     assert (parsed.format, parsed.text) == (Format.PDF, b"Cats dream of fish")
 
 
-def test_a_pdf_of_pictures_says_that_it_has_no_text(sandbox):
+def test_a_pdf_without_text_says_so(sandbox):
     parsed = sandbox.parse(pdf_of(b""), tenant="t")
-    assert parsed.text == b""
-    assert "pictures" in parsed.warnings[0]
+    assert (parsed.text, parsed.warnings) == (b"", ("the pages hold no text",))
+
+
+def test_a_pdf_of_pictures_is_refused_by_name(sandbox):
+    drawn = b"q 100 0 0 100 0 0 cm /Im1 Do Q"
+    picture = (
+        b"<</Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8 /Length 1>>"
+    )
+    scanned = pdf(
+        b"<</Type /Catalog /Pages 2 0 R>>",
+        b"<</Type /Pages /Kids [3 0 R] /Count 1>>",
+        b"<</Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources <</XObject <</Im1 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
+        picture + b"stream\n\x00\nendstream",
+    )
+    with pytest.raises(Unsupported, match=r"a PDF of pictures .* character recognition"):
+        sandbox.parse(scanned, tenant="t")
 
 
 def test_a_word_document_gives_its_paragraphs_and_tables_in_order(sandbox):

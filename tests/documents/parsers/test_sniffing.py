@@ -81,7 +81,7 @@ def test_a_directory_of_a_million_entries_is_not_read_here_and_refused_there_at_
 
 def test_what_an_archive_holds_is_told_by_the_sandbox():
     with Sandbox() as sandbox:
-        with pytest.raises(Unsupported, match="no Word document"):
+        with pytest.raises(Unsupported, match="no Word, Excel, PowerPoint, OpenDocument or EPUB"):
             sandbox.parse(archive(2), tenant="t")
         with pytest.raises(InvalidInput):
             sandbox.parse(b"PK\x03\x04 broken", tenant="t")

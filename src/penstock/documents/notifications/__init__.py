@@ -13,19 +13,20 @@ from penstock.documents.notifications import (
     seaweedfs,
 )
 from penstock.documents.notifications.cloudevents import BATCHED
-from penstock.documents.notifications.received import Delivery, Destination, Parser, Received, Router
+from penstock.documents.notifications.received import Destination, NotificationMessage, Parser, Received, Router
 from penstock.documents.notifications.replays import StoredReplays
 from penstock.documents.notifications.sns import SnsTrust
-from penstock.documents.notifications.trust import BearerTrust, HmacTrust
+from penstock.documents.notifications.trust import SIGNATURE_HEADER, BearerTrust, HmacTrust
 from penstock.errors import InvalidInput
 
 __all__ = [
     "BATCHED",
     "PARSERS",
+    "SIGNATURE_HEADER",
     "BearerTrust",
-    "Delivery",
     "Destination",
     "HmacTrust",
+    "NotificationMessage",
     "Parser",
     "Received",
     "Router",

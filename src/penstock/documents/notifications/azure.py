@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.documents import sequencers
 from penstock.documents.notifications.received import (
-    Delivery,
     EventGatherer,
+    NotificationMessage,
     Received,
     Router,
     convert,
@@ -50,7 +50,7 @@ class BlobData(msgspec.Struct, rename="camel"):
     url: str | None = None
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     listed = delivery.body.lstrip()[:1] == b"["
     sent = (
         read(delivery.body, list[_Event], "a list of Event Grid events")

@@ -10,12 +10,12 @@ from typing import Final
 
 from penstock.documents import sequencers
 from penstock.documents.notifications import s3
-from penstock.documents.notifications.received import Delivery, Received, Router
+from penstock.documents.notifications.received import NotificationMessage, Received, Router
 
 __all__ = ["CEPH", "parse"]
 
 CEPH: Final = s3.Dialect("Ceph", str, sequencers.ceph, frozenset({"ObjectCreated:Post"}))
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     return s3.parse(delivery, route, CEPH)

@@ -15,8 +15,8 @@ import msgspec
 
 from penstock.documents.notifications import azure, gcs, s3
 from penstock.documents.notifications.received import (
-    Delivery,
     EventGatherer,
+    NotificationMessage,
     Origin,
     Received,
     Router,
@@ -51,7 +51,7 @@ class CloudEvent(msgspec.Struct):
     data_base64: str | None = None
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     events = EventGatherer(route, delivery.origin)
     for event in read_events(delivery):
         events.origin = Origin(event.id, checked_traceparent(event.traceparent) or delivery.origin.traceparent)
@@ -59,7 +59,7 @@ def parse(delivery: Delivery, route: Router) -> Received:
     return events.received()
 
 
-def read_events(delivery: Delivery) -> list[CloudEvent]:
+def read_events(delivery: NotificationMessage) -> list[CloudEvent]:
     """The events of a delivery, whichever form its content type names."""
     kind = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == BATCHED:
@@ -73,7 +73,7 @@ def read_events(delivery: Delivery) -> list[CloudEvent]:
     return found
 
 
-def _binary(delivery: Delivery) -> CloudEvent:
+def _binary(delivery: NotificationMessage) -> CloudEvent:
     """Attributes are headers, percent-encoded; the body is the data."""
     names = ("specversion", "id", "source", "type", "subject", "time", "traceparent")
     attributes = {name: unquote(delivery.headers[f"ce-{name}"]) for name in names if f"ce-{name}" in delivery.headers}
@@ -94,7 +94,7 @@ def _check(event: CloudEvent) -> None:
             raise InvalidInput(f"the data of CloudEvent {event.id[:80]!r} is not base64", str(error)) from error
 
 
-def _collect(event: CloudEvent, delivery: Delivery, events: EventGatherer) -> None:
+def _collect(event: CloudEvent, delivery: NotificationMessage, events: EventGatherer) -> None:
     data = event.data if isinstance(event.data, dict) else {}
     time = event.time or delivery.received_at.isoformat()
     if event.type.lower().startswith(_S3_TYPES):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
+from penstock.documents.notifications.received import (
+    EventGatherer,
+    NotificationMessage,
+    Received,
+    Router,
+    instant,
+    read,
+)
 
 __all__ = ["parse"]
 
@@ -35,7 +42,7 @@ class _Event(msgspec.Struct, rename="kebab"):
     id: str | None = None
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     event = read(delivery.body, _Event, "an event of EventBridge")
     events = EventGatherer(route, delivery.origin)
     bucket, found = event.detail.bucket.name, event.detail.object

@@ -12,7 +12,14 @@ from datetime import datetime
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
+from penstock.documents.notifications.received import (
+    EventGatherer,
+    NotificationMessage,
+    Received,
+    Router,
+    instant,
+    read,
+)
 from penstock.errors import InvalidInput
 
 __all__ = ["GcsObject", "collect", "parse"]
@@ -48,7 +55,7 @@ class GcsObject(msgspec.Struct, rename="camel"):
     generation: str = ""
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     message = read(delivery.body, _Push, "a push of Pub/Sub").message
     told = message.attributes
     events = EventGatherer(route, delivery.origin)

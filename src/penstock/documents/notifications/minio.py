@@ -10,12 +10,12 @@ from urllib.parse import unquote_plus
 
 from penstock.documents import sequencers
 from penstock.documents.notifications import s3
-from penstock.documents.notifications.received import Delivery, Received, Router
+from penstock.documents.notifications.received import NotificationMessage, Received, Router
 
 __all__ = ["MINIO", "parse"]
 
 MINIO: Final = s3.Dialect("MinIO", unquote_plus, sequencers.minio)
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     return s3.parse(delivery, route, MINIO)

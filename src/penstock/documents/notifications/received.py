@@ -19,7 +19,17 @@ from penstock.documents.contracts import DeleteNotification, Notification, Uploa
 from penstock.errors import InvalidInput
 from penstock.observability import checked_traceparent
 
-__all__ = ["Delivery", "Destination", "EventGatherer", "Origin", "Parser", "Received", "Router", "instant", "read"]
+__all__ = [
+    "Destination",
+    "EventGatherer",
+    "NotificationMessage",
+    "Origin",
+    "Parser",
+    "Received",
+    "Router",
+    "instant",
+    "read",
+]
 
 _T = TypeVar("_T")
 
@@ -49,7 +59,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class NotificationMessage:
     """One HTTP request or one message, with header names in lower case. `received_at_ms` stands in for missing times.
 
     `source_id` is what whoever passed the event on calls it; an event's own name comes before it.
@@ -81,7 +91,7 @@ class Received:
 
 
 class Parser(Protocol):
-    def __call__(self, delivery: Delivery, route: Router) -> Received: ...
+    def __call__(self, delivery: NotificationMessage, route: Router) -> Received: ...
 
 
 class EventGatherer:

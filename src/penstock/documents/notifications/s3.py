@@ -14,7 +14,14 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, instant, read
+from penstock.documents.notifications.received import (
+    EventGatherer,
+    NotificationMessage,
+    Received,
+    Router,
+    instant,
+    read,
+)
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["AWS", "Dialect", "S3Record", "parse", "parse_record"]
@@ -79,7 +86,7 @@ class Dialect:
 AWS: Final = Dialect("AWS S3", unquote_plus, sequencers.s3)
 
 
-def parse(delivery: Delivery, route: Router, dialect: Dialect = AWS) -> Received:
+def parse(delivery: NotificationMessage, route: Router, dialect: Dialect = AWS) -> Received:
     body = read(delivery.body, _Body, f"an event of {dialect.name}")
     if body.records is None and body.event is None:
         raise InvalidInput(f"not an event of {dialect.name}: {delivery.body[:80]!r}", "it has no Records")

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import Delivery, EventGatherer, Received, Router, read
+from penstock.documents.notifications.received import EventGatherer, NotificationMessage, Received, Router, read
 
 __all__ = ["parse"]
 
@@ -46,7 +46,7 @@ class _Webhook(msgspec.Struct):
     message_data: _Change | None = None
 
 
-def parse(delivery: Delivery, route: Router) -> Received:
+def parse(delivery: NotificationMessage, route: Router) -> Received:
     told = read(delivery.body, _Webhook, "a webhook of SeaweedFS")
     change = told.message or told.message_data or _Change()
     events = EventGatherer(route, delivery.origin)
@@ -74,14 +74,14 @@ def _upload(path: str, attributes: _Attributes, events: EventGatherer) -> None:
         bucket=bucket,
         key=key,
         size=attributes.file_size,
-        at=Delivery(b"", received_at_ms=nanoseconds // 1_000_000).received_at,
+        at=NotificationMessage(b"", received_at_ms=nanoseconds // 1_000_000).received_at,
         sequencer=sequencers.stamped(nanoseconds),
         etag=_etag(attributes.md5),
         content_type=attributes.mime,
     )
 
 
-def _delete(path: str, delivery: Delivery, events: EventGatherer) -> None:
+def _delete(path: str, delivery: NotificationMessage, events: EventGatherer) -> None:
     bucket, _, key = path.removeprefix(_BUCKETS).partition("/")
     sequencer = sequencers.stamped(delivery.received_at_ms * 1_000_000)
     events.delete(bucket=bucket, key=key, at=delivery.received_at, sequencer=sequencer)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.notifications.received import Delivery, instant, read
+from penstock.documents.notifications.received import NotificationMessage, instant, read
 from penstock.documents.notifications.trust import check_age, denied
 from penstock.errors import InvalidInput, Unsupported
 
@@ -70,10 +70,10 @@ class SnsTrust:
         self._clock = clock
         self._beyond_sha1: set[str] = set()
 
-    def check(self, delivery: Delivery) -> None:
+    def check(self, delivery: NotificationMessage) -> None:
         self.message(delivery)
 
-    def message(self, delivery: Delivery) -> SnsMessage:
+    def message(self, delivery: NotificationMessage) -> SnsMessage:
         """The message, once everything about it holds."""
         message = read(delivery.body, SnsMessage, "a message of SNS")
         topic, version = message.topic_arn, message.signature_version

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.notifications.received import Delivery
+from penstock.documents.notifications.received import NotificationMessage
 from penstock.documents.notifications.replays import MemoryReplays, Replays
 from penstock.errors import InvalidInput, PermissionDenied
 
@@ -52,13 +52,13 @@ class HmacTrust:
 
     def sign(self, body: bytes, timestamp: int, headers: Mapping[str, str] | None = None) -> str:
         """The signature with the first key, as the header carries it: for senders of our own, and for tests."""
-        return _signature(self._keys[0], timestamp, Delivery(body, headers or {}))
+        return _signature(self._keys[0], timestamp, NotificationMessage(body, headers or {}))
 
-    def check(self, delivery: Delivery) -> None:
+    def check(self, delivery: NotificationMessage) -> None:
         self.verify(delivery)
         self.claim(delivery)
 
-    def verify(self, delivery: Delivery) -> None:
+    def verify(self, delivery: NotificationMessage) -> None:
         """Return when the signature holds and its time is near; whether the delivery is a repetition is not asked."""
         stamp = delivery.headers.get(TIMESTAMP_HEADER, "")
         offered = delivery.headers.get(SIGNATURE_HEADER, "")
@@ -74,13 +74,13 @@ class HmacTrust:
         if not any(matches):
             raise denied("its signature matches none of the keys")
 
-    def claim(self, delivery: Delivery) -> None:
+    def claim(self, delivery: NotificationMessage) -> None:
         """Take a verified delivery; a second time it is refused."""
         until_ms = int(delivery.headers[TIMESTAMP_HEADER]) * 1000 + self._tolerance_ms
         if not self._replays.claim(delivery.headers[SIGNATURE_HEADER], until_ms):
             raise denied("it was taken already", f"sign a new delivery anew, with its own {NONCE_HEADER}")
 
-    def release(self, delivery: Delivery) -> None:
+    def release(self, delivery: NotificationMessage) -> None:
         """Let a delivery be sent again: it was believed, and what was to be done with it failed."""
         self._replays.release(delivery.headers.get(SIGNATURE_HEADER, ""))
 
@@ -91,7 +91,7 @@ class BearerTrust:
     def __init__(self, tokens: Sequence[str]) -> None:
         self._digests = [hashlib.sha256(token).digest() for token in _secrets([_bytes(token) for token in tokens])]
 
-    def check(self, delivery: Delivery) -> None:
+    def check(self, delivery: NotificationMessage) -> None:
         scheme, _, token = delivery.headers.get("authorization", "").partition(" ")
         # MinIO sends the configured text as it is when it holds a scheme already, and with Bearer when not.
         if scheme.lower() != "bearer" or not token:
@@ -102,11 +102,11 @@ class BearerTrust:
             raise denied("its token is not known")
 
 
-def _signature(key: bytes, timestamp: int, delivery: Delivery) -> str:
+def _signature(key: bytes, timestamp: int, delivery: NotificationMessage) -> str:
     return "v2=" + hmac.new(key, signed_text(timestamp, delivery), hashlib.sha256).hexdigest()
 
 
-def signed_text(timestamp: int, delivery: Delivery) -> bytes:
+def signed_text(timestamp: int, delivery: NotificationMessage) -> bytes:
     """What is signed: lines of scheme, time, nonce and the deciding headers in order, an empty one, then the body."""
     headers = delivery.headers
     deciding = sorted(name for name in headers if name == _DECIDING or name.startswith(_DECIDING_PREFIX))

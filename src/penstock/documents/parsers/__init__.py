@@ -2,17 +2,21 @@
 
 from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.encodings import is_utf8
-from penstock.documents.parsers.formats import Format, OverBudget, ParsedDocument, ParserLimits
+from penstock.documents.parsers.formats import TEXTUAL, Format, OverBudget, ParsedDocument, ParserLimits, ParserOptions
+from penstock.documents.parsers.plugins import DocumentParser
 from penstock.documents.parsers.rule import parser_fingerprint
 from penstock.documents.parsers.sandbox import Sandbox, lasting_sandbox
 from penstock.documents.parsers.sniffing import sniff
 
 __all__ = [
+    "TEXTUAL",
+    "DocumentParser",
     "Format",
     "Layer",
     "OverBudget",
     "ParsedDocument",
     "ParserLimits",
+    "ParserOptions",
     "Sandbox",
     "is_utf8",
     "lasting_sandbox",

@@ -1,9 +1,10 @@
-"""Zip archives, looked into from inside the sandbox: how much they hold, and whether they are a Word document."""
+"""Zip archives, looked into from inside the sandbox: how much they hold, and which kind of document they are."""
 
 from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from typing import Final
 
 from penstock.documents.parsers.formats import Format, ParserLimits
@@ -13,14 +14,48 @@ __all__ = ["archive_format", "check_archive"]
 
 # Stands before every entry of an archive's directory.
 _ENTRY: Final = b"PK\x01\x02"
+# The part that only documents of one kind have.
+_PARTS: Final = {
+    "word/document.xml": Format.DOCX,
+    "ppt/presentation.xml": Format.PPTX,
+    "xl/workbook.xml": Format.XLSX,
+    "xl/workbook.bin": Format.XLSX,
+}
+_OPEN_DOCUMENT: Final = "application/vnd.oasis.opendocument."
+_TYPES: Final = {
+    f"{_OPEN_DOCUMENT}text": Format.ODT,
+    f"{_OPEN_DOCUMENT}text-template": Format.ODT,
+    f"{_OPEN_DOCUMENT}presentation": Format.ODP,
+    f"{_OPEN_DOCUMENT}spreadsheet": Format.ODS,
+    "application/epub+zip": Format.EPUB,
+}
+_TYPE_BYTES_MAX: Final = 100
 
 
 def archive_format(data: bytes, limits: ParserLimits) -> Format:
     """What an archive is, or why it cannot be indexed."""
     names = {entry.filename for entry in check_archive(data, limits)}
-    if "word/document.xml" in names:
-        return Format.DOCX
-    raise Unsupported("a zip archive cannot be indexed", "it is no Word document", "upload the files in it one by one")
+    for part, found in _PARTS.items():
+        if part in names:
+            return found
+    declared = _declared_type(data) if "mimetype" in names else ""
+    if declared in _TYPES:
+        return _TYPES[declared]
+    raise Unsupported(
+        "a zip archive cannot be indexed",
+        "it is no Word, Excel, PowerPoint, OpenDocument or EPUB file",
+        "upload the files in it one by one",
+    )
+
+
+def _declared_type(data: bytes) -> str:
+    """What OpenDocument files and books say of themselves in their first entry."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        try:
+            with archive.open("mimetype") as entry:
+                return entry.read(_TYPE_BYTES_MAX).decode("ascii", "replace").strip()
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+            return ""
 
 
 def check_archive(data: bytes, limits: ParserLimits) -> list[zipfile.ZipInfo]:

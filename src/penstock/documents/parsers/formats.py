@@ -1,4 +1,4 @@
-"""The formats of documents, what parsing one may cost, and what comes of it.
+"""The formats of documents, what parsing one may cost, how it is done where there is a choice, and what comes of it.
 
 Plain text in UTF-8 is read by ranges and never parsed; everything else is parsed once, whole, into canonical text:
 UTF-8 with line feeds, to which the byte ranges of its chunks refer.
@@ -7,12 +7,13 @@ UTF-8 with line feeds, to which the byte ranges of its chunks refer.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from penstock.errors import AtCapacity
 
-__all__ = ["Format", "OverBudget", "ParsedDocument", "ParserLimits", "check_size"]
+__all__ = ["TEXTUAL", "Format", "OverBudget", "ParsedDocument", "ParserLimits", "ParserOptions", "check_size"]
 
 
 class Format(StrEnum):
@@ -21,8 +22,26 @@ class Format(StrEnum):
     HTML = "html"
     PDF = "pdf"
     DOCX = "docx"
+    PPTX = "pptx"
+    XLSX = "xlsx"
+    ODT = "odt"
+    ODP = "odp"
+    ODS = "ods"
+    EPUB = "epub"
+    RTF = "rtf"
+    CSV = "csv"
+    JSON = "json"
+    JSON_LINES = "jsonl"
+    EMAIL = "email"
+    CODE = "code"
+    # Of a parser that somebody has added: `Request.plugin` names it.
+    PLUGIN = "plugin"
     # An archive that nobody has looked into yet: only a parser's process does.
     ZIP = "zip"
+
+
+# Formats that are text whatever else they are: one that is too large to be parsed is read by ranges, as it stands.
+TEXTUAL: Final = frozenset((Format.TEXT, Format.CSV, Format.JSON, Format.JSON_LINES, Format.EMAIL, Format.CODE))
 
 
 class ParserLimits(msgspec.Struct, frozen=True):
@@ -40,6 +59,15 @@ class ParserLimits(msgspec.Struct, frozen=True):
     depth: int = 2_000
     archive_bytes: int = 512 << 20
     archive_entries: int = 10_000
+
+
+class ParserOptions(msgspec.Struct, frozen=True):
+    """How documents are parsed where there is a choice. A change acts on documents that are parsed from then on."""
+
+    # Fields of JSON documents to read, as paths with dots; without any, all of them.
+    json_fields: tuple[str, ...] = ()
+    # Parsers of your own, `module:Class`, besides those that installed packages bring.
+    plugins: tuple[str, ...] = ()
 
 
 class ParsedDocument(msgspec.Struct, frozen=True):

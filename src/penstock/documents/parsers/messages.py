@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from penstock.documents.parsers.confinement import Layer
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions
 from penstock.errors import AtCapacity, InvalidInput, PenstockError, Unsupported
 
-__all__ = ["ANSWER_BYTES_BESIDE_TEXT", "Answer", "Hello", "Request", "checked", "hello_in", "outcome_in"]
+__all__ = ["ANSWER_BYTES_BESIDE_TEXT", "Answer", "Hello", "ParserSetup", "Request", "checked", "hello_in", "outcome_in"]
 
 # What a title, warnings and an error may take beside the text, encoded.
 ANSWER_BYTES_BESIDE_TEXT: Final = 1 << 20
@@ -32,6 +32,19 @@ class Request(msgspec.Struct, array_like=True, frozen=True):
     content_type: str = ""
     # Processor time for this document, where it is to take less than it may.
     budget_seconds: int | None = None
+    # The document's own name: a suffix tells the language of code.
+    name: str = ""
+    # Which of the parsers that were added is to read it, `module:Class`.
+    plugin: str = ""
+
+
+class ParserSetup(msgspec.Struct, frozen=True):
+    """What a process is started with."""
+
+    limits: ParserLimits
+    options: ParserOptions = ParserOptions()
+    # All parsers that were added, `module:Class`.
+    plugins: tuple[str, ...] = ()
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):

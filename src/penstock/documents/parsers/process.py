@@ -18,8 +18,8 @@ import msgspec
 
 from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.exchange import Exchange
-from penstock.documents.parsers.formats import OverBudget, ParsedDocument, ParserLimits
-from penstock.documents.parsers.messages import ANSWER_BYTES_BESIDE_TEXT, Request, hello_in, outcome_in
+from penstock.documents.parsers.formats import OverBudget, ParsedDocument
+from penstock.documents.parsers.messages import ANSWER_BYTES_BESIDE_TEXT, ParserSetup, Request, hello_in, outcome_in
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, PenstockError
 
 __all__ = ["WORKER", "ParserProcess"]
@@ -42,10 +42,10 @@ WORKER: Final = "from penstock.documents.parsers import worker; worker.main()"
 class ParserProcess:
     """One worker and its two pipes. Stop it, whatever happened."""
 
-    def __init__(self, limits: ParserLimits, program: str = WORKER) -> None:
-        self._limits = limits
+    def __init__(self, setup: ParserSetup, program: str = WORKER) -> None:
+        self._limits = setup.limits
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _BOOT + program, msgspec.json.encode(limits).decode(), *_import_path()],
+            [sys.executable, "-I", "-S", "-c", _BOOT + program, msgspec.json.encode(setup).decode(), *_import_path()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -19,10 +19,11 @@ from typing import Final
 
 from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.encodings import is_utf8
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_size
-from penstock.documents.parsers.messages import Request
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions, check_size
+from penstock.documents.parsers.messages import ParserSetup, Request
+from penstock.documents.parsers.plugins import Plugins
 from penstock.documents.parsers.process import ParserProcess
-from penstock.documents.parsers.sniffing import sniff
+from penstock.documents.parsers.sniffing import SNIFF_BYTES, sniff
 
 __all__ = ["Sandbox", "lasting_sandbox"]
 
@@ -34,8 +35,10 @@ _MARK: Final = b"\xef\xbb\xbf"
 class Sandbox:
     """Parses one document at a time. Not for several threads at once; close it, or use it as a context manager."""
 
-    def __init__(self, limits: ParserLimits | None = None) -> None:
+    def __init__(self, limits: ParserLimits | None = None, options: ParserOptions | None = None) -> None:
         self.limits = limits or ParserLimits()
+        self.options = options or ParserOptions()
+        self._plugins = Plugins(self.options)
         self._processes: OrderedDict[str, ParserProcess] = OrderedDict()
 
     def parse(
@@ -46,11 +49,17 @@ class Sandbox:
         With a `budget`, in seconds of processor time, a document that needs more of what it may take is `OverBudget`.
         """
         check_size(f"document {name[:120]!r}", len(data), self.limits.document_bytes)
-        found = sniff(data, name=name, content_type=content_type)
+        plugin = self._plugins.find(data[:SNIFF_BYTES], name, content_type) or ""
+        found = Format.PLUGIN if plugin else sniff(data, name=name, content_type=content_type)
         if found is Format.TEXT and is_utf8(data):
             return ParsedDocument(data.removeprefix(_MARK), Format.TEXT, encoding="utf-8")
         short = budget if budget is not None and budget < self.limits.cpu_seconds else None
-        return self._ask(tenant, Request(found, data, content_type or "", short))
+        return self._ask(tenant, Request(found, data, content_type or "", short, name, plugin))
+
+    def format_of(self, head: bytes, *, name: str = "", content_type: str | None = None) -> Format:
+        """What a document is, from its first bytes and the hints; `PLUGIN` where an added parser takes it."""
+        plugin = self._plugins.find(head[:SNIFF_BYTES], name, content_type)
+        return Format.PLUGIN if plugin else sniff(head, name=name, content_type=content_type)
 
     def layers(self) -> tuple[Layer, ...]:
         """What confines the parsers on this machine, told by one."""
@@ -84,7 +93,7 @@ class Sandbox:
 
     def _running(self, tenant: str) -> ParserProcess:
         if tenant not in self._processes:
-            self._processes[tenant] = ParserProcess(self.limits)
+            self._processes[tenant] = ParserProcess(ParserSetup(self.limits, self.options, tuple(self._plugins.specs)))
             if len(self._processes) > _PROCESSES_MAX:
                 self._processes.popitem(last=False)[1].stop()
         self._processes.move_to_end(tenant)
@@ -92,12 +101,13 @@ class Sandbox:
 
 
 @contextmanager
-def lasting_sandbox(limits: ParserLimits) -> Iterator[Sandbox]:
-    """A sandbox whose processes stay when it is given back, for the next who takes one here with the same limits.
+def lasting_sandbox(limits: ParserLimits, options: ParserOptions | None = None) -> Iterator[Sandbox]:
+    """A sandbox whose processes stay when it is given back, for the next who takes one here with the same settings.
 
     One is kept, until this process ends: its parsers see their pipes closed then, and end too.
     """
-    sandbox = _kept_for(limits) or Sandbox(limits)
+    chosen = options or ParserOptions()
+    sandbox = _kept_for(limits, chosen) or Sandbox(limits, chosen)
     try:
         yield sandbox
     except BaseException:
@@ -111,13 +121,13 @@ def lasting_sandbox(limits: ParserLimits) -> Iterator[Sandbox]:
 _kept: Final[list[tuple[int, Sandbox]]] = []
 
 
-def _kept_for(limits: ParserLimits) -> Sandbox | None:
+def _kept_for(limits: ParserLimits, options: ParserOptions) -> Sandbox | None:
     try:
         # Taken out in one step: two threads never get the same one.
         owner, sandbox = _kept.pop()
     except IndexError:
         return None
-    if owner == os.getpid() and sandbox.limits == limits and not sandbox.broken:
+    if owner == os.getpid() and (sandbox.limits, sandbox.options) == (limits, options) and not sandbox.broken:
         return sandbox
     _kept.append((owner, sandbox))
     return None

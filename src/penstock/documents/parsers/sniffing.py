@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from penstock.documents.parsers.code import CODE_SUFFIXES
 from penstock.documents.parsers.encodings import head_in_utf8
 from penstock.documents.parsers.formats import Format
 from penstock.errors import Unsupported
@@ -29,11 +30,39 @@ _KNOWN: Final = {
     b"\xfd7zXZ": "an xz archive",
     b"7z\xbc\xaf": "a 7z archive",
     b"\x7fELF": "a program",
+    b"II*\0": "an image",
+    b"MM\0*": "an image",
+    b"BM": "an image",
+    b"RIFF": "an image, a sound or a film",
+    b"OggS": "a sound or a film",
+    b"ID3": "a sound",
     b"\xd0\xcf\x11\xe0": "an old or encrypted Office document",
-    b"{\\rtf": "a rich text document",
+}
+# Images and films of the ISO base format have their mark behind a length.
+_BOXED: Final = b"ftyp"
+_REMEDIES: Final = {
+    "an image": "images of text need character recognition first: upload what it gives",
+    "an old or encrypted Office document": "save it in a present format, without a password",
 }
 # What may stand before a page's first tag, and what ends it.
 _PREAMBLES: Final = ((b"<!--", b"-->"), (b"<?xml", b">"))
+_TYPES: Final = {
+    "text/csv": Format.CSV,
+    "text/tab-separated-values": Format.CSV,
+    "application/json": Format.JSON,
+    "application/x-ndjson": Format.JSON_LINES,
+    "application/jsonl": Format.JSON_LINES,
+    "message/rfc822": Format.EMAIL,
+}
+_SUFFIXES: Final = {
+    **dict.fromkeys(CODE_SUFFIXES, Format.CODE),
+    "csv": Format.CSV,
+    "tsv": Format.CSV,
+    "json": Format.JSON,
+    "jsonl": Format.JSON_LINES,
+    "ndjson": Format.JSON_LINES,
+    "eml": Format.EMAIL,
+}
 _MARKDOWN_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd")
 
 
@@ -44,9 +73,13 @@ def sniff(data: bytes, *, name: str = "", content_type: str | None = None) -> Fo
         return Format.PDF
     if head.startswith(b"PK\x03\x04"):
         return Format.ZIP
+    if head.startswith(b"{\\rtf"):
+        return Format.RTF
     for magic, what in _KNOWN.items():
-        if head.startswith(magic):
-            raise Unsupported(f"{what} cannot be indexed", "there is no parser for it")
+        if head.startswith(magic) and (magic != b"BM" or b"\0" in head):
+            raise _refused(what)
+    if head[4:8] == _BOXED:
+        raise _refused("an image or a film")
     head = head_in_utf8(head)
     if b"\0" in head:
         raise Unsupported("a binary file cannot be indexed", "it holds zero bytes, which text does not")
@@ -81,4 +114,9 @@ def _text_format(name: str, content_type: str | None) -> Format:
         return Format.HTML
     if kind == "text/markdown" or name.lower().endswith(_MARKDOWN_NAMES):
         return Format.MARKDOWN
-    return Format.TEXT
+    suffix = name.lower().rpartition("/")[2].rpartition(".")
+    return _TYPES.get(kind) or (_SUFFIXES.get(suffix[2], Format.TEXT) if suffix[0] else Format.TEXT)
+
+
+def _refused(what: str) -> Unsupported:
+    return Unsupported(f"{what} cannot be indexed", "there is no parser for it", _REMEDIES.get(what, ""))

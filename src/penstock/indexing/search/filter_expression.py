@@ -5,7 +5,7 @@ filter      any ("or" any)*
 any         one ("and" one)*
 one         "not" one | "(" filter ")" | attribute comparison
 comparison  ("=" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" "(" value ("," value)* ")"
-            | "between" value "and" value
+            | "between" value "and" value | ["not"] "startswith" 'text'
 value       'text' | "text" | 12 | 1.5 | true | false
 ```
 
@@ -32,7 +32,7 @@ _DEPTH_MAX: Final = 32
 # An integer of 64 bits has 19, and a person may write some zeros before it.
 _DIGITS_MAX: Final = 100
 _INTEGER_MAX: Final = (1 << 63) - 1
-_WORDS: Final = frozenset({"and", "or", "not", "in", "between", "true", "false"})
+_WORDS: Final = frozenset({"and", "or", "not", "in", "between", "startswith", "true", "false"})
 _TOKEN: Final = re.compile(
     r"""\s*(?:
     (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
@@ -50,6 +50,7 @@ _COMPARISONS: Final[dict[str, Callable[[str, Scalar], Filter]]] = {
     ">": lambda name, value: attribute(name) > value,
     ">=": lambda name, value: attribute(name) >= value,
 }
+_LAST_CHARACTER: Final = "\U0010ffff" * 2
 _SPELLINGS: Final = {"==": "=", "<>": "!="}
 
 
@@ -117,16 +118,28 @@ class _Parser:
             low = self._value()
             self._expect("and")
             return attribute(token.text).between(low, self._value())
+        if self._take("startswith"):
+            return self._prefixed(token.text)
         if self._take("not"):
+            if self._take("startswith"):
+                return ~self._prefixed(token.text)
             self._expect("in")
             return ~attribute(token.text).is_in(self._values())
         if self._take("in"):
             return attribute(token.text).is_in(self._values())
         compare = _COMPARISONS.get(self._token.text) if self._token.kind == "mark" else None
         if compare is None:
-            raise self._refusal("one of = != < <= > >= in between is expected")
+            raise self._refusal("one of = != < <= > >= in between startswith is expected")
         self._next += 1
         return compare(token.text, self._value())
+
+    def _prefixed(self, name: str) -> Filter:
+        token = self._token
+        prefix = self._value()
+        if not isinstance(prefix, str) or not prefix:
+            raise _refused(self._text, token.position, "startswith takes a text of at least one character")
+        # Texts are compared character by character: no text with this prefix comes after its last possible character.
+        return attribute(name).between(prefix, prefix + _LAST_CHARACTER)
 
     def _values(self) -> list[Scalar]:
         self._expect("(")

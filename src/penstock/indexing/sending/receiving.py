@@ -17,9 +17,9 @@ from penstock.documents import Notification
 from penstock.documents.notifications import (
     BATCHED,
     BearerTrust,
-    Delivery,
     Destination,
     HmacTrust,
+    NotificationMessage,
     Received,
     SnsTrust,
     StoredReplays,
@@ -64,7 +64,7 @@ def take_delivery(
     url: str,
     index: tuple[str, str, str | None],
     source: str,
-    delivery: Delivery,
+    delivery: NotificationMessage,
     credentials: Credentials,
     doors: StoreDoors = PLAIN_DOORS,
 ) -> Received:
@@ -84,7 +84,7 @@ def take_delivery(
 
 
 def _send_once(
-    url: str, events: Sequence[Notification], delivery: Delivery, signed: HmacTrust | None, doors: StoreDoors
+    url: str, events: Sequence[Notification], delivery: NotificationMessage, signed: HmacTrust | None, doors: StoreDoors
 ) -> None:
     """Send the events, unless this very delivery was sent before. One that could not be sent may be tried again."""
     if signed is None:
@@ -98,13 +98,15 @@ def _send_once(
         raise
 
 
-def receive(source: str, delivery: Delivery, destination: Destination, sns: SnsTrust | None = None) -> Received:
+def receive(
+    source: str, delivery: NotificationMessage, destination: Destination, sns: SnsTrust | None = None
+) -> Received:
     """The events of all documents in a delivery, in their order; with `sns`, of the messages that it believes."""
     parse = parser_of(source)
     notifications: list[Notification] = []
     ignored: list[str] = []
     for number, body in enumerate(documents_in(delivery.body), 1):
-        one = Delivery(body, _typed(delivery.headers, source, body), delivery.received_at_ms)
+        one = NotificationMessage(body, _typed(delivery.headers, source, body), delivery.received_at_ms)
         try:
             event = _unwrapped(one, sns) if sns else one
             if event is None:
@@ -133,7 +135,7 @@ def documents_in(data: bytes) -> list[bytes]:
     return [line for _, line in lines]
 
 
-def _unwrapped(delivery: Delivery, sns: SnsTrust) -> Delivery | None:
+def _unwrapped(delivery: NotificationMessage, sns: SnsTrust) -> NotificationMessage | None:
     """The event in a message of SNS; None when it asks to confirm a subscription."""
     message = sns.message(delivery)
     if message.type != "Notification":

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.documents.parsers import parser_fingerprint
+from penstock.documents.parsers import ParserOptions, parser_fingerprint
 
 __all__ = ["PARSED_PREFIX", "parsed_key"]
 
 PARSED_PREFIX: Final = "parsed/"
 
 
-def parsed_key(document: str) -> str:
-    """Where the text of a document lies, as the parsers that are installed here make it."""
-    return f"{PARSED_PREFIX}{document}-{parser_fingerprint()}"
+def parsed_key(document: str, options: ParserOptions) -> str:
+    """Where the text of a document lies, as the parsers that are installed here make it with these options."""
+    return f"{PARSED_PREFIX}{document}-{parser_fingerprint(options)}"

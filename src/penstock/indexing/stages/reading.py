@@ -29,14 +29,15 @@ from penstock.documents import (
     vo_key,
 )
 from penstock.documents.parsers import (
+    TEXTUAL,
     Format,
     OverBudget,
     ParsedDocument,
     ParserLimits,
+    ParserOptions,
     Sandbox,
     is_utf8,
     lasting_sandbox,
-    sniff,
 )
 from penstock.errors import (
     AtCapacity,
@@ -80,6 +81,7 @@ class Reading:
     # Knows what the models take.
     embedding: Embedding = field(default_factory=Embedding)
     limits: ParserLimits = field(default_factory=ParserLimits)
+    parsing: ParserOptions = field(default_factory=ParserOptions)
     # Where a bucket is, for those that are no URL and not on S3 under their own name.
     buckets: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +121,7 @@ def read_documents(
     reading: Reading, asked: Sequence[tuple[int, ReadRequest]], *, observer: Observer = SILENT
 ) -> Iterator[Piece]:
     """What is read of each request, told apart by their places: its chunks, and then how it ended."""
-    with lasting_sandbox(reading.limits) as sandbox, _Reader(reading, sandbox, observer) as reader:
+    with lasting_sandbox(reading.limits, reading.parsing) as sandbox, _Reader(reading, sandbox, observer) as reader:
         yield from reader.read_all(asked)
 
 
@@ -260,7 +262,7 @@ class _Reader:
         elif request.text_bytes is not None or self._is_plain(source, upload):
             return _Text(source, source.size, source.version)
         parsed = self._parse(source, upload, None if request.apart else self._reading.limits.round_cpu_seconds)
-        key = parsed_key(doc_id_of(upload))
+        key = parsed_key(doc_id_of(upload), self._reading.parsing)
         if request.parsed and request.parsed != key:
             return None
         return self._kept_for_later(parsed, source.version, key, request)
@@ -280,11 +282,11 @@ class _Reader:
     def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
         """Whether it can be read by ranges: a text in UTF-8, or one of another encoding that is too large to parse."""
         head = source.read(0, min(source.size, BLOCK_BYTES))
-        if sniff(head, name=upload.key, content_type=upload.content_type) is not Format.TEXT:
-            return False
+        found = self._sandbox.format_of(head, name=upload.key, content_type=upload.content_type)
+        if source.size > self._reading.limits.document_bytes:
+            return found in TEXTUAL
         # The first block tells for all: whoever chunks the text reads it anyway.
-        too_large = source.size > self._reading.limits.document_bytes
-        return too_large or is_utf8(head, cut=source.size > len(head))
+        return found is Format.TEXT and is_utf8(head, cut=source.size > len(head))
 
     def _parse(self, source: _Object, upload: UploadNotification, budget: int | None) -> ParsedDocument:
         limit = self._reading.limits.document_bytes

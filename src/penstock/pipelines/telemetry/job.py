@@ -4,11 +4,13 @@
 with TelemetryJob(spark, TelemetryConfig("s3://bucket")) as job:
     job.run_available()
 ```
-The driver holds the queue's one consumer and both stores' writers, and decides what a round takes; executors fetch,
+The driver holds each queue's one consumer and both stores' writers, and decides what a round takes; executors fetch,
 decode, partition, sort and write. How far the job is lies in the stores, so it needs no checkpoint.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -27,9 +29,10 @@ class TelemetryJob(LandingJob):
         self,
         spark: SparkSession,
         config: TelemetryConfig,
+        shards: Sequence[int] | None = None,
         *,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
         stage = SparkLandingStage(spark, LandingSettings.of(config))
-        super().__init__(config, stage, clock=clock, observer=observer)
+        super().__init__(config, stage, shards, clock=clock, observer=observer)

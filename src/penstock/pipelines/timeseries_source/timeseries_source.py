@@ -1,7 +1,7 @@
 """`penstock-timeseries`: samples of a time-series store as a Spark table, for DataFrames and Spark SQL.
 
 A row is a sample: `metric`, `labels` (a map without the metric's name), `time` and `value`. Tasks read windows of time
-from the object store, beside the store's writer. Conditions on `time` and `metric` go down into the store.
+from the object store, beside the store's writer, and from all shards that a tenant has had. Conditions on `time` and `metric` go down into the store.
 
 | option | meaning | default |
 | --- | --- | --- |
@@ -28,9 +28,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from penstock.buffer import shard_path
 from penstock.errors import InvalidInput
+from penstock.landing import ShardedSeries
+from penstock.objects import open_store
 from penstock.pipelines.spark.workers import settle_worker
-from penstock.timeseries import DEFAULT_TENANT, Matcher, MatchKind, SeriesColumns, TimeSeriesStore
+from penstock.timeseries import DEFAULT_TENANT, Matcher, MatchKind, SeriesColumns, TimeSeriesReader, TimeSeriesStore
 from penstock.timeseries.promql import parse_selector_text
 
 __all__ = ["TimeSeriesDataSource"]
@@ -94,13 +97,17 @@ class _Selection:
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
         async def work() -> SeriesColumns:
-            store = await TimeSeriesStore.open_reader(self.url, self.path, **self.access)
-            try:
-                return await store.select_columns(
+            path = self.path.strip("/")
+            base = path.rpartition("/")[0]
+            routing = await open_store(self.url, read_only=True, **self.access)
+
+            async def opened(shard: int) -> TimeSeriesReader:
+                return await TimeSeriesStore.open_reader(self.url, shard_path(path, shard, base), **self.access)
+
+            async with ShardedSeries(routing, opened, base=base) as series:
+                return await series.select_columns(
                     matchers or [Matcher(_NAME, MatchKind("!="), "")], start_ms, end_ms, tenant=self.tenant
                 )
-            finally:
-                await store.close()
 
         return asyncio.run(work())
 

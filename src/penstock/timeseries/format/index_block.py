@@ -6,7 +6,7 @@ A flush adds one row for each label of its new series. Rows of one label are put
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -17,7 +17,8 @@ import pyroaring
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Column, Cut, Words, buffer_of, bytes_column
+from penstock.timeseries.arrays import Column, Cut, Indices, Words, buffer_of, bytes_column, codes_of, taken
+from penstock.timeseries.format.keys import INSIDE_BITS, label_hash
 
 __all__ = ["IndexBlock"]
 
@@ -56,32 +57,62 @@ class IndexBlock:
 
     def take(self, rows: Cut) -> IndexBlock:
         places = np.arange(len(self))[rows]
-        return IndexBlock(self.keys[rows], self.names.take(places), self.values.take(places), self.bitmaps.take(places))
+        return IndexBlock(
+            self.keys[rows], *(taken(column, places) for column in (self.names, self.values, self.bitmaps))
+        )
 
     @cached_property
-    def _rows(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        pairs = zip(self.names.to_pylist(), self.values.to_pylist(), strict=True)
-        for row, (name, value) in enumerate(pairs):
-            found.setdefault(name, {})[value] = row
-        return found
+    def _rows(self) -> dict[str, Indices]:
+        """The rows of each name."""
+        if not len(self):
+            return {}
+        encoded = self.names.dictionary_encode()
+        codes = codes_of(encoded)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
+        return dict(zip(encoded.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True))
+
+    @cached_property
+    def _values(self) -> dict[str, list[str]]:
+        return {}
 
     @cached_property
     def _bitmaps(self) -> dict[int, pyroaring.BitMap]:
         return {}
 
+    @cached_property
+    def _hashes(self) -> Words:
+        """The keys without their hour."""
+        return self.keys & np.uint64((1 << INSIDE_BITS) - 1)
+
     def label_names(self) -> Iterable[str]:
         return self._rows.keys()
 
-    def label_values(self, name: str) -> Iterable[str]:
+    def label_values(self, name: str) -> list[str]:
         """The values of a label here."""
-        return self._rows.get(name, {}).keys()
+        found = self._values.get(name)
+        if found is None:
+            rows = self._rows.get(name)
+            found = [] if rows is None else taken(self.values, rows).to_pylist()
+            self._values[name] = found
+        return found
 
     def series(self, name: str, value: str) -> pyroaring.BitMap | None:
         """The series that have a label; None if nothing is known of it here. Not to be changed."""
-        row = self._rows.get(name, {}).get(value)
-        if row is None:
-            return None
+        for row in np.flatnonzero(self._hashes == np.uint64(label_hash(name, value))).tolist():
+            if self.values[row].as_py() == value and self.names[row].as_py() == name:
+                return self._series_at(row)
+        return None
+
+    def series_where(self, name: str, is_wanted: Callable[[str], bool]) -> list[pyroaring.BitMap]:
+        """The series of every wanted value of a label. Not to be changed."""
+        rows = self._rows.get(name)
+        if rows is None:
+            return []
+        chosen = [is_wanted(value) for value in self.label_values(name)]
+        return [self._series_at(row) for row in rows[np.array(chosen, np.bool_)].tolist()]
+
+    def _series_at(self, row: int) -> pyroaring.BitMap:
         found = self._bitmaps.get(row)
         if found is None:
             found = self._bitmaps[row] = _bitmap(self.bitmaps[row].as_py())

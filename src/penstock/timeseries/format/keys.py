@@ -29,6 +29,7 @@ __all__ = [
     "hour_of_key",
     "hours_of",
     "keys_of",
+    "label_hash",
     "label_key",
     "label_keys",
     "metric_key",
@@ -96,7 +97,13 @@ def keys_of(hour: int, ids: Array) -> Words:
 
 def label_key(hour: int, name: str, value: str) -> int:
     """The key of a label. Those of one name stand side by side."""
-    return name_range(hour, name)[0] + (xxhash.xxh3_64_intdigest(value.encode()) >> (64 - _VALUE_BITS))
+    return hour_key(hour) + label_hash(name, value)
+
+
+def label_hash(name: str, value: str) -> int:
+    """The key of a label without its hour."""
+    high = xxhash.xxh3_64_intdigest(name.encode()) >> (64 - _NAME_BITS)
+    return (high << _VALUE_BITS) + (xxhash.xxh3_64_intdigest(value.encode()) >> (64 - _VALUE_BITS))
 
 
 def label_keys(hour: int, names: Sequence[str], values: Sequence[str]) -> list[int]:

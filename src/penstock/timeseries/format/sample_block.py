@@ -1,15 +1,13 @@
-"""Blocks of samples: those of many series of one hour, by series id and time, each column compressed with pcodec.
+"""Blocks of samples: those of many series of one hour, by series id and time. docs/format/timeseries.md draws them.
 
-Times are deltas within a series. Values are written as they are, or, in a series of whole numbers alone, as differences,
-which compress better and encode in half the time; the two kinds are columns of their own. Of several samples of one series and
-time the last one written counts. NaNs keep their bits: the one that marks a series as stale among them.
+A block that was read is unpacked as far as it is asked: a query for few of its series leaves the others packed. Of
+several samples of one series and time the last one written counts. NaNs keep their bits, staleness markers among them.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -17,36 +15,39 @@ import numpy as np
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Bools, Cut, Floats, Ids, Indices, Words
+from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Words
 from penstock.timeseries.format.keys import keys_of
 from penstock.timeseries.format.ordering import sorted_samples
+from penstock.timeseries.format.packed_column import packed, ranges, unpacked
+from penstock.timeseries.format.sample_block_v1 import decode_v1
+from penstock.timeseries.format.time_runs import TimeRuns
+from penstock.timeseries.format.value_columns import ValueColumns, encode_values
 
 __all__ = ["BLOCK_SAMPLES", "SampleBlock"]
 
-# Samples of a block: about 70 KB of usual values and 500 KB of random ones never happen at once, see `pieces`.
+# Samples of a block: about 60 KB of usual values. Random ones would have 500 KB: see `fitting` in `write.draft`.
 BLOCK_SAMPLES: Final = 1 << 16
 
-# hour, samples, series, bytes of each column: ids, counts, times, kinds of series, whole numbers, other values
-_HEADER: Final = struct.Struct("<qIIIIIIII")
+# Where the first layout had its hour: no hour has this number.
+_LAYOUT: Final = b"\x02samples"
+# layout, hour, samples, series, runs of times, bytes of each column: ids, runs, their lengths, times
+_HEADER: Final = struct.Struct("<8sqIIIIIII")
+# Of a block's series, fewer than one in so many are unpacked by themselves.
+_FEW: Final = 4
 
-# Level 6 packs usual values 6 % better than 4 and encodes as fast; 8 gains 2 % more for a third of the speed.
-_LEVEL: Final = 6
-# Whole numbers that a float holds exactly.
-_WHOLE_MAX: Final = float(1 << 53)
 
-
-@dataclass(frozen=True)
 class SampleBlock:
     """Samples of one hour: those of series `ids[i]` lie from `offsets[i]` to `offsets[i + 1]`, by rising time.
 
-    Times are milliseconds since the hour began.
+    Times are milliseconds since the hour began. Never changed once it is made.
     """
 
-    hour: int
-    ids: Ids
-    offsets: Indices
-    times: Array
-    values: Floats
+    def __init__(self, hour: int, ids: Ids, offsets: Indices, times: Array, values: Floats) -> None:
+        self.hour = hour
+        self.ids = ids
+        self.offsets = offsets
+        self.__dict__["times"] = times
+        self.__dict__["values"] = values
 
     @classmethod
     def of(cls, hour: int, ids: Ids, times: Array, values: Floats) -> SampleBlock:
@@ -58,17 +59,31 @@ class SampleBlock:
         offsets = np.append(starts, len(ids)).astype(np.int64)
         return cls(hour, ids[starts], offsets, times.astype(np.int32, copy=False), values)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
-        return int(self.ids.nbytes + self.offsets.nbytes + self.times.nbytes + self.values.nbytes)
+        """Memory held once all of it is unpacked."""
+        return int(self.ids.nbytes + self.offsets.nbytes + 12 * len(self))
 
     def __len__(self) -> int:
-        return len(self.times)
+        return int(self.offsets[-1])
+
+    @cached_property
+    def times(self) -> Array:
+        return self._runs.of_series(np.arange(len(self.ids)))
+
+    @cached_property
+    def values(self) -> Floats:
+        return self._columns.of_series(np.arange(len(self.ids)))
 
     @cached_property
     def rows(self) -> Ids:
         """The series id of every sample."""
-        return np.repeat(self.ids, np.diff(self.offsets))
+        return np.repeat(self.ids, self.counts)
+
+    @cached_property
+    def counts(self) -> Indices:
+        """The samples of every series."""
+        return np.diff(self.offsets)
 
     @property
     def keys(self) -> Words:
@@ -89,27 +104,26 @@ class SampleBlock:
             self.values[low:high],
         )
 
+    def samples_of(self, places: Indices) -> tuple[Array, Floats]:
+        """Times and values of some series, by their places in `ids`, one after the other."""
+        if len(places) == len(self.ids):
+            return self.times, self.values
+        if "values" not in self.__dict__ and _FEW * len(places) <= len(self.ids):
+            return self._runs.of_series(places), self._columns.of_series(places)
+        rows = ranges(self.offsets[places], self.counts[places])
+        return self.times[rows], self.values[rows]
+
     def encode(self) -> BlockBody:
         return self._body
 
     @cached_property
     def _body(self) -> BlockBody:
         """Made once: a block is encoded beside the event loop before the batch of a flush is put together."""
-        firsts = self.offsets[:-1]
-        whole = _whole_series(self.values, firsts)
-        counts = np.diff(self.offsets)
-        integers = np.repeat(whole, counts)
-        starts = np.cumsum(counts[whole]) - counts[whole]
-        columns = [
-            _packed(np.diff(self.ids, prepend=np.uint32(0)).astype(np.uint32)),
-            _packed(counts.astype(np.uint32)),
-            _packed(_differences(self.times.astype(np.int32, copy=False), firsts)),
-            np.packbits(whole).tobytes(),
-            _packed(_differences(self.values[integers].astype(np.int64), starts)),
-            _packed(self.values[~integers]),
-        ]
-        header = _HEADER.pack(self.hour, len(self), len(self.ids), *map(len, columns))
-        return BlockBody((header, *columns))
+        runs = TimeRuns.of(self.times.astype(np.int32, copy=False), self.offsets)
+        columns = [packed(np.diff(self.ids, prepend=np.uint32(0)).astype(np.uint32)), *runs.encode()]
+        sizes = map(len, columns)
+        header = _HEADER.pack(_LAYOUT, self.hour, len(self), len(self.ids), len(runs.starts) - 1, *sizes)
+        return BlockBody((header, *columns, encode_values(self.values, self.offsets)))
 
     @cached_property
     def stored_bytes(self) -> int:
@@ -118,28 +132,30 @@ class SampleBlock:
 
     @classmethod
     def decode(cls, body: memoryview) -> SampleBlock:
+        if bytes(body[: len(_LAYOUT)]) != _LAYOUT:
+            return cls(*decode_v1(body))
         if len(body) < _HEADER.size:
             raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes")
-        hour, samples, series, *sizes = _HEADER.unpack_from(body)
-        if _HEADER.size + sum(sizes) != len(body):
-            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {sum(sizes)}")
-        ends = (_HEADER.size + np.cumsum(sizes)).tolist()
-        parts = [body[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-        ids, counts, times, integers, floats = (_unpacked(part) for part in (*parts[:3], *parts[4:]))
-        if len(parts[3]) != -(-series // 8):
-            raise Corrupt("a block of samples does not agree", f"{len(parts[3])} bytes of kinds for {series} series")
-        whole = np.unpackbits(np.frombuffer(parts[3], np.uint8), count=series).astype(np.bool_)
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        if not (
-            len(ids) == len(counts) == series
-            and len(times) == samples == offsets[-1] == len(integers) + len(floats)
-            and len(integers) == counts[whole].sum()
-            and (counts > 0).all()
-        ):
-            raise Corrupt("a block of samples does not agree", f"{series} series of {samples} samples were promised")
-        values = _values(whole, counts, integers, floats)
-        ids = np.cumsum(ids, dtype=np.uint32)
-        return cls(hour, ids, offsets, _summed(times, offsets[:-1]).astype(np.int32), values)
+        _, hour, samples, series, runs, *sizes = _HEADER.unpack_from(body)
+        ends = np.cumsum([_HEADER.size, *sizes]).tolist()
+        if ends[-1] > len(body):
+            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {ends[-1]}")
+        parts = [body[end - size : end] for end, size in zip(ends[1:], sizes, strict=True)]
+        ids = np.cumsum(unpacked(parts[0], np.uint32, series), dtype=np.uint32)
+        times = TimeRuns.decode(parts[1:], series, runs, samples)
+        columns = ValueColumns.decode(body[ends[-1] :], times.counts)
+        found = cls.__new__(cls)
+        found.hour, found.ids, found.offsets = hour, ids, columns.offsets
+        found.__dict__["_runs"], found.__dict__["_columns"] = times, columns
+        return found
+
+    @cached_property
+    def _runs(self) -> TimeRuns:
+        raise AssertionError("a block has its times, or runs of them")
+
+    @cached_property
+    def _columns(self) -> ValueColumns:
+        raise AssertionError("a block has its values, or columns of them")
 
     @classmethod
     def merge(cls, parts: Sequence[SampleBlock]) -> SampleBlock:
@@ -151,66 +167,3 @@ class SampleBlock:
             np.concatenate([part.times for part in parts]),
             np.concatenate([part.values for part in parts]),
         )
-
-
-def _whole_series(values: Floats, firsts: Indices) -> Bools:
-    """Which series hold nothing but whole numbers, bit for bit: negative zeros and NaNs are none."""
-    if not len(values):
-        return np.zeros(0, np.bool_)
-    with np.errstate(invalid="ignore"):
-        back = values.astype(np.int64).astype(np.float64)
-    same = (back.view(np.uint64) == values.view(np.uint64)) & (np.abs(values) <= _WHOLE_MAX)
-    whole: Bools = np.logical_and.reduceat(same, firsts)
-    return whole
-
-
-def _values(whole: Bools, counts: Array, integers: Array, floats: Array) -> Floats:
-    """The values of all series in their order."""
-    if not len(integers):
-        return floats.astype(np.float64, copy=False)
-    starts = np.cumsum(counts[whole], dtype=np.int64) - counts[whole]
-    numbers = _summed(integers, starts).astype(np.float64)
-    if not len(floats):
-        return numbers
-    values = np.empty(len(numbers) + len(floats))
-    chosen = np.repeat(whole, counts)
-    values[chosen], values[~chosen] = numbers, floats
-    return values
-
-
-def _differences(numbers: Array, firsts: Indices) -> Array:
-    """Each number less the one before in its series; the first ones less that of the series before."""
-    found = np.diff(numbers, prepend=numbers.dtype.type(0))
-    starts = numbers[firsts]
-    found[firsts] = np.diff(starts, prepend=numbers.dtype.type(0))
-    return found
-
-
-def _summed(differences: Array, firsts: Indices) -> Array:
-    """The numbers that these are the differences of."""
-    if not len(differences):
-        return differences.astype(np.int64)
-    starts = np.cumsum(differences[firsts], dtype=np.int64)
-    steps = differences.astype(np.int64)
-    steps[firsts] = 0
-    total = np.cumsum(steps)
-    counts = np.diff(np.append(firsts, len(differences)))
-    summed: Array = total + np.repeat(starts - total[firsts], counts)
-    return summed
-
-
-def _packed(column: Array) -> bytes:
-    from pcodec import ChunkConfig, standalone  # an extra: the engine does without
-
-    packed: bytes = standalone.simple_compress(np.ascontiguousarray(column), ChunkConfig(compression_level=_LEVEL))
-    return packed
-
-
-def _unpacked(body: memoryview) -> Array:
-    from pcodec import standalone
-
-    try:
-        found = standalone.simple_decompress(bytes(body))
-    except (RuntimeError, TypeError) as error:
-        raise Corrupt("a column of samples cannot be decompressed", str(error)) from error
-    return np.empty(0, np.int64) if found is None else found

@@ -13,20 +13,22 @@ import pyarrow as pa
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Column, Cut, Ids, Indices, buffer_of
+from penstock.timeseries.arrays import Array, Column, Cut, Ids, Indices, buffer_of, taken
 from penstock.timeseries.fingerprints import FINGERPRINT_BYTES, Fingerprints
+from penstock.timeseries.payloads import labels_of_payloads
 from penstock.timeseries.promql.labels import Labels
-from penstock.timeseries.series_table import labels_of_payload
 
 __all__ = ["FingerprintBlock", "LabelBlock"]
 
 _COUNT: Final = struct.Struct("<Q")
+# Beside the number of rows: ids are differences. They were numbers in the first layout, which zstd packs badly.
+_DIFFERENCES: Final = 1 << 63
 _DECODED_FACTOR: Final = 6
 
 
 @dataclass(frozen=True)
 class FingerprintBlock:
-    """Fingerprints of series: u64 rows, u32 ids, then 16 bytes a series; packed with zstd, for the ids."""
+    """Fingerprints of series: u64 rows, u32 steps of ids, then 16 bytes a series; packed with zstd, for the ids."""
 
     ids: Ids
     fingerprints: Fingerprints
@@ -42,13 +44,13 @@ class FingerprintBlock:
         return FingerprintBlock(self.ids[rows], self.fingerprints.take(rows))
 
     def encode(self) -> BlockBody:
-        parts = (_COUNT.pack(len(self)), self.ids.astype("<u4", copy=False), self.fingerprints.pairs())
+        parts = (*_encoded_ids(self.ids), self.fingerprints.pairs())
         return BlockBody(parts, compress=True)
 
     @classmethod
     def decode(cls, body: memoryview) -> FingerprintBlock:
-        rows = _rows(body, 4 + FINGERPRINT_BYTES)
-        ids = np.frombuffer(body, "<u4", rows, _COUNT.size)
+        ids = _decoded_ids(body, 4 + FINGERPRINT_BYTES)
+        rows = len(ids)
         words = np.frombuffer(body, "<u8", 2 * rows, _COUNT.size + 4 * rows).reshape(rows, 2)
         return cls(ids, Fingerprints(np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])))
 
@@ -62,7 +64,7 @@ class FingerprintBlock:
 
 @dataclass(frozen=True)
 class LabelBlock:
-    """Labels of series: u64 rows, u32 ids, u32 ends of payloads, then the payloads; packed with zstd."""
+    """Labels of series: u64 rows, u32 steps of ids, u32 ends of payloads, then the payloads; packed with zstd."""
 
     ids: Ids
     payloads: Column
@@ -76,15 +78,15 @@ class LabelBlock:
         return len(self.ids)
 
     def take(self, rows: Cut) -> LabelBlock:
-        return LabelBlock(self.ids[rows], self.payloads.take(np.arange(len(self))[rows]))
+        return LabelBlock(self.ids[rows], taken(self.payloads, np.arange(len(self))[rows]))
 
     def labels_at(self, places: Indices) -> list[Labels]:
         """The labels of some rows. Read once each: blocks are kept, and asked again."""
         known = self._labels
         missing = [place for place in places.tolist() if place not in known]
         if missing:
-            for place, payload in zip(missing, self.payloads.take(missing).to_pylist(), strict=True):
-                known[place] = labels_of_payload(payload)
+            payloads = taken(self.payloads, np.array(missing))
+            known.update(zip(missing, labels_of_payloads(payloads), strict=True))
         return [known[place] for place in places.tolist()]
 
     @cached_property
@@ -95,13 +97,13 @@ class LabelBlock:
         starts = _offsets(self.payloads)
         data = np.frombuffer(self.payloads.buffers()[2] or b"", np.uint8)[starts[0] : starts[-1]]
         ends = (starts[1:] - starts[0]).astype("<u4")
-        parts = (_COUNT.pack(len(self)), self.ids.astype("<u4", copy=False), ends, data)
+        parts = (*_encoded_ids(self.ids), ends, data)
         return BlockBody(parts, compress=True)
 
     @classmethod
     def decode(cls, body: memoryview) -> Self:
-        rows = _rows(body, 8, exact=False)
-        ids = np.frombuffer(body, "<u4", rows, _COUNT.size)
+        ids = _decoded_ids(body, 8, exact=False)
+        rows = len(ids)
         ends = np.frombuffer(body, "<u4", rows, _COUNT.size + 4 * rows).astype(np.int32)
         data = body[_COUNT.size + 8 * rows :]
         if (int(ends[-1]) if rows else 0) != len(data) or np.any(ends[1:] < ends[:-1]):
@@ -122,11 +124,18 @@ def _offsets(payloads: Any) -> Array:
     return np.frombuffer(payloads.buffers()[1], np.int32, len(payloads) + 1, 4 * payloads.offset)
 
 
-def _rows(body: memoryview, row_bytes: int, *, exact: bool = True) -> int:
+def _encoded_ids(ids: Ids) -> tuple[bytes, Array]:
+    return _COUNT.pack(len(ids) | _DIFFERENCES), np.diff(ids, prepend=np.uint32(0)).astype("<u4", copy=False)
+
+
+def _decoded_ids(body: memoryview, row_bytes: int, *, exact: bool = True) -> Ids:
+    """The ids that a block begins with, which must have so many bytes a row in all."""
     if len(body) < _COUNT.size:
         raise Corrupt("a block of series is cut short", f"it has {len(body)} bytes")
     (rows,) = _COUNT.unpack_from(body)
+    stepped, rows = rows & _DIFFERENCES, rows & ~_DIFFERENCES
     needed = _COUNT.size + rows * row_bytes
     if len(body) < needed or (exact and len(body) != needed):
         raise Corrupt("a block of series is cut short", f"it has {len(body)} bytes for {rows} series")
-    return int(rows)
+    ids: Ids = np.frombuffer(body, "<u4", rows, _COUNT.size)
+    return np.cumsum(ids, dtype=np.uint32) if stepped else ids

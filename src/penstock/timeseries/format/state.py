@@ -16,7 +16,7 @@ import numpy as np
 from penstock.blocks import EMPTY, Directory, Shelf, StoreHeader
 from penstock.timeseries.arrays import Indices, Words
 from penstock.timeseries.fingerprints import Fingerprints
-from penstock.timeseries.format.keys import SeriesFamily, hour_key, hour_of_key, tenant_prefix
+from penstock.timeseries.format.keys import INSIDE_BITS, SeriesFamily, hour_key, hour_of_key, tenant_prefix
 
 __all__ = [
     "DICTIONARY",
@@ -94,8 +94,16 @@ class TenantState:
         return (
             []
             if not len(lows)
-            else [hour_of_key(key) for key in np.unique(lows >> np.uint64(30) << np.uint64(30)).tolist()]
+            else [
+                hour_of_key(key) for key in np.unique(lows >> np.uint64(INSIDE_BITS) << np.uint64(INSIDE_BITS)).tolist()
+            ]
         )
+
+    @cached_property
+    def series_versions(self) -> Mapping[int, tuple[int, int]]:
+        """For each hour the newest serials of its dictionary and index: what is known of its series changes with them."""
+        newest = [_newest_serials(self.directory(shelf)) for shelf in (DICTIONARY, INDEX)]
+        return {hour: (serial, newest[1].get(hour, 0)) for hour, serial in newest[0].items()}
 
     def lows(self, shelf: Shelf, hour: int) -> Words:
         """The buckets of an hour on a shelf, in order."""
@@ -118,3 +126,14 @@ class TenantState:
     def owners(self, shelf: Shelf, hour: int, keys: Words) -> Indices:
         """For each key the place of the bucket of its hour that owns it; the first also owns what lies before."""
         return np.maximum(np.searchsorted(self.lows(shelf, hour), keys, side="right").astype(np.int64) - 1, 0)
+
+
+def _newest_serials(directory: Directory) -> dict[int, int]:
+    fragments = directory.fragments
+    if not len(fragments):
+        return {}
+    hours = fragments["low"] >> np.uint64(INSIDE_BITS)
+    firsts = np.flatnonzero(np.concatenate(([True], hours[1:] != hours[:-1])))
+    serials = np.maximum.reduceat(fragments["serial"], firsts).tolist()
+    lows = fragments["low"][firsts].tolist()
+    return {hour_of_key(low): serial for low, serial in zip(lows, serials, strict=True)}

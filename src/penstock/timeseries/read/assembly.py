@@ -12,9 +12,10 @@ import numpy as np
 
 from penstock.timeseries.arrays import Array, Bools, Cut, Floats, Ids, Indices, Times
 from penstock.timeseries.format.ordering import is_risen, sorted_samples
+from penstock.timeseries.format.packed_column import ranges
 from penstock.timeseries.format.sample_block import SampleBlock
 
-__all__ = ["SampleColumns", "SamplePart", "assemble", "cut_block", "ragged"]
+__all__ = ["SampleColumns", "SamplePart", "assemble", "cut_block"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +39,14 @@ class SampleColumns:
     values: Floats
 
 
-def ragged(starts: Indices, counts: Indices) -> Indices:
-    """The positions of ranges, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    positions: Indices = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return positions
-
-
 def cut_block(block: SampleBlock, ids: Ids, low_ms: int, high_ms: int, base_ms: int) -> tuple[Indices, SamplePart]:
     """The samples of some series from low to high, both included; and which of `ids` the part's series are."""
     places = np.searchsorted(block.ids, ids)
     inside = places < len(block.ids)
     inside[inside] = block.ids[places[inside]] == ids[inside]
     mine, places = np.flatnonzero(inside), places[inside]
-    starts, counts = block.offsets[:-1][places], np.diff(block.offsets)[places]
-    times, values = block.times, block.values
-    if len(places) < len(block.ids):
-        rows = ragged(starts, counts)
-        times, values = times[rows], values[rows]
+    counts = block.counts[places]
+    times, values = block.samples_of(places)
     if len(times) and (low_ms > base_ms or high_ms - base_ms < int(times.max())):
         kept: Bools = (times >= low_ms - base_ms) & (times <= high_ms - base_ms)
         before = np.concatenate([[0], np.cumsum(kept)])
@@ -86,7 +76,7 @@ def assemble(count: int, parts: Sequence[SamplePart], *, overlapping: bool = Fal
         if np.all(starts[1:] == starts[:-1] + part.counts[:-1]):
             rows = slice(int(starts[0]), int(starts[0]) + len(part.times))
         else:
-            rows = ragged(starts, part.counts)
+            rows = ranges(starts, part.counts)
         times[rows] = part.times
         times[rows] += part.base_ms
         values[rows] = part.values

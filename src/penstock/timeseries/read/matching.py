@@ -33,53 +33,66 @@ class LabelTest:
             found = self._known[value] = self._wanted(value)
         return found
 
+    def tells(self, value: str) -> bool:
+        """Whether series with a value are not as those without the label."""
+        return self(value) != self.absent
+
 
 def label_tests(matchers: Iterable[Matcher]) -> list[LabelTest]:
     """The matchers in the order in which they are cheapest: exact ones leave the others less to do."""
     return [LabelTest(matcher) for matcher in sorted(matchers, key=lambda matcher: matcher.kind is not MatchKind.EQUAL)]
 
 
-async def matching_ids(blocks: BlockReader, state: TenantState, hour: int, tests: Sequence[LabelTest]) -> Ids:
-    """The ids of the series of an hour that satisfy all matchers, in order."""
-    everything = pyroaring.BitMap(range(state.rows(DICTIONARY, hour)))
-    found = everything
-    for test in tests:
-        found = found & await _matching(blocks, state, hour, test, everything)
-        if not found:
-            break
-    return np.array(found.to_array(), np.uint32)
+async def matching_ids(
+    blocks: BlockReader, state: TenantState, hours: Sequence[int], tests: Sequence[LabelTest]
+) -> dict[int, Ids]:
+    """For each hour the ids of the series that satisfy all matchers, in order. Blocks of all hours are read together."""
+    lows = {(hour, test): _lows(state, hour, test.matcher) for hour in hours for test in tests}
+    wanted = dict.fromkeys(low for some in lows.values() for low in some)
+    found = await blocks.contents(state, INDEX, wanted, IndexBlock)
+    ids: dict[int, Ids] = {}
+    for hour in hours:
+        everything = pyroaring.BitMap()
+        everything.add_range(0, state.rows(DICTIONARY, hour))
+        matching = everything
+        for test in tests:
+            index = [found[low] for low in lows[hour, test] if low in found]
+            matching = matching & _matching(index, test, everything)
+            if not matching:
+                break
+        ids[hour] = np.array(matching.to_array(), np.uint32)
+    return ids
 
 
-async def _matching(
-    blocks: BlockReader, state: TenantState, hour: int, test: LabelTest, everything: pyroaring.BitMap
-) -> pyroaring.BitMap:
-    matcher = test.matcher
-    if matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL) and matcher.value:
-        having = await _exactly(blocks, state, hour, matcher.name, matcher.value)
-        return having if matcher.kind is MatchKind.EQUAL else everything - having
-    union: list[pyroaring.BitMap] = []
-    for block in await name_blocks(blocks, state, hour, matcher.name):
-        for value in block.label_values(matcher.name):
-            # Series without the label are those that no value has: then the unwanted values are told.
-            if test(value) != test.absent:
-                series = block.series(matcher.name, value)
-                assert series is not None
-                union.append(series)
-    told = pyroaring.BitMap.union(*union) if len(union) > 1 else union[0] if union else pyroaring.BitMap()
-    return everything - told if test.absent else told
-
-
-async def _exactly(blocks: BlockReader, state: TenantState, hour: int, name: str, value: str) -> pyroaring.BitMap:
+def _lows(state: TenantState, hour: int, matcher: Matcher) -> list[int]:
+    """The blocks of an hour's index that may know labels which a matcher asks for."""
     lows = state.lows(INDEX, hour)
     if not len(lows):
-        return pyroaring.BitMap()
-    place = int(state.owners(INDEX, hour, np.array([label_key(hour, name, value)], np.uint64))[0])
-    found = await blocks.contents(state, INDEX, [int(lows[place])], IndexBlock)
-    for block in found.values():
-        series = block.series(name, value)
-        if series is not None:
-            return series
-    return pyroaring.BitMap()
+        return []
+    if _is_exact(matcher):
+        keys = np.array([label_key(hour, matcher.name, matcher.value)], np.uint64)
+        return [int(lows[state.owners(INDEX, hour, keys)[0]])]
+    first, end = name_range(hour, matcher.name)
+    places = state.owners(INDEX, hour, np.array([first, end - 1], np.uint64))
+    found: list[int] = lows[places[0] : places[1] + 1].tolist()
+    return found
+
+
+def _is_exact(matcher: Matcher) -> bool:
+    """Whether one label decides."""
+    return matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL) and matcher.value != ""
+
+
+def _matching(index: Sequence[IndexBlock], test: LabelTest, everything: pyroaring.BitMap) -> pyroaring.BitMap:
+    matcher = test.matcher
+    if _is_exact(matcher):
+        series = [block.series(matcher.name, matcher.value) for block in index]
+        having = next((found for found in series if found is not None), pyroaring.BitMap())
+        return having if matcher.kind is MatchKind.EQUAL else everything - having
+    # Series without the label are those that no value has: then the unwanted values are told.
+    told = [series for block in index for series in block.series_where(matcher.name, test.tells)]
+    union = pyroaring.BitMap.union(*told) if len(told) > 1 else told[0] if told else pyroaring.BitMap()
+    return everything - union if test.absent else union
 
 
 async def name_blocks(blocks: BlockReader, state: TenantState, hour: int, name: str | None) -> list[IndexBlock]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from penstock.blocks import BlockReader
-from penstock.errors import AtCapacity
-from penstock.timeseries.arrays import Bools, Ids, Indices
+from penstock.timeseries.arrays import Bools, Ids, Indices, Words
 from penstock.timeseries.fingerprints import Fingerprints
 from penstock.timeseries.format.keys import BUCKET_MS, keys_of
 from penstock.timeseries.format.sample_block import SampleBlock
@@ -20,13 +20,17 @@ from penstock.timeseries.operations import SampleChange
 from penstock.timeseries.promql import EngineConfig, Matcher, SeriesColumns
 from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.read.assembly import SamplePart, assemble, cut_block
-from penstock.timeseries.read.labels import fingerprints_at, hour_labels
-from penstock.timeseries.read.matching import LabelTest, label_tests, matching_ids
+from penstock.timeseries.read.labels import hour_labels
+from penstock.timeseries.read.matching import LabelTest, label_tests
+from penstock.timeseries.read.postings import SelectedSeries, check_bound, find_postings, series_name
 from penstock.timeseries.read.unflushed import matching_rows, unflushed_batches
 from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.series_table import SeriesTable
 
 __all__ = ["Moment", "SeriesFound", "find_series", "select_columns"]
+
+# Samples in blocks that are read in one go.
+_SAMPLES_AT_ONCE: Final = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +73,17 @@ async def find_series(
     tests = label_tests(matchers)
     state, blocks = moment.state, moment.blocks
     hours = moment.hours(start_ms, end_ms)
-    ids: dict[int, Ids] = {}
-    prints: list[Fingerprints] = []
-    for hour in hours:
-        assert state is not None
-        ids[hour] = await matching_ids(blocks, state, hour, tests)
-        _bound("series", len(ids[hour]), bounds.series_max)
-        prints.append(await fingerprints_at(blocks, state, hour, ids[hour]))
+    name = None if state is None or moment.unflushed else (series_name(state, hours, tests), SelectedSeries)
+    kept = None if name is None else blocks.cache.get(name, SelectedSeries)
+    if kept is not None and kept.block is not None:
+        check_bound("series", len(kept.block.labels), bounds.series_max)
+        return SeriesFound(list(kept.block.labels), dict(kept.block.hours))
+    postings = {} if state is None else await find_postings(blocks, state, hours, tests, bounds.series_max)
+    ids = {hour: postings[hour].ids for hour in hours}
     rows, own = _unflushed_series(moment, tests, start_ms, end_ms)
-    every = Fingerprints.concatenate([*prints, *own])
+    every = Fingerprints.concatenate([*(postings[hour].fingerprints for hour in hours), *own])
     firsts, places = every.unique()
-    _bound("series", len(firsts), bounds.series_max)
+    check_bound("series", len(firsts), bounds.series_max)
     labels = await _labels(moment, hours, ids, rows, firsts)
     order = np.array(sorted(range(len(labels)), key=labels.__getitem__), np.int64)
     rank = np.empty(len(order), np.int64)
@@ -96,6 +100,8 @@ async def find_series(
         tables[key][chosen] = numbers[at : at + len(chosen)]
         at += len(chosen)
     found.tables = tables
+    if name is not None:
+        blocks.cache.put(name, SelectedSeries(list(found.labels), dict(found.hours)))
     return found
 
 
@@ -106,15 +112,15 @@ async def select_columns(
     found = await find_series(moment, matchers, start_ms, end_ms, bounds)
     parts: list[SamplePart] = []
     samples = 0
-    for hour, (ids, numbers) in found.hours.items():
+    for hours in _read_together(moment.state, found):
         assert moment.state is not None
-        for part in await _hour_parts(moment.blocks, moment.state, hour, ids, numbers, start_ms, end_ms):
+        for part in await _parts(moment.blocks, moment.state, hours, start_ms, end_ms):
             parts.append(part)
             samples += len(part.times)
-        _bound("samples", samples, bounds.samples_max)
+        check_bound("samples", samples, bounds.samples_max)
     fresh = _unflushed_parts(moment, found, start_ms, end_ms)
     samples += sum(len(part.times) for part in fresh)
-    _bound("samples", samples, bounds.samples_max)
+    check_bound("samples", samples, bounds.samples_max)
     columns = await offload(samples, assemble, len(found.labels), [*parts, *fresh], overlapping=bool(fresh))
     counts = np.diff(columns.offsets)
     there = counts > 0
@@ -153,23 +159,60 @@ async def _labels(
     return [found for found in labels if found is not None]
 
 
-async def _hour_parts(
-    blocks: BlockReader, state: TenantState, hour: int, ids: Ids, numbers: Indices, start_ms: int, end_ms: int
+@dataclass(frozen=True, slots=True)
+class _HourBlocks:
+    """Series of an hour and the blocks that hold their samples: `owners` are places in `lows`, in order."""
+
+    hour: int
+    ids: Ids
+    numbers: Indices
+    lows: Words
+    owners: Indices
+
+    def wanted(self) -> Indices:
+        return np.unique(self.owners)
+
+
+def _read_together(state: TenantState | None, found: SeriesFound) -> Iterator[list[_HourBlocks]]:
+    """The hours of found series in groups whose blocks are read at once, bounded by the samples in them."""
+    group: list[_HourBlocks] = []
+    samples = 0
+    for hour, (ids, numbers) in found.hours.items():
+        assert state is not None
+        lows = state.lows(SAMPLES, hour)
+        if not len(ids) or not len(lows):
+            continue
+        group.append(_HourBlocks(hour, ids, numbers, lows, state.owners(SAMPLES, hour, keys_of(hour, ids))))
+        samples += state.rows(SAMPLES, hour) * len(group[-1].wanted()) // len(lows)
+        if samples >= _SAMPLES_AT_ONCE:
+            yield group
+            group, samples = [], 0
+    if group:
+        yield group
+
+
+async def _parts(
+    blocks: BlockReader, state: TenantState, hours: Sequence[_HourBlocks], start_ms: int, end_ms: int
 ) -> list[SamplePart]:
-    """The samples of some series of an hour, a part for each block."""
-    if not len(ids):
-        return []
-    lows = state.lows(SAMPLES, hour)
-    owners = state.owners(SAMPLES, hour, keys_of(hour, ids))
-    wanted = np.unique(owners)
-    found = await blocks.contents(state, SAMPLES, lows[wanted].tolist(), SampleBlock)
+    """The samples of some series of some hours, a part for each block."""
+    lows = [low for own in hours for low in own.lows[own.wanted()].tolist()]
+    found = await blocks.contents(state, SAMPLES, lows, SampleBlock)
+    rows = sum(len(block) for block in found.values())
+    return await offload(rows, _cut, hours, found, start_ms, end_ms)
+
+
+def _cut(
+    hours: Sequence[_HourBlocks], found: Mapping[int, SampleBlock], start_ms: int, end_ms: int
+) -> list[SamplePart]:
     parts = []
-    for place in wanted.tolist():
-        first, end = np.searchsorted(owners, [place, place + 1])
-        block = found.get(int(lows[place]))
-        if block is not None:
-            mine, part = cut_block(block, ids[first:end], start_ms, end_ms, hour * BUCKET_MS)
-            parts.append(SamplePart(numbers[first:end][mine], part.counts, part.base_ms, part.times, part.values))
+    for own in hours:
+        for place in own.wanted().tolist():
+            first, end = np.searchsorted(own.owners, [place, place + 1])
+            block = found.get(int(own.lows[place]))
+            if block is not None:
+                mine, part = cut_block(block, own.ids[first:end], start_ms, end_ms, own.hour * BUCKET_MS)
+                numbers = own.numbers[first:end][mine]
+                parts.append(SamplePart(numbers, part.counts, part.base_ms, part.times, part.values))
     return parts
 
 
@@ -202,12 +245,3 @@ def _unflushed_parts(moment: Moment, found: SeriesFound, start_ms: int, end_ms: 
         series, counts = np.unique(numbers[kept], return_counts=True)
         parts.append(SamplePart(series, counts, 0, batch.timestamps_ms[kept], batch.values[kept]))
     return [part for part in parts if len(part.times)]
-
-
-def _bound(what: str, found: int, most: int) -> None:
-    if found > most:
-        raise AtCapacity(
-            f"the query selects too many {what}",
-            f"it found {found} so far, and may read {most}",
-            f"select fewer, or raise engine.{what}_max",
-        )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from penstock.timeseries.arrays import Bools, compute
+from penstock.timeseries.arrays import Bools, codes_of, compute, taken
 from penstock.timeseries.operations import SampleChange
 from penstock.timeseries.read.matching import LabelTest
 from penstock.timeseries.samples import SampleBatch
@@ -27,9 +27,9 @@ def matching_rows(table: SeriesTable, tests: Sequence[LabelTest]) -> Bools:
     for test in tests:
         having = np.flatnonzero(compute.equal(table.names, test.matcher.name).to_numpy(zero_copy_only=False))
         found = np.full(len(table), test.absent)
-        encoded = table.values.take(having).dictionary_encode()
+        encoded = taken(table.values, having).dictionary_encode()
         answers = np.array([test(value) for value in encoded.dictionary.to_pylist()], np.bool_)
         if len(having):
-            found[table.series_of(having)] = answers[np.asarray(encoded.indices)]
+            found[table.series_of(having)] = answers[codes_of(encoded)]
         wanted &= found
     return wanted

@@ -1,0 +1,1 @@
+"""The bytes of the queue: batch objects, their frames, and the manifest."""

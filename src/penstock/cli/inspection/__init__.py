@@ -1,0 +1,1 @@
+"""What commands show of a store: its queue, segments, series, vectors and documents."""

@@ -1,0 +1,207 @@
+"""The work of `penstock timeseries` with files: samples in, samples out, as OpenMetrics text, Parquet or Arrow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final, TextIO
+
+import pyarrow as pa
+
+from penstock.cli.inspection.timeseries_reading import matchers, with_reader, with_series
+from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.store_access import writer_options
+from penstock.cli.settings.wiring import Wiring
+from penstock.cli.terminal.instants import instant_ms
+from penstock.clock import SYSTEM_CLOCK
+from penstock.errors import InvalidInput
+from penstock.indexing import url_of
+from penstock.observability import Observer
+from penstock.timeseries import (
+    MergedReads,
+    MetricMetadata,
+    SampleBatch,
+    SeriesColumns,
+    SeriesReads,
+    SeriesRepair,
+    TimeSeriesReader,
+    TimeSeriesStore,
+    read_open_metrics,
+    write_open_metrics,
+)
+from penstock.timeseries.promql import MatrixResult
+
+__all__ = ["compact_series", "export_samples", "import_samples", "repair_records"]
+
+_ENDINGS: Final = {
+    ".om": "openmetrics",
+    ".prom": "openmetrics",
+    ".txt": "openmetrics",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+}
+_ROWS: Final = 65_536
+_TAIL_BYTES: Final = 64
+# A text of an older format has no end of its own.
+_END: Final = b"# EOF"
+
+
+def import_samples(
+    settings: Settings,
+    observer: Observer,
+    place: tuple[str, str, str],
+    files: tuple[str, ...],
+    kind: str | None,
+    at: str,
+) -> Iterator[tuple[str, int]]:
+    """Files and how many samples each brought, durable by then."""
+    kinds = [_kind(file, kind) for file in files]
+    default_ms = instant_ms(at, SYSTEM_CLOCK.now_ms())
+    store, path, tenant = place
+
+    async def work() -> list[tuple[str, int]]:
+        counts = []
+        async with await Wiring(settings, observer).series_writer(url_of(store), path) as opened:
+            for file, own in zip(files, kinds, strict=True):
+                count = 0
+                for batch in _batches(file, own, default_ms):
+                    await opened.write(batch, tenant=tenant)
+                    count += len(batch)
+                await opened.flush()
+                counts.append((file, count))
+        return counts
+
+    return iter(asyncio.run(work()))
+
+
+def export_samples(
+    settings: Settings,
+    place: tuple[str, str, str],
+    file: str,
+    kind: str | None,
+    selector: str | None,
+    start: str,
+    end: str,
+) -> tuple[int, int]:
+    """How many series and samples were written."""
+    own = _kind(file, kind)
+    store, path, tenant = place
+    now_ms = SYSTEM_CLOCK.now_ms()
+    times = instant_ms(start, now_ms), instant_ms(end, now_ms)
+
+    async def work(reader: SeriesReads | MergedReads) -> tuple[SeriesColumns, dict[str, MetricMetadata]]:
+        columns = await reader.select_columns(matchers(selector), *times, tenant=tenant)
+        return columns, await reader.metadata(tenant=tenant)
+
+    columns, about = with_series(settings, store, path, tenant, work)
+    if own == "openmetrics":
+        with _text_output(file) as out:
+            out.writelines(f"{line}\n" for line in write_open_metrics(columns, about))
+    else:
+        _write_table(MatrixResult(columns).to_arrow(), file, own)
+    return len(columns.labels), columns.sample_count
+
+
+def compact_series(settings: Settings, observer: Observer, store: str, path: str) -> list[str]:
+    """The tenants whose hours were folded. A store that is not there is not made."""
+    if not with_reader(settings, store, path, TimeSeriesReader.tenants):
+        return []
+
+    async def work() -> list[str]:
+        async with await Wiring(settings, observer).series_writer(url_of(store), path) as opened:
+            await opened.compact()
+            return await opened.tenants()
+
+    return asyncio.run(work())
+
+
+def repair_records(
+    settings: Settings, observer: Observer, store: str, path: str, positions: Mapping[str, int | None]
+) -> list[SeriesRepair]:
+    """What was damaged. A store that is not there is not made."""
+    if not with_reader(settings, store, path, TimeSeriesReader.tenants) and not positions:
+        return []
+    url = url_of(store)
+    options = writer_options(settings, url)
+    return asyncio.run(TimeSeriesStore.repair(url, path, positions=positions, observer=observer, **options))
+
+
+def _kind(file: str, given: str | None) -> str:
+    found = given or ("openmetrics" if file == "-" else _ENDINGS.get(Path(file).suffix.lower()))
+    if found is None:
+        raise InvalidInput(f"the format of {file} is not known", "its name does not tell", "say it with --format")
+    if file == "-" and found != "openmetrics":
+        raise InvalidInput(f"{found} on standard input or output", "only text can be there", "name a file")
+    return found
+
+
+def _batches(file: str, kind: str, default_ms: int) -> Iterator[SampleBatch]:
+    if kind == "openmetrics":
+        with _text_input(file) as (lines, seconds):
+            yield from read_open_metrics(lines, default_ms=default_ms, seconds=seconds)
+        return
+    try:
+        for table in _tables(file, kind):
+            yield SampleBatch.from_table(table)
+    except pa.ArrowException as error:
+        raise InvalidInput(f"{file} cannot be read", str(error), f"is it {kind}? Say it with --format") from None
+
+
+def _tables(file: str, kind: str) -> Iterator[pa.Table]:
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(file) as opened:
+            for batch in opened.iter_batches(_ROWS):
+                yield pa.Table.from_batches([batch])
+        return
+    with pa.memory_map(file) as mapped:
+        is_file = mapped.read(6) == b"ARROW1"
+        mapped.seek(0)
+        if is_file:
+            reader = pa.ipc.open_file(mapped)
+            yield from (pa.Table.from_batches([reader.get_batch(n)]) for n in range(reader.num_record_batches))
+        else:
+            yield from (pa.Table.from_batches([batch]) for batch in pa.ipc.open_stream(mapped))
+
+
+def _write_table(table: pa.Table, file: str, kind: str) -> None:
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, file, compression="zstd")
+        return
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+
+
+@contextmanager
+def _text_input(file: str) -> Iterator[tuple[TextIO | list[str], bool]]:
+    """Lines, and whether their times are seconds: those of OpenMetrics are, which says where it ends."""
+    if file == "-":
+        lines = sys.stdin.read().splitlines()
+        yield lines, any(line.strip() == _END.decode() for line in lines[-1:])
+        return
+    with Path(file).open("rb") as raw:
+        raw.seek(max(0, os.fstat(raw.fileno()).st_size - _TAIL_BYTES))
+        seconds = raw.read().rstrip().endswith(_END)
+    with Path(file).open(encoding="utf-8") as text:
+        try:
+            yield text, seconds
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{file} cannot be read", str(error), "OpenMetrics text is UTF-8") from None
+
+
+@contextmanager
+def _text_output(file: str) -> Iterator[IO[str]]:
+    if file == "-":
+        yield sys.stdout
+        return
+    with Path(file).open("w", encoding="utf-8") as out:
+        yield out

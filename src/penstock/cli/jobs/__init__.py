@@ -1,0 +1,1 @@
+"""The runs behind commands: what each opens, starts, waits for and reports."""

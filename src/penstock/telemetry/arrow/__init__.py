@@ -1,0 +1,1 @@
+"""Arrow streams and JSON lines, checked against the schemas of signals."""

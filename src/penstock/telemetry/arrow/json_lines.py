@@ -1,0 +1,80 @@
+"""Lines of JSON as rows of a table: one object a line, columns and types found in the data.
+
+Whole numbers become int64, others double; texts that are all ISO 8601 times become timestamps. A column whose rows
+disagree is refused with the column named, never cast. Each line is read twice, first by a parser with a bound on
+nesting, because the one that makes columns has none.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from penstock.errors import InvalidInput
+from penstock.records import Signal
+from penstock.telemetry.arrow.stream import conform, with_tenant
+from penstock.telemetry.columns.rows import DecodedRows, RowSource, one_batch
+from penstock.telemetry.wire.limits import DecodeLimits
+
+__all__ = ["decode_json_lines"]
+
+_LIMITS: Final = DecodeLimits()
+_DEPTH_MAX: Final = 64
+_BLOCK_BYTES_MIN: Final = 1 << 16
+
+
+def decode_json_lines(
+    body: bytes, source: RowSource, signal: Signal | None = None, limits: DecodeLimits = _LIMITS
+) -> DecodedRows:
+    """Rows of a table of your own; a signal's table takes lines that have exactly its types."""
+    limits.check_unpacked(len(body))
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if not lines:
+        raise InvalidInput("there are no rows", "the body has no line", "send one JSON object on each line")
+    limits.check_rows(len(lines))
+    for number, line in enumerate(lines, 1):
+        _check_line(number, line)
+    options = arrow_json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES_MIN, len(body) + 1))
+    parsing = arrow_json.ParseOptions(newlines_in_values=False)
+    try:
+        table = arrow_json.read_json(io.BytesIO(b"\n".join(lines) + b"\n"), options, parsing)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise InvalidInput("the rows cannot be kept", str(error)[:300], "give each column one type") from error
+    if table.num_rows != len(lines):
+        raise InvalidInput("the rows cannot be read", f"{len(lines)} lines gave {table.num_rows} rows")
+    if not table.num_columns:
+        raise InvalidInput("the rows have no columns", "every object is empty")
+    if signal is None:
+        return DecodedRows(one_batch(with_tenant(table, source.tenant)))
+    return DecodedRows(conform(one_batch(table), signal, source))
+
+
+def _check_line(number: int, line: bytes) -> None:
+    """One object, nested no deeper than a person writes, each of its names once."""
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"line {number} is no JSON", str(error)[:200]) from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"line {number} is no object", f"it is a {type(found).__name__}")
+    if _depth(found) > _DEPTH_MAX:
+        raise InvalidInput(f"line {number} is nested too deeply", f"the bound is {_DEPTH_MAX} levels")
+
+
+def _depth(value: object) -> int:
+    """Levels of nesting, counted without recursion."""
+    level, here = 0, [value]
+    while here:
+        level += 1
+        here = [
+            inner
+            for one in here
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    return level

@@ -1,0 +1,1 @@
+"""The columns that decoders build: schemas of signals, attributes, and rows that were refused."""

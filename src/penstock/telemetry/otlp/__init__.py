@@ -1,0 +1,1 @@
+"""OTLP as protobuf and JSON: decoded into columns, and encoded again."""

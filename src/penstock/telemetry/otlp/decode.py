@@ -1,0 +1,69 @@
+"""OTLP requests as rows: metrics, logs and traces, in protobuf or JSON.
+
+A request that is malformed is refused whole. One that is sound, but in which single points, records or spans cannot
+be kept, is taken without them, and says how many and why: what OTLP calls a partial success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.records import Signal
+from penstock.telemetry.columns.rows import DecodedRows, RowSource
+from penstock.telemetry.otlp.json_mapping import protobuf_of_json
+from penstock.telemetry.otlp.logs import log_rows
+from penstock.telemetry.otlp.metrics import metric_rows
+from penstock.telemetry.otlp.traces import span_rows
+from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.protobuf import to_arrow
+
+__all__ = ["decode_otlp", "decode_otlp_json", "otlp_rows", "request_message"]
+
+_LIMITS: Final = DecodeLimits()
+_READERS: Final[dict[Signal, Callable[[pa.RecordBatch, RowSource, DecodeLimits], DecodedRows]]] = {
+    Signal.METRICS: metric_rows,
+    Signal.LOGS: log_rows,
+    Signal.TRACES: span_rows,
+}
+
+
+def decode_otlp(signal: Signal, body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
+    """An `Export…ServiceRequest` in protobuf, as rows of the signal's schema."""
+    limits.check_request(len(body))
+    what = f"OTLP {signal.name.lower()} request"
+    return otlp_rows(signal, to_arrow(request_message(signal), bytes(body), what), source, limits)
+
+
+def decode_otlp_json(signal: Signal, body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
+    """The same request in OTLP's JSON."""
+    limits.check_request(len(body))
+    what = f"OTLP {signal.name.lower()} request"
+    message = request_message(signal)
+    return otlp_rows(signal, to_arrow(message, protobuf_of_json(message, bytes(body), what), what), source, limits)
+
+
+def otlp_rows(signal: Signal, request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+    """Rows of a request that is in nested columns already."""
+    try:
+        return _READERS[signal](request, source, limits)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise InvalidInput(f"the OTLP {signal.name.lower()} request cannot be kept", str(error)[:200]) from error
+
+
+def request_message(signal: Signal) -> Any:
+    """The class of a signal's export request."""
+    if signal is Signal.METRICS:
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+        return ExportMetricsServiceRequest
+    if signal is Signal.LOGS:
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+        return ExportLogsServiceRequest
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    return ExportTraceServiceRequest

@@ -1,0 +1,314 @@
+"""Prometheus remote write 1.0 and 2.0 as rows of metrics: one sample, histogram or lone exemplar a row.
+
+A request is taken whole or refused whole, with the series named. Labels must be what the protocol demands: `__name__`
+there, names unique and not empty, values not empty. Histograms of fractions are refused by name.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.telemetry.columns.attributes import AttributeColumns, string_map
+from penstock.telemetry.columns.building import (
+    Ints,
+    constant,
+    field,
+    lists,
+    opened,
+    pc,
+    places,
+    taken,
+    to_ints,
+    to_lists,
+)
+from penstock.telemetry.columns.rows import DecodedRows, RowSource, assembled, together
+from penstock.telemetry.columns.schemas import METRICS, NANOSECONDS, PROMETHEUS
+from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
+from penstock.telemetry.remote_write.native_histograms import native_rows
+from penstock.telemetry.wire.compression import unpack_snappy
+from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.protobuf import to_arrow
+
+__all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_request"]
+
+_LIMITS: Final = DecodeLimits()
+_MS: Final = 1_000_000
+_MS_MAX: Final = (2**63 - 1) // _MS
+_TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
+_NAME: Final = "__name__"
+
+
+class RemoteWriteVersion(Enum):
+    """Which message a request holds; the content type says so."""
+
+    V1 = "prometheus.WriteRequest"
+    V2 = "io.prometheus.write.v2.Request"
+
+
+def decode_remote_write(
+    body: bytes, source: RowSource, version: RemoteWriteVersion = RemoteWriteVersion.V1, limits: DecodeLimits = _LIMITS
+) -> DecodedRows:
+    """A request as it comes over HTTP, packed with snappy."""
+    limits.check_request(len(body))
+    return decode_write_request(unpack_snappy(body, limits), source, version, limits)
+
+
+def decode_write_request(
+    unpacked: bytes, source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits = _LIMITS
+) -> DecodedRows:
+    """The message of a request, unpacked."""
+    try:
+        if version is RemoteWriteVersion.V1:
+            found = _first_version(to_arrow(write_request_v1(), unpacked, "remote write 1.0 request"), limits)
+        else:
+            found = _second_version(to_arrow(write_request_v2(), unpacked, "remote write 2.0 request"), limits)
+        return found.decoded(source, limits)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise InvalidInput("the remote write request cannot be kept", str(error)[:200]) from error
+
+
+class _Series:
+    """Series of a request, with their labels resolved."""
+
+    def __init__(self, series: Any, labels: AttributeColumns, about: dict[str, Any]) -> None:
+        self.series = series
+        self.names, self.labels = _split_names(labels)
+        # Type, unit and description of each series, where the request says.
+        self.about = about
+
+    def decoded(self, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+        parts = [self._samples(source, limits), self._histograms(source), self._lone_exemplars(source)]
+        limits.check_rows(sum(part.batch.num_rows for part in parts))
+        return together(METRICS, parts)
+
+    def columns(self, rows: Ints) -> dict[str, Any]:
+        labels = self.labels.taken(rows)
+        return {
+            "metric": taken(self.names, rows),
+            "convention": pa.repeat(PROMETHEUS, len(rows)),
+            "labels": labels.map(),
+            **{name: taken(values, rows) for name, values in self.about.items()},
+        }
+
+    def _samples(self, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+        samples, series = opened(field(self.series, "samples"))
+        limits.check_rows(len(samples))
+        columns = self.columns(series)
+        columns["time"] = _times(field(samples, "timestamp"))
+        columns["value"] = field(samples, "value")
+        if samples.type.get_field_index("start_timestamp") >= 0:
+            columns["start_time"] = _times(field(samples, "start_timestamp"), zero_is_null=True)
+        firsts = np.zeros(len(series), np.bool_)
+        firsts[np.unique(series, return_index=True)[1]] = True
+        columns["exemplars"] = self._exemplars(series, firsts)
+        return DecodedRows(assembled(METRICS, columns, len(samples), source))
+
+    def _histograms(self, source: RowSource) -> DecodedRows:
+        histograms, series = opened(field(self.series, "histograms"))
+        if not len(series):
+            return DecodedRows(_no_rows())
+        columns = self.columns(series)
+        columns |= native_rows(histograms, self.names.take(places(series)))
+        columns["time"] = _times(field(histograms, "timestamp"))
+        has_samples = to_ints(pc.list_value_length(field(self.series, "samples")))[series] > 0
+        firsts = np.zeros(len(series), np.bool_)
+        firsts[np.unique(series, return_index=True)[1]] = True
+        columns["exemplars"] = self._exemplars(series, firsts & ~has_samples)
+        return DecodedRows(assembled(METRICS, columns, len(series), source))
+
+    def _lone_exemplars(self, source: RowSource) -> DecodedRows:
+        """Prometheus sends exemplars as series of their own: a row without a value carries them."""
+        exemplars = field(self.series, "exemplars")
+        empty = np.ones(len(self.series), np.bool_)
+        for name in ("samples", "histograms"):
+            empty &= to_ints(pc.list_value_length(field(self.series, name))) == 0
+        series = np.flatnonzero(empty & (to_ints(pc.list_value_length(exemplars)) > 0))
+        if not len(series):
+            return DecodedRows(_no_rows())
+        columns = self.columns(series)
+        columns["exemplars"] = self._exemplars(series, np.ones(len(series), np.bool_))
+        items, offsets = lists(exemplars.take(places(series)))
+        columns["time"] = _times(field(items, "timestamp")).take(places(offsets[:-1]))
+        return DecodedRows(assembled(METRICS, columns, len(series), source))
+
+    def _exemplars(self, series: Ints, wanted: Any) -> Any:
+        exemplars = field(self.series, "exemplars")
+        kind = METRICS.field("exemplars").type
+        if not int(pc.sum(pc.list_value_length(exemplars)).as_py() or 0):
+            return pa.nulls(len(series), kind)
+        found = exemplars.take(places(series, mask=~np.asarray(wanted)))
+        items, offsets = lists(found)
+        labels = self.exemplar_labels(items)
+        nothing = pa.nulls(len(items), pa.string())
+        trace, span = (_picked(labels, name) for name in ("trace_id", "span_id"))
+        columns = {
+            "time": _times(field(items, "timestamp")),
+            "value": field(items, "value"),
+            "int_value": pa.nulls(len(items), pa.int64()),
+            "trace_id": trace if trace is not None else nothing,
+            "span_id": span if span is not None else nothing,
+            "attributes": labels.map(),
+            "attribute_types": pa.nulls(len(items), pa.list_(pa.int8())),
+        }
+        return to_lists(pa.StructArray.from_arrays(list(columns.values()), list(columns)), offsets)
+
+    def exemplar_labels(self, items: Any) -> AttributeColumns:
+        raise NotImplementedError
+
+
+class _FirstSeries(_Series):
+    def __init__(self, series: Any, labels: AttributeColumns, about: dict[str, Any], limits: DecodeLimits) -> None:
+        super().__init__(series, labels, about)
+        self._limits = limits
+
+    def exemplar_labels(self, items: Any) -> AttributeColumns:
+        return _label_pairs(field(items, "labels"), self._limits)
+
+
+class _SecondSeries(_Series):
+    def __init__(
+        self, series: Any, labels: AttributeColumns, about: dict[str, Any], symbols: Any, limits: DecodeLimits
+    ) -> None:
+        super().__init__(series, labels, about)
+        self._symbols = symbols
+        self._limits = limits
+
+    def exemplar_labels(self, items: Any) -> AttributeColumns:
+        return _label_references(field(items, "labels_refs"), self._symbols, self._limits)
+
+
+def _first_version(request: pa.RecordBatch, limits: DecodeLimits) -> _Series:
+    series = pc.list_flatten(request.column("timeseries"))
+    limits.check_rows(len(series))
+    labels = _checked(_label_pairs(field(series, "labels"), limits), lists(field(series, "labels"))[1])
+    found = _FirstSeries(series, labels, {}, limits)
+    found.about = _families(found.names, pc.list_flatten(request.column("metadata")))
+    return found
+
+
+def _second_version(request: pa.RecordBatch, limits: DecodeLimits) -> _Series:
+    symbols = pc.list_flatten(request.column("symbols"))
+    series = pc.list_flatten(request.column("timeseries"))
+    limits.check_rows(len(series))
+    if len(series) and (len(symbols) == 0 or symbols[0].as_py() != ""):
+        raise InvalidInput("the symbols of a remote write 2.0 request are wrong", "the first must be empty")
+    references = field(series, "labels_refs")
+    labels = _checked(_label_references(references, symbols, limits), lists(references)[1] // 2)
+    metadata = field(series, "metadata")
+    about = {
+        "type": _named_types(pc.fill_null(field(metadata, "type"), 0)),
+        "unit": _symbol(field(metadata, "unit_ref"), symbols),
+        "description": _symbol(field(metadata, "help_ref"), symbols),
+    }
+    return _SecondSeries(series, labels, about, symbols, limits)
+
+
+def _label_pairs(array: Any, limits: DecodeLimits) -> AttributeColumns:
+    labels, offsets = lists(array)
+    return string_map(offsets, field(labels, "name"), field(labels, "value"), limits)
+
+
+def _label_references(array: Any, symbols: Any, limits: DecodeLimits) -> AttributeColumns:
+    references, offsets = lists(array)
+    if np.any(np.diff(offsets) % 2):
+        raise InvalidInput("a series has a label name without a value", "references to symbols come in pairs")
+    numbers = to_ints(references)
+    if len(numbers) and numbers.max() >= len(symbols):
+        raise InvalidInput(f"label reference {numbers.max()} is wrong", f"there are {len(symbols)} symbols")
+    return string_map(offsets // 2, taken(symbols, numbers[0::2]), taken(symbols, numbers[1::2]), limits)
+
+
+def _symbol(references: Any, symbols: Any) -> Any:
+    """Reference 0 is the empty text: none."""
+    if len(references) == 0:
+        return pa.nulls(0, pa.string())
+    numbers = to_ints(pc.fill_null(references, 0))
+    if numbers.max() >= len(symbols):
+        raise InvalidInput(f"metadata reference {numbers.max()} is wrong", f"there are {len(symbols)} symbols")
+    return symbols.take(places(numbers, mask=numbers == 0))
+
+
+def _checked(labels: AttributeColumns, given: Ints) -> AttributeColumns:
+    """Refused unless every series has its labels once each, all named, none empty."""
+    twice = np.flatnonzero(np.diff(labels.offsets) != np.diff(given))
+    if len(twice):
+        raise InvalidInput(f"series {_named(labels, int(twice[0]))} has a label twice")
+    for texts, what in ((labels.keys, "a label without a name"), (labels.values, "a label without a value")):
+        empty = np.flatnonzero(np.asarray(pc.equal(texts, "")))
+        if len(empty):
+            row = int(np.searchsorted(labels.offsets, empty[0], side="right")) - 1
+            raise InvalidInput(f"series {_named(labels, row)} has {what}")
+    return labels
+
+
+def _split_names(labels: AttributeColumns) -> tuple[Any, AttributeColumns]:
+    """The metric of each series, and the other labels."""
+    is_name = np.asarray(pc.equal(labels.keys, _NAME)) if len(labels.keys) else np.zeros(0, np.bool_)
+    rows = np.repeat(np.arange(len(labels.offsets) - 1), np.diff(labels.offsets))
+    counts = np.bincount(rows[is_name], minlength=len(labels.offsets) - 1)
+    missing = np.flatnonzero(counts != 1)
+    if len(missing):
+        raise InvalidInput(f"series {_named(labels, int(missing[0]))} has no name", f"the label {_NAME} is missing")
+    rest = np.flatnonzero(~is_name)
+    offsets = np.zeros(len(labels.offsets), np.int64)
+    np.cumsum(np.bincount(rows[rest], minlength=len(labels.offsets) - 1), out=offsets[1:])
+    names = labels.values.filter(pa.array(is_name))
+    return names, AttributeColumns(offsets, taken(labels.keys, rest), taken(labels.values, rest), labels.kinds[rest])
+
+
+def _named(labels: AttributeColumns, row: int) -> str:
+    first, last = int(labels.offsets[row]), int(labels.offsets[row + 1])
+    pairs = zip(labels.keys[first:last].to_pylist(), labels.values[first:last].to_pylist(), strict=True)
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in pairs)[:200] + "}"
+
+
+def _families(names: Any, metadata: Any) -> dict[str, Any]:
+    """Type, unit and help of each series, where its family is in the same request."""
+    known = {one["metric_family_name"]: one for one in metadata.to_pylist()}
+    if not known:
+        return {"type": constant("unknown", pa.string(), len(names))}
+    encoded = pc.dictionary_encode(names)
+    families = [known.get(name) or {} for name in encoded.dictionary.to_pylist()]
+    codes = to_ints(encoded.indices)
+    kinds = [_type_name(one.get("type", 0)) for one in families]
+    return {
+        "type": taken(pa.array(kinds, pa.string()), codes),
+        "unit": taken(pa.array([one.get("unit") or None for one in families], pa.string()), codes),
+        "description": taken(pa.array([one.get("help") or None for one in families], pa.string()), codes),
+    }
+
+
+def _type_name(number: int) -> str:
+    return _TYPES[number] if 0 <= number < len(_TYPES) else _TYPES[0]
+
+
+def _named_types(numbers: Any) -> Any:
+    codes = to_ints(numbers)
+    return taken(pa.array(_TYPES), np.where((codes >= 0) & (codes < len(_TYPES)), codes, 0))
+
+
+def _times(milliseconds: Any, *, zero_is_null: bool = False) -> Any:
+    numbers = to_ints(milliseconds)
+    if np.any(np.abs(numbers) > _MS_MAX):
+        raise InvalidInput("a sample has a time beyond the year 2262", "times are milliseconds since 1970")
+    return pa.array(numbers * _MS, mask=numbers == 0 if zero_is_null else None).cast(NANOSECONDS)
+
+
+def _picked(labels: AttributeColumns, name: str) -> Any:
+    """The value of one label in each row; None where no row has it."""
+    found = np.flatnonzero(np.asarray(pc.equal(labels.keys, name))) if len(labels.keys) else np.zeros(0, np.int64)
+    if not len(found):
+        return None
+    rows = np.searchsorted(labels.offsets, found, side="right") - 1
+    entries = np.full(len(labels.offsets) - 1, -1)
+    entries[rows] = found
+    return labels.values.take(places(entries, mask=entries < 0))
+
+
+def _no_rows() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], METRICS)

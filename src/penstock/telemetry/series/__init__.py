@@ -1,0 +1,1 @@
+"""Rows of metrics as samples of named series."""

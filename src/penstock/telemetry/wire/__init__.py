@@ -1,0 +1,1 @@
+"""Bytes as they arrive: limits, decompression, and protobuf walked without objects."""

@@ -1,0 +1,70 @@
+"""Code is read by its structure: what is defined stands under its qualified name, and no line is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.documents.parsers.code import CODE_SUFFIXES, parse_code
+
+PYTHON = b'''"""Module."""
+import os
+
+@cached
+class Otter:
+    """Swims."""
+    def dive(self):
+        # down
+        return 1
+
+def main():
+    pass
+'''
+
+
+def headings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("#")]
+
+
+def test_definitions_stand_under_their_names_with_their_decorators():
+    parsed = parse_code(PYTHON, "src/otter.py")
+    text = parsed.text.decode()
+    assert parsed.title == "otter.py"
+    assert headings(text) == ["## Otter", "### Otter.dive", "## main"]
+    assert text.index("## Otter") < text.index("@cached") < text.index("### Otter.dive") < text.index("def dive")
+
+
+def test_no_line_of_code_is_lost():
+    text = parse_code(PYTHON, "otter.py").text.decode()
+    kept = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    assert kept == [line.strip() for line in PYTHON.decode().splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("a.go", "package a\nfunc Dive(n int) {}\ntype Otter struct{}\n", ["## Dive", "## Otter"]),
+        ("a.rs", "struct Otter;\nimpl Otter {\n  fn dive(&self) {}\n}\n", ["## Otter", "## Otter", "### Otter.dive"]),
+        ("a.java", "class Otter {\n  void dive() {}\n}\n", ["## Otter", "### Otter.dive"]),
+        ("a.ts", "export class Otter {\n  dive(): void {}\n}\n", ["## Otter", "### Otter.dive"]),
+        ("a.js", "function dive() {}\n", ["## dive"]),
+        ("a.c", "static int *dive(int n) { return 0; }\n", ["## dive"]),
+        ("a.hpp", "namespace river {\nclass Otter {\n void dive() {}\n};\n}\n", ["## river", "### river.Otter", "#### river.Otter.dive"]),
+        ("a.cs", "class Otter {\n void Dive() {}\n}\n", ["## Otter", "### Otter.Dive"]),
+        ("a.rb", "class Otter\n  def dive\n  end\nend\n", ["## Otter", "### Otter.dive"]),
+        ("a.php", "<?php\nfunction dive() {}\n", ["## dive"]),
+    ],
+)  # fmt: skip
+def test_the_languages_that_have_a_grammar(name, source, expected):
+    assert headings(parse_code(source.encode(), name).text.decode()) == expected
+
+
+@pytest.mark.parametrize("suffix", sorted(CODE_SUFFIXES))
+def test_broken_and_empty_code_of_every_language_is_still_read(suffix):
+    assert parse_code(b"", f"a.{suffix}").text == b""
+    text = parse_code(b"}}} class def ((( fn \xff otter", f"a.{suffix}").text
+    assert b"otter" in text
+
+
+def test_a_minified_file_of_nested_calls_takes_no_stack():
+    source = b"f(" * 20_000 + b")" * 20_000
+    assert len(parse_code(source, "a.js").text) >= 40_000

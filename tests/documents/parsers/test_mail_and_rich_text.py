@@ -1,0 +1,81 @@
+"""Messages with their attachments, and rich text."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+
+import pytest
+from tests.documents.parsers.made import open_document
+
+from penstock.documents.parsers import Format, Sandbox
+from penstock.documents.parsers.rich_text import parse_rtf
+from penstock.errors import AtCapacity
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox() as opened:
+        yield opened
+
+
+def message(subject: str = "Río report") -> EmailMessage:
+    made = EmailMessage()
+    made["From"], made["To"], made["Subject"] = "Ann <ann@example.org>", "bo@example.org", subject
+    made.set_content("The otters are back.\n")
+    return made
+
+
+def test_a_message_tells_who_what_and_its_attachments(sandbox):
+    made = message()
+    made.add_alternative("<p>The otters are <b>back</b>.</p>", subtype="html")
+    odt = open_document("<text:p>Seen in May.</text:p>")
+    made.add_attachment(odt, maintype="application", subtype="octet-stream", filename="notes.odt")
+    made.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="otter.png")
+    parsed = sandbox.parse(bytes(made), tenant="t", name="mail.eml")
+    assert (parsed.format, parsed.title) == (Format.EMAIL, "Río report")
+    assert parsed.text.decode() == (
+        "# Río report\n\nFrom: Ann <ann@example.org>\nTo: bo@example.org\nSubject: Río report\n\nThe otters are back.\n\n"
+        "## Attachment notes.odt\n\n# On Rivers\n\nSeen in May."
+    )
+    assert parsed.warnings == ("attachment 'otter.png' was left out: an image cannot be indexed",)
+
+
+def test_a_page_is_read_where_there_is_no_plain_body(sandbox):
+    made = EmailMessage()
+    made["Subject"] = "x"
+    made.set_content("<h2>Head</h2><p>Body</p>", subtype="html")
+    assert sandbox.parse(bytes(made), tenant="t", name="a.eml").text.decode().endswith("## Head\n\nBody")
+
+
+def test_messages_inside_messages_end_somewhere(sandbox):
+    inner = bytes(message("inner"))
+    for _ in range(8):
+        made = message("around")
+        made.add_attachment(inner, maintype="application", subtype="octet-stream", filename="forwarded.eml")
+        inner = bytes(made)
+    text = sandbox.parse(inner, tenant="t", name="a.eml").text.decode()
+    assert 2 <= text.count("# around") <= 4
+
+
+@pytest.mark.parametrize(
+    "head", [b"Subject: =?utf-8?q?broken\r\n", b"From: \xff\xfe\r\nDate: no date\r\n", b"To: ,,;@\r\n"]
+)
+def test_a_broken_header_costs_no_message(sandbox, head):
+    assert b"the body" in sandbox.parse(head + b"\r\nthe body", tenant="t", name="a.eml").text
+
+
+def test_rich_text_is_its_words(sandbox):
+    data = rb"{\rtf1\ansi{\fonttbl{\f0 Times;}}{\info{\title Rivers}}\f0 Otters \b swim\b0  in caf\'e9s.\par Next \u8364? line.}"
+    parsed = sandbox.parse(data, tenant="t", name="a.rtf")
+    assert (parsed.format, parsed.title) == (Format.RTF, "Rivers")
+    assert parsed.text.decode().strip() == "Otters swim in cafés.\nNext € line."
+
+
+def test_pictures_in_rich_text_are_no_text():
+    data = rb"{\rtf1 before {\pict\pngblip " + b"0a" * 100_000 + rb"} after}"
+    assert parse_rtf(data).text.split() == [b"before", b"after"]
+
+
+def test_rich_text_that_is_nested_without_end_is_refused():
+    with pytest.raises(AtCapacity, match="nested"):
+        parse_rtf(rb"{\rtf1 " + b"{" * 100_000)
