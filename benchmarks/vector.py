@@ -72,6 +72,8 @@ LARGE = replace(CONFIG, cache_bytes=4 << 30)
 LOADING_SECONDS = 240
 TENDING_SECONDS = 180
 MEASURED_SECONDS = 30
+SINGLE_QUERIES = 500
+SINGLE_ROUNDS = 10
 RARE = attribute("rare") == True  # noqa: E712 a filter, not a comparison
 PROBES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, ALL_LISTS)
 
@@ -79,7 +81,7 @@ PROBES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a fifth of the rows")
-    parser.add_argument("--only", choices=["text", "clustered", "cost"], help="one part alone")
+    parser.add_argument("--only", choices=["text", "clustered", "single", "cost"], help="one part alone")
     parser.add_argument("--sizes", nargs="*", type=int, help="rows of the cost table, instead of the usual ones")
     parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out, by the beginning of their names")
     chosen = parser.parse_args()
@@ -89,6 +91,8 @@ def main() -> None:
     for name, make in (("text", text_vectors), ("clustered", clustered_vectors)):
         if chosen.only in (None, name):
             compare(Data(name, *make(count)), chosen.skip)
+    if chosen.only in (None, "single"):
+        asyncio.run(report_single(Data("clustered", *clustered_vectors(count))))
     if chosen.only in (None, "cost"):
         report_cost(chosen.sizes or ([2_000, 20_000] if chosen.quick else [10_000, 100_000, 1_000_000]))
 
@@ -276,6 +280,38 @@ def ids_of(answer: pa.Table, queries: int) -> Matrix:
     rank = np.arange(len(query)) - np.searchsorted(query, query)
     found[query, rank] = numbers
     return found
+
+
+# one query at a time ------------------------------------------------------------------------------
+
+
+async def report_single(data: Data) -> None:
+    """Processor time of warm queries: for each the best of some rounds, and the mean of those."""
+    print(
+        f"\n== one query at a time: {len(data.rows):,} × {DIMENSIONS}, {SINGLE_QUERIES} queries, best of {SINGLE_ROUNDS}"
+    )
+    with tempfile.TemporaryDirectory(prefix="penstock-vector-") as folder:
+        async with await VectorStore.open(f"file://{folder}", "vectors", LOADING) as store:
+            collection = await store.collection("tenant", "index", "model", dimensions=DIMENSIONS, metric="cosine")
+            for first in range(0, len(data.rows), CALL_ROWS):
+                await collection.upsert(table(data, first))
+            await store.flush()
+            await store.tend()
+        async with await VectorStore.open(f"file://{folder}", "vectors", CONFIG) as store:
+            collection = await store.collection("tenant", "index", "model", dimensions=DIMENSIONS, metric="cosine")
+            for options in ({"probes": 7}, {"recall_target": RECALL}, {"filter": RARE}):
+                answer = await collection.search(data.queries, NEIGHBOURS, **options)
+                recall = recall_of(ids_of(answer, QUERIES), data.true_rare if "filter" in options else data.true)
+                best = np.full(SINGLE_QUERIES, np.inf)
+                for _ in range(SINGLE_ROUNDS):
+                    for place in range(SINGLE_QUERIES):
+                        began = time.thread_time_ns()
+                        await collection.search(data.queries[place], NEIGHBOURS, **options)
+                        best[place] = min(best[place], time.thread_time_ns() - began)
+                told = f"{next(iter(options))} {'' if 'filter' in options else next(iter(options.values()))}"
+                print(
+                    f"{told:<20} recall {recall:.4f}  {best.mean() / 1e3:6.1f} µs  quickest {best.min() / 1e3:6.1f} µs"
+                )
 
 
 # cost ---------------------------------------------------------------------------------------------

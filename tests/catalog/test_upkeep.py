@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.catalog.samples import DAY, HOUR, CountingStore, data_file, run, small_catalog
@@ -390,5 +391,33 @@ def test_every_body_that_was_written_can_be_read() -> None:
         bodies = [body for body in store.history("lake/metadata/catalog.json") if body]
         assert [decode_head(body).seq for body in bodies] == list(range(1, len(bodies) + 1))
         assert len(set(bodies)) == len(bodies)
+
+    run(session())
+
+
+def test_a_change_lands_however_often_its_segments_are_rewritten_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its turn and its deadline; sixteen rounds once were the end of it, and fifty busy writers need more."""
+
+    async def session() -> None:
+        store = MemoryStore()
+        busy = await small_catalog(store, inline_files_max=1000, segment_rows_max=10_000)
+        await busy.register([data_file(number) for number in range(0, 2000, 2)])
+        await busy.spill()
+        catalog = await small_catalog(store, inline_files_max=1000)
+        shard, rounds = catalog.shard(""), iter(range(40))
+        load = shard.load
+
+        async def overtaken(entries: Any) -> Any:
+            found = await load(entries)
+            number = next(rounds, None)
+            if number is not None:
+                await busy.register([data_file(499 - 2 * number), data_file(503 + 2 * number)])
+                await busy.spill()
+            return found
+
+        monkeypatch.setattr(shard, "load", overtaken)
+        await catalog.register([data_file(501)])
+        assert next(rounds, None) is None
+        assert data_file(501).path in (await catalog.plan()).paths
 
     run(session())

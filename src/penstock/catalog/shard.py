@@ -12,7 +12,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from penstock.catalog.change.lookup import Blocks, SegmentsNeeded
 from penstock.catalog.config import CatalogConfig
@@ -31,9 +30,6 @@ from penstock.objects import ObjectStore, Register, RegisterPolicy
 from penstock.observability import Observer, names
 
 __all__ = ["Shard"]
-
-# A change that asks for segments again and again meets a head that is rewritten each time.
-_ROUNDS_MAX: Final = 16
 
 
 class Shard:
@@ -109,17 +105,19 @@ class Shard:
     async def commit(self, change: Callable[[CatalogHead, Blocks], CatalogHead], kind: str) -> CatalogHead:
         """Apply a pure change in one conditional write; the head that includes it.
 
-        Segments that the change asks for are fetched, and it is tried again.
+        Segments that the change asks for are fetched, and it is tried again. It keeps its turn among the writers: one
+        that began anew each time would be overtaken, and find the segments rewritten, for as long as others write.
         """
         began = self._clock.monotonic()
         if self._cached is None or self._cached.is_absent:
             # The first write takes the legacy pair over: as it is now, and not as it was when it was last planned.
             await self.fresh()
         held: dict[str, FileBlock] = {}
-        for _ in range(_ROUNDS_MAX):
+        while True:
             try:
-                head = await self._register.update(partial(self._changed, change, held))
+                head = await self._register.update(partial(self._changed, change, held), asked=began)
             except SegmentsNeeded as needed:
+                # Never the same ones again, so this ends when nobody rewrites them, or at the deadline.
                 held.update(await self.load(needed.entries))
                 self._observer.count(names.CATALOG_RETRIES)
             else:
@@ -127,7 +125,6 @@ class Shard:
                 self._observer.observe(names.CATALOG_COMMIT_SECONDS, self._clock.monotonic() - began, change=kind)
                 self._tell_growth(head)
                 return self._base(head)
-        raise Unsupported(f"a change of {self} came to no end", "its segments are rewritten faster than they are read")
 
     async def load(self, entries: Iterable[SegmentEntry]) -> dict[str, FileBlock]:
         """Segments by key; the first that cannot be read is raised."""

@@ -218,6 +218,23 @@ async def test_an_expired_change_does_not_ride_on_the_next_write(world: World) -
     assert (await register.update(appends(b"b"))).payload == b"b"
 
 
+@simulated
+async def test_a_change_that_is_prepared_anew_keeps_its_deadline(world: World) -> None:
+    """Seven of its ten seconds are over when it asks again, and the store answers nobody."""
+    register = world.register(UnreachableStore(), RegisterPolicy(deadline_seconds=10.0))
+    asked = world.clock.monotonic()
+    await world.clock.sleep(7.0)
+    with pytest.raises(DeadlineExceeded):
+        await register.update(appends(b"a"), asked=asked)
+    assert world.clock.monotonic() - asked == pytest.approx(10.0)
+    # None of it is left: it is told so at once, and nothing is sent.
+    await world.clock.sleep(5.0)
+    late = world.register(policy=RegisterPolicy(deadline_seconds=10.0))
+    with pytest.raises(DeadlineExceeded):
+        await late.update(appends(b"a"), asked=asked)
+    assert world.writes == 0
+
+
 # Fences ----------------------------------------------------------------------------------------------
 
 

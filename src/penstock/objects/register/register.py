@@ -142,17 +142,24 @@ class Register(Generic[T]):
         self._committer.known = known
         return known.value
 
-    async def update(self, change: Callable[[T], T], *, landed: Callable[[T], bool | None] | None = None) -> T:
+    async def update(
+        self,
+        change: Callable[[T], T],
+        *,
+        landed: Callable[[T], bool | None] | None = None,
+        asked: float | None = None,
+    ) -> T:
         """Apply `change` once, and return a value that is known to include it.
 
         `change` must be pure: it may run several times, each time on a newer value, and the last run is
         the one that counted. Returning the very object it was given writes nothing; raising fails this
         caller alone. `landed` replaces the format's proof for this change: given a newer value, was the
-        last run written? None: this value can no longer tell.
+        last run written? None: this value can no longer tell. `asked` is when the caller began to ask, by the clock,
+        if that was earlier: a change that had to be prepared anew keeps its turn and its deadline.
 
         `DeadlineExceeded`: surely not applied. `OutcomeUnknown`: it may have been, or may still be.
         """
-        return await self._submit(change, landed)
+        return await self._submit(change, landed, asked)
 
     async def acquire_fence(self) -> int:
         """Take the fence from whoever holds it: their later reads and updates raise `Fenced`.
@@ -165,7 +172,7 @@ class Register(Generic[T]):
         def raised(value: T) -> T:
             return form.with_fence(value, form.next_fence(form.fence(value)))
 
-        return form.fence(await self._submit(raised, lambda _: False, takes_fence=True))
+        return form.fence(await self._submit(raised, lambda _: False, None, takes_fence=True))
 
     async def renew_fence(self) -> T:
         """Raise the fence that this register holds and keep holding it; the value with it. `Fenced` if it was taken.
@@ -185,7 +192,7 @@ class Register(Generic[T]):
             committer.renewals.add(fence)
             return form.with_fence(value, fence)
 
-        return await self._submit(raised, lambda value: form.fence(value) in committer.renewals, takes_fence=True)
+        return await self._submit(raised, lambda value: form.fence(value) in committer.renewals, None, takes_fence=True)
 
     async def close(self) -> None:
         """Stop. Changes not yet sent fail with `Closed`, those being written with `OutcomeUnknown`. Idempotent."""
@@ -193,13 +200,20 @@ class Register(Generic[T]):
         await self._committer.stop()
 
     async def _submit(
-        self, change: Callable[[T], T], landed: Callable[[T], bool | None] | None, *, takes_fence: bool = False
+        self,
+        change: Callable[[T], T],
+        landed: Callable[[T], bool | None] | None,
+        asked: float | None,
+        *,
+        takes_fence: bool = False,
     ) -> T:
         self._check_open()
-        caller = Caller(change, landed, self._clock.monotonic(), self._cell.calls, takes_fence)
+        now = self._clock.monotonic()
+        began = now if asked is None else asked
+        caller = Caller(change, landed, began, self._cell.calls, takes_fence)
         self._committer.submit(caller)
         try:
-            await asyncio.wait((caller.future,), timeout=self._policy.deadline_seconds)
+            await asyncio.wait((caller.future,), timeout=max(0.0, began + self._policy.deadline_seconds - now))
             if caller.waits:
                 raise self._expired(caller)
             return caller.future.result()
