@@ -61,7 +61,7 @@ _SECTIONS: Final = {
     },
     "Stores": {
         "quiver": _Entry("commands.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
-        "relay": _Entry("commands.relay", "relay", "Send what waits at the edge to a queue, files or a collector."),
+        "relay": _Entry("commands.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
         "buffer": _Entry("commands.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
         "catalog": _Entry("commands.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
         "timeseries": _Entry("commands.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
@@ -74,10 +74,11 @@ _SECTIONS: Final = {
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }
-# Started by the demo, for its own processes.
+# Started by the demo and by `serve`, for their own processes.
 _HIDDEN: Final = {
     "demo-consume": _Entry("demonstration.workers", "consume", ""),
     "demo-produce": _Entry("demonstration.workers", "produce", ""),
+    "sql-worker": _Entry("commands.sql_worker", "sql_worker", ""),
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})

@@ -30,7 +30,7 @@ _format_option: Final = click.option(
     "version",
     type=click.IntRange(2, 3),
     default=None,
-    help="Version to write.  [default: that of the settings, else 3]",
+    help="Version to write.  [default: from the settings, else 3]",
 )
 
 
@@ -49,8 +49,8 @@ def catalog() -> None:
 @_prefix_option
 @_format_option
 @click.option("--dry-run", is_flag=True, help="Only report; write nothing.")
-@click.option("--repair", is_flag=True, help="Migrate an inconsistent pair, its time index made anew.")
-@click.option("--delete-legacy", is_flag=True, help="Delete the pair once the catalog was read back.")
+@click.option("--repair", is_flag=True, help="Migrate an inconsistent pair, with a rebuilt time index.")
+@click.option("--delete-legacy", is_flag=True, help="Delete the pair after the catalog has been read back.")
 @click.option("--backup", is_flag=True, help="Copy the pair below metadata/backup first.")
 @settings_option
 @_json_option
@@ -160,14 +160,14 @@ def verify(url: str, prefix: str, data: bool, as_json: bool, settings: Settings)
 @catalog.command()
 @click.argument("url")
 @_prefix_option
-@click.option("--from", "start", default=None, help="First time, ISO 8601 or nanoseconds.")
-@click.option("--to", "end", default=None, help="Time before which rows lie, ISO 8601 or nanoseconds.")
+@click.option("--from", "start", default=None, help="Start of the range, as ISO 8601 or nanoseconds.")
+@click.option("--to", "end", default=None, help="End of the range, exclusive, as ISO 8601 or nanoseconds.")
 @click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`; repeatable.")
 @click.option("--tenant", default=None, help="Tenant of the files.")
 @click.option("--table", default=None, help="Table of the files.")
 @click.option("--shard", default=None, help="Shard id of the files.")
 @click.option("--column", "columns", multiple=True, help="Column whose statistics to show; repeatable.")
-@click.option("--partial", is_flag=True, help="Go on without segments that cannot be read.")
+@click.option("--partial", is_flag=True, help="Continue without segments that cannot be read.")
 @settings_option
 @_json_option
 def plan(
@@ -283,14 +283,19 @@ def stats(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
 @catalog.command()
 @click.argument("url")
 @_prefix_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @click.option(
-    "--grace", type=float, default=None, help="Seconds a removed file is kept.  [default: that of the settings]"
+    "--grace", type=float, default=None, help="Time a removed file is kept, in seconds.  [default: from the settings]"
 )
 @click.option(
-    "--age-floor", type=float, default=None, help="Seconds an unknown object is kept.  [default: that of the settings]"
+    "--age-floor",
+    type=float,
+    default=None,
+    help="Time an unknown object is kept, in seconds.  [default: from the settings]",
 )
-@click.option("--orphans", "data_prefix", default=None, help="Prefix of data files; unlisted ones below it go too.")
+@click.option(
+    "--orphans", "data_prefix", default=None, help="Prefix of data files whose unlisted objects are deleted too."
+)
 @settings_option
 @_json_option
 def vacuum(
@@ -303,7 +308,7 @@ def vacuum(
     as_json: bool,
     settings: Settings,
 ) -> None:
-    """Delete files and objects that nothing refers to any more.
+    """Delete files and objects that nothing refers to.
 
     Files that were removed or replaced are kept for the grace first.
     """

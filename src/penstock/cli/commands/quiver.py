@@ -91,7 +91,7 @@ def inspect(path: str, as_json: bool) -> None:
 @_path_argument
 @json_option
 def verify(path: str, as_json: bool) -> None:
-    """Read everything and report what cannot be read.
+    """Read everything and report damage.
 
     The exit code is 1 if anything is wrong.
     """
@@ -115,7 +115,7 @@ def verify(path: str, as_json: bool) -> None:
 @_config_option
 @json_option
 def repair(path: str, instance: int, config_file: str | None, as_json: bool) -> None:
-    """Set aside what cannot be read, and rewrite the rest."""
+    """Set aside unreadable data, and rewrite the rest."""
     from penstock.cli.inspection.quiver import repair_store
 
     found = repair_store(path, instance, config_file)
@@ -134,7 +134,9 @@ def repair(path: str, instance: int, config_file: str | None, as_json: bool) -> 
 @quiver.command()
 @_path_argument
 @click.argument("subscriber")
-@click.option("--from", "first", type=click.IntRange(min=1), default=None, help="First segment; default: dead letters.")
+@click.option(
+    "--from", "first", type=click.IntRange(min=1), default=None, help="First segment.  [default: dead letters only]"
+)
 @_instance_option
 @_config_option
 @json_option
@@ -164,7 +166,7 @@ def replay(
 def drain(path: str, subscriber: str, into: str, instance: int, config_file: str | None, as_json: bool) -> None:
     """Copy undelivered bundles to a folder and acknowledge them.
 
-    What waits for SUBSCRIBER is written there as Arrow files.
+    The bundles that SUBSCRIBER has not acknowledged are written as Arrow files.
     """
     from penstock.cli.inspection.quiver import drain_segments
 
@@ -182,7 +184,7 @@ def drain(path: str, subscriber: str, into: str, instance: int, config_file: str
 def query(path: str, sql: str, as_json: bool) -> None:
     """Run SQL over the stored bundles; every slot is a table.
 
-    Rows of segments and of the log are there, of all instances.
+    Includes the rows of segments and of the log, of all instances.
     """
     from penstock.cli.inspection.quiver_query import rows_of_query
     from penstock.cli.terminal.tables import table_lines

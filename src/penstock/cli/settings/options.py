@@ -103,7 +103,7 @@ def allow_option(command: Callable[..., Any]) -> Any:
         metavar="PATH_OR_URL",
         envvar="PENSTOCK_ALLOW",
         callback=_allowed,
-        help="Folder or bucket that events may name as well; once a bucket is allowed, no others are. Repeatable.",
+        help="Additional folder or bucket that events may name; with a bucket given, no others are allowed. Repeatable.",
     )(command)
 
 
