@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.quiver.scan import gather
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
 
 __all__ = ["Delivery", "DeliveryDesk"]
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.errors import Corrupt
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment import SegmentMeta, SegmentStream, segment_meta
+from penstock.quiver.segment.format import SegmentMeta, SegmentStream, segment_meta
+from penstock.quiver.segment.open_segment import OpenSegment
 
 __all__ = ["MemorySegments", "SegmentStore"]
 

@@ -13,11 +13,12 @@ from typing import Final, Protocol
 from penstock.disk import explain
 from penstock.errors import PenstockError, Unsupported
 from penstock.observability import names
-from penstock.quiver.bundle import Bundle, SharedBatches
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.shared import SharedBatches
 from penstock.quiver.config import SegmentConfig
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.open_segment import OpenSegment
 
 __all__ = ["Finaliser", "SegmentWriter"]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.quiver.marks import MarkSet
+from penstock.quiver.acks.marks import MarkSet
 
 __all__ = ["AckState", "Checkpoint", "Outcome", "OutcomeRecord", "Reclaimed", "SubscriberRecord", "Subscription"]
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock.quiver.frames import (
+from penstock.quiver.log.frames import (
     BLOCK_BYTES,
     HEADER_BYTES,
     MAGIC,

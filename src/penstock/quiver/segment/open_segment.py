@@ -13,7 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.quiver.bundle import Bundle, KnownSchema, SharedBatches, combined
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.schemas import KnownSchema
+from penstock.quiver.bundles.shared import SharedBatches, combined
 
 __all__ = ["TICK_NS", "OpenSegment"]
 
@@ -39,8 +41,8 @@ class OpenSegment:
     streams: dict[tuple[str, str], list[pa.RecordBatch]] = field(default_factory=dict)
     # Of each stream: its schemas by their bytes, metadata included.
     _schemas: dict[tuple[str, str], dict[builtins.bytes, pa.Schema]] = field(default_factory=dict)
-    # Of each stream: where the batches begin that are not put together yet.
-    _loose: dict[tuple[str, str], int] = field(default_factory=dict)
+    # Of each stream: where the batches begin that are not put together yet, and their bytes.
+    _loose: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     def add(
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
@@ -52,22 +54,58 @@ class OpenSegment:
             self.first_bundle = bundle_seq
         self.last_bundle = bundle_seq + len(bundles) - 1
         self.bundles += len(bundles)
+        self.ingestion_ms = _spanning(self.ingestion_ms, (ingestion_ms, ingestion_ms))
+        if len(bundles) == 1:
+            self._add_one(bundles[0])
+        else:
+            self._add_many(bundles, shared or SharedBatches(bundles))
+
+    def _add_one(self, bundle: Bundle) -> None:
+        self.rows += bundle.rows
+        self.bytes += bundle.nbytes
+        self.signals.add(bundle.signal)
+        if bundle.event_time_ns is not None or self.event_time_column:
+            self.event_time_ns = _spanning(self.event_time_ns, self._event_time(bundle))
+        for (slot, batch), schema, size in zip(bundle.slots.items(), bundle.schemas, bundle.sizes, strict=True):
+            self._extend(slot, schema, batch.schema, [_owned(batch, schema, size)] if batch.num_rows else [], size)
+
+    def _add_many(self, bundles: Sequence[Bundle], shared: SharedBatches) -> None:
         self.rows += sum([bundle.rows for bundle in bundles])
         self.bytes += sum([bundle.nbytes for bundle in bundles])
-        self.ingestion_ms = _spanning(self.ingestion_ms, (ingestion_ms, ingestion_ms))
         self.signals.update([bundle.signal for bundle in bundles])
         for bundle in bundles:
             if bundle.event_time_ns is not None or self.event_time_column:
                 self.event_time_ns = _spanning(self.event_time_ns, self._event_time(bundle))
-        if shared is None and len(bundles) > 1:
-            shared = SharedBatches(bundles)
-        for key, schema, batches in _by_stream(bundles, shared):
-            # Of batches without rows only the schema is kept.
-            stream = self.streams.setdefault(key, [])
-            whole = shared.whole.get((key[0], schema.body)) if shared else None
-            stream.extend([whole] if whole else _owned([batch for batch in batches if batch.num_rows], schema))
-            self._loose[key] = _put_together(stream, self._loose.get(key, 0))
-            self._schemas.setdefault(key, {}).setdefault(schema.body, batches[0].schema)
+        if shared.single is not None:
+            name, only = shared.single
+            whole = shared.whole[name, only.body]
+            self._extend(name, only, whole.schema, [whole], sum([bundle.nbytes for bundle in bundles]))
+            return
+        for (slot, _), found in _by_stream(bundles).items():
+            together = shared.whole.get((slot, found.schema.body))
+            self._extend(
+                slot,
+                found.schema,
+                found.arrow_schema,
+                found.batches if together is None else [together],
+                found.bytes,
+            )
+
+    def _extend(
+        self, slot: str, schema: KnownSchema, arrow_schema: pa.Schema, batches: list[pa.RecordBatch], size: int
+    ) -> None:
+        """Batches with rows, of this size together; without any only the schema is kept."""
+        key = slot, schema.fingerprint
+        stream = self.streams.setdefault(key, [])
+        stream += batches
+        start, loose_bytes = self._loose.get(key, (0, 0))
+        loose_bytes += size
+        if len(stream) - start >= _LOOSE_BATCHES_MAX:
+            start, loose_bytes = _put_together(stream, start, loose_bytes), 0
+        self._loose[key] = start, loose_bytes
+        known = self._schemas.setdefault(key, {})
+        if schema.body not in known:
+            known[schema.body] = arrow_schema
 
     def table(self, slot: str, schema_fingerprint: str) -> pa.Table:
         """All batches of a stream."""
@@ -105,41 +143,39 @@ def _spanning(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tup
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _by_stream(
-    bundles: Sequence[Bundle], shared: SharedBatches | None
-) -> list[tuple[tuple[str, str], KnownSchema, list[pa.RecordBatch]]]:
-    if shared is not None and shared.single is not None:
-        name, only = shared.single
-        return [((name, only.fingerprint), only, [shared.whole[name, only.body]])]
-    streams: dict[tuple[str, builtins.bytes], tuple[KnownSchema, list[pa.RecordBatch]]] = {}
+@dataclass(slots=True)
+class _StreamIntake:
+    schema: KnownSchema
+    arrow_schema: pa.Schema
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    bytes: int = 0
+
+
+def _by_stream(bundles: Sequence[Bundle]) -> dict[tuple[str, builtins.bytes], _StreamIntake]:
+    """By slot and schema: the batches that have rows."""
+    streams: dict[tuple[str, builtins.bytes], _StreamIntake] = {}
     for bundle in bundles:
-        for (slot, batch), schema in zip(bundle.slots.items(), bundle.schemas, strict=True):
-            streams.setdefault((slot, schema.body), (schema, []))[1].append(batch)
-    return [((slot, schema.fingerprint), schema, batches) for (slot, _), (schema, batches) in streams.items()]
+        for (slot, batch), schema, size in zip(bundle.slots.items(), bundle.schemas, bundle.sizes, strict=True):
+            stream = streams.setdefault((slot, schema.body), _StreamIntake(schema, batch.schema))
+            if batch.num_rows:
+                stream.batches.append(_owned(batch, schema, size))
+                stream.bytes += size
+    return streams
 
 
-def _owned(batches: list[pa.RecordBatch], schema: KnownSchema) -> list[pa.RecordBatch]:
-    """The batches as they are; or a copy, of a slice that would keep a large whole."""
-    if schema.has_dictionaries:
-        return batches
-    return [_without_the_rest(batch) for batch in batches]
+def _owned(batch: pa.RecordBatch, schema: KnownSchema, size: int) -> pa.RecordBatch:
+    """The batch as it is; or a copy, of a slice that would keep a large whole."""
+    if schema.has_dictionaries or batch.get_total_buffer_size() <= _KEPT_RATIO_MAX * size + 4096:
+        return batch
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
-def _put_together(stream: list[pa.RecordBatch], start: int) -> int:
+def _put_together(stream: list[pa.RecordBatch], start: int, size: int) -> int:
     """Put so many batches from `start` on into one, in place, and return where the next such row begins.
 
     A batch takes kilobytes beside its rows: a segment of single rows would take many times its size.
     """
-    if len(stream) - start < _LOOSE_BATCHES_MAX:
-        return start
-    loose = stream[start:]
-    whole = combined(loose, sum([batch.nbytes for batch in loose]))
+    whole = combined(stream[start:], size)
     if whole is not None:
         stream[start:] = [whole]
     return len(stream)
-
-
-def _without_the_rest(batch: pa.RecordBatch) -> pa.RecordBatch:
-    if batch.get_total_buffer_size() <= _KEPT_RATIO_MAX * batch.nbytes + 4096:
-        return batch
-    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)

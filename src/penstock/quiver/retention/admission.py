@@ -10,16 +10,18 @@ from typing import Any, Final
 from penstock.clock import Deadline
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, StorageFull
 from penstock.observability import names
-from penstock.quiver.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
 from penstock.quiver.config import Durability, QuiverConfig, SizeCapPolicy
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.wal import Wal
+from penstock.quiver.retention.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.wal.wal import Wal
 
 __all__ = ["Admission"]
 
 # Other instances free room without telling: look again so often while waiting.
 _LOOK_SECONDS: Final = 0.05
+# What a call takes in the log besides its bundles, at most, if it has a block of its own.
+_CALL_BYTES: Final = 4096
 
 
 class Admission:
@@ -53,10 +55,17 @@ class Admission:
         self._is_making_room = False
         # Whether a caller waits because of the number of segments.
         self._is_counted_out = False
+        # Bytes that are known to fit, whatever comes of those that came before them.
+        self._credit = 0
 
     async def admit(self, size: int, rejected: Any, *, wait: bool, timeout: float | None = None) -> None:
         """Return once there is room. `AtCapacity` where waiting is not wanted, or was in vain."""
+        charge = size + _CALL_BYTES
+        if charge <= self._credit:
+            self._credit -= charge
+            return
         if self._fits(size):
+            self._credit = self._sure_bytes() - charge
             return
         self._check_size(size)
         started = self._doors.clock.monotonic()
@@ -100,6 +109,19 @@ class Admission:
                 missing = max(0, self._wanted - self._room()) if self._wanted else 0
                 figure = UsageFigure(self._own(), missing)
                 self._others = await self._doors.offload(self._usage.exchange, figure)
+                self.changed()
+
+    def changed(self) -> None:
+        """Segments, files of the log or the other instances are not what they were: room is reckoned anew."""
+        self._credit = 0
+
+    def _sure_bytes(self) -> int:
+        """What fits without a look at each: into the log's file, the open segment, and a part of the room."""
+        if self._config.retention.segment_count_cap is not None:
+            return 0
+        target = self._config.segment.target_size
+        in_segment = target - self._finaliser.open.bytes - self._wal.waiting_bytes
+        return max(0, min(self._wal.free_bytes, in_segment, self._room() // 4))
 
     def _is_crowded(self) -> bool:
         """Whether memory has all it may have until a segment is written."""

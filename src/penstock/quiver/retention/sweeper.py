@@ -7,17 +7,17 @@ must go on behind it, are durable in `ack.log` before a file is touched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from penstock.observability import names
-from penstock.quiver.ack_log import AckLog
-from penstock.quiver.ack_state import Outcome, OutcomeRecord, Reclaimed
+from penstock.quiver.acks.ack_log import AckLog
+from penstock.quiver.acks.ack_state import Outcome, OutcomeRecord, Reclaimed
 from penstock.quiver.config import RetentionConfig
+from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.retention import RetentionPlan, SegmentStanding, plan_retention
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.segment_store import SegmentStore
-from penstock.quiver.subscribers import Subscribers
+from penstock.quiver.retention.plan import RetentionPlan, SegmentStanding, plan_retention
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.segment_store import SegmentStore
 
 __all__ = ["Sweeper"]
 
@@ -28,7 +28,7 @@ class Sweeper:
         config: RetentionConfig,
         log: AckLog,
         shelf: SegmentStore,
-        segments: dict[int, SegmentMeta],
+        segments: MutableMapping[int, SegmentMeta],
         subscribers: Subscribers,
         doors: Doors,
         changed: WakeUp,

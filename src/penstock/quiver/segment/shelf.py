@@ -13,15 +13,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.disk import DIRECT_BLOCK_BYTES, Disk, aligned_buffer, is_full
+from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer, is_full
 from penstock.errors import Corrupt
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment import (
+from penstock.quiver.layout import scan_if_there
+from penstock.quiver.segment.format import (
     CheckedSink,
     SegmentMeta,
     SegmentStream,
+    StreamTooLong,
     decode_meta,
     encode_meta,
+    encode_stream,
+    encoded_bytes_max,
     file_tables,
     is_meta,
     meta_name,
@@ -31,12 +34,15 @@ from penstock.quiver.segment import (
     stream_name,
     write_stream,
 )
+from penstock.quiver.segment.open_segment import OpenSegment
 
 __all__ = ["SegmentShelf", "ShelfListing"]
 
 _TEMPORARY: Final = ".tmp"
 # Written at once: large enough that a disk is kept busy.
 _BUFFER_BYTES: Final = 8 << 20
+# A file of up to so many bytes is laid out in memory as a whole; a larger one goes through a buffer.
+_WHOLE_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class SegmentShelf:
 
     def listing(self) -> ShelfListing:
         """Read metadata only, however large the segments are."""
-        names = [name for name, is_folder in self._disk.scan(self._folder) if not is_folder]
+        names = [name for name, is_folder in scan_if_there(self._disk, self._folder) if not is_folder]
         metas, unreadable = [], []
         for name in filter(is_meta, names):
             try:
@@ -151,31 +157,58 @@ class SegmentShelf:
     def _write_stream(self, table: pa.Table, slot: str, mark: str, name: str, segment_seq: int) -> SegmentStream:
         """Straight from the columns in memory into a new file: after a failed sync the old one cannot be trusted."""
         self._unlink(name)
+        # Arrow's own count fails on an empty union that was read back.
+        size = table.nbytes if table.num_rows else 0
         with self._disk.open(f"{self._folder}/{name}", direct=self._direct, synchronous=False) as file:
-
-            def write(offset: int, piece: memoryview) -> None:
-                file.write_at(offset, self._whole_blocks(piece) if self._direct else piece)
-
-            size = table.nbytes if table.num_rows else 0
             if size:
                 file.preallocate(size)
-            sink = CheckedSink(self._buffer_for(size), write)
-            rows = write_stream(table, sink, segment_seq=segment_seq, slot=slot)
-            file.truncate(sink.bytes)
+            needed = encoded_bytes_max(table) if table.num_rows else _WHOLE_BYTES_MAX
+            try:
+                if needed >= _WHOLE_BYTES_MAX:
+                    raise StreamTooLong
+                written, crc32c = self._write_whole(table, file, needed, slot, segment_seq)
+            except StreamTooLong:
+                written, crc32c = self._write_through(table, file, size, slot, segment_seq)
+            file.truncate(written)
             file.sync()
-        return SegmentStream(name, slot, mark, rows, sink.bytes, sink.crc32c)
+        return SegmentStream(name, slot, mark, table.num_rows, written, crc32c)
+
+    def _write_whole(
+        self, table: pa.Table, file: DiskFile, needed: int, slot: str, segment_seq: int
+    ) -> tuple[int, int]:
+        """Laid out in one buffer, and written in pieces as it grows."""
+        buffer, written, laid = self._buffer_for(needed), 0, (0, 0)
+        for laid in encode_stream(table, buffer, segment_seq=segment_seq, slot=slot):
+            end = laid[0] - laid[0] % DIRECT_BLOCK_BYTES
+            if end - written >= _BUFFER_BYTES:
+                file.write_at(written, buffer[written:end])
+                written = end
+        file.write_at(written, buffer[written : self._whole_block(laid[0])])
+        return laid
+
+    def _write_through(
+        self, table: pa.Table, file: DiskFile, size: int, slot: str, segment_seq: int
+    ) -> tuple[int, int]:
+        buffer = self._buffer_for(min(_BUFFER_BYTES, max(size, 1)))
+
+        def write(offset: int, piece: memoryview) -> None:
+            # Only the last piece is no whole block; it lies at the beginning of the buffer.
+            file.write_at(offset, buffer[: self._whole_block(len(piece))])
+
+        sink = CheckedSink(buffer[: min(len(buffer), _BUFFER_BYTES)], write)
+        write_stream(table, sink, segment_seq=segment_seq, slot=slot)
+        return sink.bytes, sink.crc32c
 
     def _buffer_for(self, size: int) -> memoryview:
         """One buffer for all segments, as large as the largest wants it: fresh memory costs more than a copy."""
-        wanted = max(DIRECT_BLOCK_BYTES, min(_BUFFER_BYTES, size + -size % DIRECT_BLOCK_BYTES))
+        wanted = size + -size % DIRECT_BLOCK_BYTES
         if len(self._buffer) < wanted:
             self._buffer = aligned_buffer(wanted)
         return self._buffer
 
-    def _whole_blocks(self, piece: memoryview) -> memoryview:
-        """Only the last piece is none; it lies at the beginning of the buffer, and what is behind it is cut off again."""
-        size = len(piece) + -len(piece) % DIRECT_BLOCK_BYTES
-        return self._buffer[:size]
+    def _whole_block(self, size: int) -> int:
+        """What a write of so many bytes has to have; the rest is cut off again."""
+        return size + -size % DIRECT_BLOCK_BYTES if self._direct else size
 
     def _take_back(self, segment_seq: int) -> None:
         """Undo a try whose last sync failed: its metadata must not come back and vouch for files that were replaced."""

@@ -8,13 +8,13 @@ the last good group is nobody's word, and the group goes into a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.clock import Clock
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer
 from penstock.ids import Entropy
-from penstock.quiver.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
+from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
 
 __all__ = ["FrameLog", "LogFile", "Record", "file_name", "file_number", "is_spare"]
 
@@ -27,7 +27,7 @@ _BUFFER_KEPT_MAX: Final = 16 << 20
 FORMAT_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
     """A frame to be: `parts` laid one behind the other, `count` records in it, the first numbered `sequence`."""
 
@@ -37,10 +37,11 @@ class Record:
     count: int = 1
     # What was durable when this one was handed over.
     durable_before: int = 0
+    # What it takes in a file.
+    bytes: int = field(init=False)
 
-    @property
-    def bytes(self) -> int:
-        return frame_bytes(sum(len(part) for part in self.parts))
+    def __post_init__(self) -> None:
+        self.bytes = frame_bytes(sum([len(part) for part in self.parts]))
 
 
 @dataclass(slots=True)
@@ -108,7 +109,9 @@ class FrameLog:
 
     def has_room(self, records: Sequence[Record]) -> bool:
         """Whether the active file takes this group."""
-        needed = _whole_blocks(sum(record.bytes for record in records))
+        return self._takes(_whole_blocks(sum([record.bytes for record in records])))
+
+    def _takes(self, needed: int) -> bool:
         return self.active is not None and self.active.end + needed <= self.active.size
 
     def growth(self, size: int) -> int:
@@ -118,8 +121,9 @@ class FrameLog:
 
     def write(self, records: Sequence[Record]) -> None:
         """Make a group durable. On an `OSError` none of it counts as such, and the file is given up."""
-        needed = _whole_blocks(sum(record.bytes for record in records))
-        if not self.has_room(records):
+        size = sum([record.bytes for record in records])
+        needed = _whole_blocks(size)
+        if not self._takes(needed):
             self.rotate(needed)
         assert self.active is not None
         try:
@@ -128,7 +132,7 @@ class FrameLog:
         except OSError:
             self.seal()
             raise
-        self.active.end += needed if self._direct else sum(record.bytes for record in records)
+        self.active.end += needed if self._direct else size
         self.active.end_record = records[-1].sequence + records[-1].count
 
     def rotate(self, needed: int = 0, first: Sequence[Record] = ()) -> None:

@@ -88,8 +88,7 @@ class GroupCommit(Generic[Item, Answer]):
 
     async def _run(self) -> None:
         try:
-            # Whoever is ready in this turn of the loop comes along.
-            await self._clock.sleep(0)
+            # Begun in the next turn of the loop: whoever was ready in this one is here already.
             while self._waiting:
                 await self._gather()
                 started = self._clock.monotonic()

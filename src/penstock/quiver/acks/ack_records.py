@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.quiver.ack_state import AckState, Checkpoint, OutcomeRecord, Reclaimed, SubscriberRecord
-from penstock.quiver.frames import BLOCK_BYTES, BadRegion, Frame, FrameKind, read_header, scan_frames
+from penstock.quiver.acks.ack_state import AckState, Checkpoint, OutcomeRecord, Reclaimed, SubscriberRecord
+from penstock.quiver.log.frames import BLOCK_BYTES, BadRegion, Frame, FrameKind, read_header, scan_frames
 
 __all__ = ["AckRecord", "AckReplay", "apply", "encode_record", "replay_ack_files"]
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from penstock.disk import Disk, DiskFile
 from penstock.quiver.config import SizeCapPolicy
-from penstock.quiver.frames import checksum
 from penstock.quiver.layout import INSTANCE_PREFIX
+from penstock.quiver.log.frames import checksum
 
 __all__ = ["SharedUsage", "UsageFigure", "missing_elsewhere", "room_left"]
 

@@ -40,6 +40,8 @@ _ALIGNMENT: Final = 8
 # Files begin with one block for their header, and direct writes end at the end of one.
 BLOCK_BYTES: Final = 4096
 _SEARCH_BYTES: Final = 1 << 20
+# Copies and checksums keep Python's other threads waiting, the event loop among them: never for longer than for this.
+_PIECE_BYTES: Final = 1 << 20
 
 
 class FrameKind(IntEnum):
@@ -92,8 +94,10 @@ def encode_frame(
     start = at + HEADER_BYTES
     end = start
     for part in parts:
-        target[end : end + len(part)] = part
-        end += len(part)
+        for at_part in range(0, len(part), _PIECE_BYTES):
+            piece = part[at_part : at_part + _PIECE_BYTES]
+            target[end : end + len(piece)] = piece
+            end += len(piece)
     length = end - start
     gap = -length % _ALIGNMENT
     target[end : end + gap] = bytes(gap)
@@ -182,4 +186,10 @@ def _find(data: memoryview, marker: bytes, start: int) -> int:
 
 def checksum(data: Any) -> int:
     """CRC32C of anything that has a buffer. The library refuses memory views, and takes arrays without a copy."""
-    return int(google_crc32c.value(np.frombuffer(data, np.uint8)))
+    whole = np.frombuffer(data, np.uint8)
+    if len(whole) <= _PIECE_BYTES:
+        return int(google_crc32c.value(whole))
+    crc32c = 0
+    for at in range(0, len(whole), _PIECE_BYTES):
+        crc32c = google_crc32c.extend(crc32c, whole[at : at + _PIECE_BYTES])
+    return int(crc32c)

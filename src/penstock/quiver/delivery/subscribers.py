@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 
 import pyarrow as pa
 
 from penstock.clock import Deadline
 from penstock.errors import Closed, Corrupt, NotFound
 from penstock.observability import names
-from penstock.quiver.ack_log import AckLog
-from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord, SubscriberRecord, Subscription
+from penstock.quiver.acks.ack_log import AckLog
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, SubscriberRecord, Subscription
 from penstock.quiver.config import SubscriberConfig, check_subscriber
-from penstock.quiver.delivery import Delivery
-from penstock.quiver.dispatch import Dispatch, retry_seconds
+from penstock.quiver.delivery.delivery import Delivery
+from penstock.quiver.delivery.dispatch import Dispatch, retry_seconds
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
 
 __all__ = ["Subscribers"]
 
@@ -30,7 +30,7 @@ class Subscribers:
     def __init__(
         self,
         log: AckLog,
-        segments: dict[int, SegmentMeta],
+        segments: MutableMapping[int, SegmentMeta],
         doors: Doors,
         changed: WakeUp,
         *,

@@ -12,10 +12,10 @@ from penstock.clock import Clock
 from penstock.disk import explain
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.loops import Offload
-from penstock.quiver.ack_records import AckRecord, apply, encode_record
-from penstock.quiver.ack_state import AckState, OutcomeRecord
-from penstock.quiver.frame_log import FrameLog, Record
-from penstock.quiver.group_commit import GroupCommit
+from penstock.quiver.acks.ack_records import AckRecord, apply, encode_record
+from penstock.quiver.acks.ack_state import AckState, OutcomeRecord
+from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.log.group_commit import GroupCommit
 
 __all__ = ["AckLog"]
 
