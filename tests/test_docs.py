@@ -52,8 +52,9 @@ def test_every_command_of_every_page_is_one_that_the_command_line_takes(page: st
     try:
         command.make_context(name, arguments).close()
     except click.BadParameter as error:
-        # A reader's own file, which is not here.
-        assert "does not exist" in error.message
+        # A reader's own file is not here.
+        if "does not exist" not in error.message:
+            raise
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.parent.name + "-" + page.stem)
