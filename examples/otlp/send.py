@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 def main() -> None:
     resource = Resource.create({SERVICE_NAME: "shop"})
-    meters = MeterProvider(resource, [PeriodicExportingMetricReader(OTLPMetricExporter())])
+    meters = MeterProvider(metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())], resource=resource)
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     logs = LoggerProvider(resource)

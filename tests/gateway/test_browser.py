@@ -171,6 +171,9 @@ def test_every_page_is_sound_in_every_look(browser, address, look):
             page.locator(".problem").wait_for()
         page.screenshot(path=BUILD / f"{name}-{look}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{name} is wider than the screen"
+        if look == "phone":
+            # The same page and colours as in the light look.
+            continue
         # Through the debugger, which the page's policy does not bind: the page itself may run no such script.
         page.evaluate(axe)
         found = page.evaluate("axe.run().then((found) => found.violations)")

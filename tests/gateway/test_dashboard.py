@@ -1,6 +1,7 @@
 """The dashboard: one look, pages that escape what they show, sessions that end with their token."""
 
 import asyncio
+import gzip
 import re
 from pathlib import Path
 
@@ -177,6 +178,14 @@ def test_the_files_are_those_that_were_vendored():
         "uplot-1.6.32.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
         "uplot-1.6.32.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     }
+
+
+def test_all_that_a_page_loads_is_small():
+    files = [path for path in STATIC.iterdir() if path.suffix in (".js", ".css")]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in files) < 60_000
+    licences = (STATIC / "LICENSES.txt").read_text()
+    for path in STATIC.glob("*.min.*"):
+        assert path.name in licences
 
 
 @pytest.mark.parametrize("name", ["..%2Fpages.py", "LICENSES.txt", "none.js", "%2Fetc%2Fpasswd"])

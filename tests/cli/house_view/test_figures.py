@@ -1,6 +1,10 @@
 """Rates and totals of several processes, one of which may be started again."""
 
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
 from penstock.cli.serving.house_view import FigureHistory
+from penstock.cli.serving.watch import JointRegistry
 from penstock.cli.settings.job_figures import figures_written, read_figures, registry_figures
 from penstock.observability import LiveObserver, names
 from penstock.testing import ManualClock
@@ -73,9 +77,27 @@ def test_what_a_job_counts_reaches_its_supervisor_through_a_file(tmp_path):
     assert found == registry_figures(observer.registry)
     assert found["penstock_gateway_rows_total", (("signal", "logs"),)] == 3.0
     assert found["penstock_gateway_request_seconds_sum", (("route", "/"),)] == 0.5
-    assert not [name for name, _ in found if name.endswith(("_bucket", "_created"))]
+    assert not [name for name, _ in found if name.endswith("_created")]
     # A gauge that nobody has set has no figure.
     assert not [name for name, _ in found if name == names.INDEXING_LAG_SECONDS.name]
+
+
+def test_one_page_for_prometheus_has_the_metrics_of_all_jobs_by_process():
+    own, job = LiveObserver(), LiveObserver()
+    for observer in (own, job):
+        observer.declare([names.GATEWAY_ROWS, names.INDEXING_LAG_SECONDS, names.GATEWAY_REQUEST_SECONDS])
+    own.count(names.GATEWAY_ROWS, 1, signal="logs")
+    job.count(names.GATEWAY_ROWS, 2, signal="logs")
+    job.gauge(names.INDEXING_LAG_SECONDS, 7)
+    job.observe(names.GATEWAY_REQUEST_SECONDS, 0.5, route="/")
+    joint = JointRegistry(own.registry, lambda: {"index": registry_figures(job.registry)})
+    text = generate_latest(joint).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert text.count("# TYPE penstock_gateway_rows_total counter") == 1
+    rows = {sample.labels.get("process"): sample.value for sample in families["penstock_gateway_rows"].samples}
+    assert rows == {None: 1.0, "index": 2.0}
+    assert 'penstock_indexing_lag_seconds{process="index"} 7.0' in text
+    assert 'penstock_gateway_request_seconds_bucket{le="0.5",process="index",route="/"} 1.0' in text
 
 
 def test_a_file_that_is_missing_or_damaged_has_no_figures(tmp_path):

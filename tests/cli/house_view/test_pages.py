@@ -2,7 +2,15 @@
 
 import asyncio
 
-from penstock.buffer import DeadLetters, Producer, queued_now
+from penstock.buffer import (
+    DeadLetters,
+    Producer,
+    ProducerConfig,
+    ShardLayout,
+    change_routing,
+    queued_now,
+    shard_config,
+)
 from penstock.catalog import Catalog, DataFile
 from penstock.cli.serving.house_view import EventBoard, FigureHistory, KeptCatalog, QueueView
 from penstock.cli.serving.house_view.catalog_page import catalog_sections
@@ -51,6 +59,23 @@ def test_a_queue_shows_what_waits_and_what_was_set_aside():
         assert "it is torn" in letters.table.rows[0][3]
         stage = await PathStages(history(), EventBoard(), ADMIN).queue(queue, "Telemetry")
         assert stage.state in (StageState.ATTENTION, StageState.LATE)
+
+    asyncio.run(session())
+
+
+def test_a_queue_of_several_shards_is_one_stage_and_a_section_each():
+    async def session():
+        store = MemoryStore()
+        await change_routing(store, ShardLayout(shards=2))
+        for shard in (0, 1):
+            async with Producer(store, shard_config(ProducerConfig(), shard)) as producer:
+                await (await producer.produce([b"a"])).durable()
+        queue = QueueView("Queue", store, "ingest/manifest", "ingest", is_sharded=True)
+        found = await queue_sections(queue)
+        assert [section.title for section in found] == ["Queue, shard 0", "Queue, shard 1"]
+        assert [facts(section)["waiting"] for section in found] == ["1 batch", "1 batch"]
+        stage = await PathStages(history(), EventBoard(), ADMIN).queue(queue, "Telemetry")
+        assert {fact.name: fact.value for fact in stage.facts}["waiting"] == "2 batches"
 
     asyncio.run(session())
 

@@ -94,7 +94,7 @@ def split_catalog(url: str, prefix: str, as_json: bool, settings: Settings) -> N
 
         return await split_catalog(opened)
 
-    _show_report(_on(url, prefix, settings, work, read_only=False), as_json)
+    _show_report(_on(url, prefix, settings, work, read_only=False, existing=True), as_json)
 
 
 @catalog.command()
@@ -128,7 +128,7 @@ def rebuild_index(url: str, prefix: str, version: int | None, as_json: bool, set
 
         return await rebuild_index(opened)
 
-    _show_report(_on(url, prefix, settings, work, read_only=False, format=version), as_json)
+    _show_report(_on(url, prefix, settings, work, read_only=False, existing=True, format=version), as_json)
 
 
 @catalog.command()
@@ -318,7 +318,8 @@ def vacuum(
 
         return asdict(await Vacuum(opened).run(dry_run=dry_run, data_prefix=data_prefix))
 
-    found = _on(url, prefix, settings, work, read_only=dry_run, grace_seconds=grace, age_floor_seconds=age_floor)
+    limits = {"grace_seconds": grace, "age_floor_seconds": age_floor}
+    found = _on(url, prefix, settings, work, read_only=dry_run, existing=True, **limits)
     if as_json:
         _print_json(found)
         return
@@ -342,7 +343,7 @@ def index(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
         ranges = {name: [list(one) for one in times.ranges] for name, times in found.shards.items()}
         return {"generation": found.generation, "made_ms": found.made_ms, "shards": ranges}
 
-    found = _on(url, prefix, settings, work, read_only=False)
+    found = _on(url, prefix, settings, work, read_only=False, existing=True)
     if as_json:
         _print_json(found)
         return
@@ -380,25 +381,34 @@ def _on(
     work: Callable[[Catalog], Coroutine[Any, Any, Any]],
     *,
     read_only: bool = True,
+    existing: bool = False,
     **options: Any,
 ) -> Any:
-    """Run on the catalog, whose store is opened for reading unless the command says otherwise."""
+    """Run on the catalog, whose store is opened for reading unless the command says otherwise.
+
+    With `existing` there must be a catalog: it is looked for by reading, and a mistyped name leaves no trace.
+    """
     import asyncio
 
-    from penstock.catalog import Catalog, CatalogConfig
+    from penstock.catalog import Catalog, CatalogConfig, require_catalog
     from penstock.cli.settings.store_access import store_options
     from penstock.indexing import url_of
     from penstock.objects import open_store
 
     config, place = settings.of(CatalogConfig, **options), url_of(url)
 
-    async def run() -> Any:
+    async def on_store(work: Callable[[Catalog], Coroutine[Any, Any, Any]], *, read_only: bool) -> Any:
         store = await open_store(place, read_only=read_only, **store_options(settings, place))
         try:
             async with await Catalog.open(store, prefix, config) as opened:
                 return await work(opened)
         finally:
             await store.close()
+
+    async def run() -> Any:
+        if existing:
+            await on_store(require_catalog, read_only=True)
+        return await on_store(work, read_only=read_only)
 
     return asyncio.run(run())
 

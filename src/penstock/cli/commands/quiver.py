@@ -7,6 +7,7 @@ running writer too, and see what is durable.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
@@ -186,18 +187,19 @@ def query(path: str, sql: str, as_json: bool) -> None:
 
     Includes the rows of segments and of the log, of all instances.
     """
-    from penstock.cli.inspection.quiver_query import rows_of_query
+    from penstock.cli.inspection.quiver_query import query_rows
     from penstock.cli.terminal.tables import table_lines
 
-    columns, rows = rows_of_query(path, sql)
-    if as_json:
-        _print_json([dict(zip(columns, row, strict=True)) for row in rows])
-        return
-    for line in table_lines(columns, [["" if cell is None else str(cell) for cell in row] for row in rows]):
-        click.echo(line)
+    with query_rows(path, sql) as (columns, rows):
+        if as_json:
+            _print_json(dict(zip(columns, row, strict=True)) for row in rows)
+            return
+        # All at once: widths are those of the longest.
+        for line in table_lines(columns, [["" if cell is None else str(cell) for cell in row] for row in rows]):
+            click.echo(line)
 
 
-def _print_json(found: list[Any]) -> None:
+def _print_json(found: Iterable[Any]) -> None:
     """One object a line."""
     for each in found:
         click.echo(json.dumps(each, default=str))

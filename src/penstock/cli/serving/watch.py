@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from penstock.cli.serving.house_view import EventBoard, FigureHistory
 from penstock.cli.settings.job_figures import FIGURES_FILE, Readings, read_figures, registry_figures
 from penstock.observability import LiveObserver, Observer
 
-__all__ = ["ServeWatch"]
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric as MetricFamily
+
+__all__ = ["JointRegistry", "ServeWatch"]
+
+_SERVE: Final = "serve"
+_SUFFIXES: Final = ("_total", "_bucket", "_count", "_sum")
 
 
 @dataclass
@@ -38,10 +46,44 @@ class ServeWatch:
     def figures(self) -> FigureHistory:
         return FigureHistory(self._sources)
 
+    @property
+    def registry(self) -> JointRegistry | None:
+        """For the page of metrics; None when nothing is counted."""
+        if not isinstance(self.observer, LiveObserver):
+            return None
+        return JointRegistry(self.observer.registry, self._of_jobs)
+
+    def _of_jobs(self) -> Mapping[str, Readings]:
+        return {job: read_figures(self._folder / f"{job}.json") for job in self._jobs} if self._folder else {}
+
     def _sources(self) -> Mapping[str, Readings]:
-        found: dict[str, Readings] = {}
+        """Without the buckets of histograms, which nobody reads on a page for people."""
+        found = dict(self._of_jobs())
         if isinstance(self.observer, LiveObserver):
-            found["serve"] = registry_figures(self.observer.registry)
-        if self._folder is not None:
-            found |= {job: read_figures(self._folder / f"{job}.json") for job in self._jobs}
-        return found
+            found = {_SERVE: registry_figures(self.observer.registry), **found}
+        return {
+            process: {series: value for series, value in readings.items() if not series[0].endswith("_bucket")}
+            for process, readings in found.items()
+        }
+
+
+@dataclass(frozen=True)
+class JointRegistry:
+    """What `generate_latest` collects: our own metrics, and those of each job with the label `process`."""
+
+    own: CollectorRegistry
+    of_jobs: Callable[[], Mapping[str, Readings]]
+
+    def collect(self) -> Iterator[MetricFamily]:
+        families = {family.name: family for family in self.own.collect()}
+        for process, readings in self.of_jobs().items():
+            for (name, labels), value in readings.items():
+                family = families.get(name) or families.get(_family_name(name))
+                if family is not None:
+                    family.add_sample(name, {**dict(labels), "process": process}, value)
+        yield from families.values()
+
+
+def _family_name(series: str) -> str:
+    """The client library's name of a family: without what Prometheus appends to it."""
+    return next((series.removesuffix(suffix) for suffix in _SUFFIXES if series.endswith(suffix)), series)

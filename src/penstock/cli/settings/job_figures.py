@@ -1,7 +1,6 @@
 """How a supervised job tells its supervisor what it counts: a small file, replaced every few seconds.
 
-A job has no port of its own, and its supervisor shows the figures of all jobs on one page. Buckets of histograms are
-left out: nobody reads them there, and they would be most of the file.
+A job has no port of its own: its supervisor shows the figures of all jobs on one page, for people and for Prometheus.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["FIGURES_FILE", "Readings", "figures_written", "read_figures", "regis
 # The variable that names the file to a job.
 FIGURES_FILE: Final = "PENSTOCK_FIGURES_FILE"
 _SECONDS: Final = 2.0
-_LEFT_OUT: Final = ("_bucket", "_created")
+_LEFT_OUT: Final = "_created"
 
 # Values by the name of a series and its labels, in order.
 Readings: TypeAlias = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -40,7 +40,7 @@ SETTINGS_FILE: Final = "penstock.toml"
 STORE_DEFAULT: Final = "penstock-data"
 # Where the telemetry job keeps its catalog.
 LAKE_PREFIX: Final = "telemetry/lake"
-BUILT_IN_MODEL: Final = "penstock-static-256"
+BUILT_IN_MODEL: Final = "penstock-static-256-v2"
 VECTOR_PATH: Final = "vectors"
 
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.cli.settings.job_figures import Readings
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.observability import Metric
+from penstock.observability import Metric, names
 
 __all__ = ["FigureHistory", "Sources"]
 
@@ -27,6 +27,21 @@ _SAMPLES_MAX: Final = 150
 _RATE_SECONDS: Final = 30.0
 _CURVE_POINTS: Final = 40
 _NO_READINGS: Final[Readings] = {}
+# Of older samples only what has a rate is kept: everything would be some ten thousand figures each.
+_RATED: Final = frozenset(
+    {
+        names.COMPACTION_ROWS.name,
+        names.COORDINATOR_WRITES.name,
+        names.GATEWAY_REQUESTS.name,
+        names.GATEWAY_ROWS.name,
+        names.INDEXING_CHUNKS.name,
+        names.LANDING_ROWS.name,
+        names.OBJECTS_REQUESTS.name,
+        names.RELAY_ROWS.name,
+        names.SQL_QUERIES.name,
+        f"{names.TIMESERIES_QUERY_SECONDS.name}_count",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,8 @@ class FigureHistory:
             await self._clock.sleep(SAMPLE_SECONDS)
 
     def sample(self) -> None:
+        if self._samples:
+            self._samples.append(_rated(self._samples.pop()))
         self._samples.append(_Sample(self._clock.monotonic(), dict(self._sources())))
 
     @property
@@ -70,6 +87,7 @@ class FigureHistory:
 
     def rate(self, metric: Metric, process: str | None = None, **labels: str) -> float:
         """Per second, over the last half minute; zero before there are two samples."""
+        assert metric.name in _RATED, f"{metric.name} is not kept long enough to have a rate"
         if len(self._samples) < 2:
             return 0.0
         last = self._samples[-1]
@@ -92,6 +110,14 @@ class FigureHistory:
             earlier = before.get(series, 0.0)
             increase += value - earlier if value >= earlier else value
         return increase
+
+
+def _rated(sample: _Sample) -> _Sample:
+    kept = {
+        process: {series: value for series, value in readings.items() if series[0] in _RATED}
+        for process, readings in sample.by_process.items()
+    }
+    return _Sample(sample.at, kept)
 
 
 def _matching(

@@ -74,16 +74,22 @@ class PathStages:
         )
 
     async def queue(self, queue: QueueView, lane: str) -> Stage:
+        batches, seconds, letters = 0, 0.0, 0
         try:
-            manifest, _, lag = await queue.read()
-            letters = await queue.dead_letters(manifest)
+            shards = await queue.shards()
+            for shard in shards:
+                manifest, _, lag = await shard.read()
+                batches, seconds = batches + lag.batches, max(seconds, lag.seconds)
+                letters += len(await shard.dead_letters(manifest))
         except PenstockError as error:
             return Stage(queue.title, StageState.DOWN, error=self._error(str(error)), page="queue", lane=lane)
-        state = StageState.ATTENTION if letters else StageState.OK if lag.batches else StageState.IDLE
-        state = StageState.LATE if lag.seconds > _LATE_SECONDS else state
-        facts = [Fact("waiting", counted(lag.batches, "batch", "batches")), Fact("lag", seconds_text(lag.seconds))]
+        state = StageState.ATTENTION if letters else StageState.OK if batches else StageState.IDLE
+        state = StageState.LATE if seconds > _LATE_SECONDS else state
+        facts = [Fact("waiting", counted(batches, "batch", "batches")), Fact("lag", seconds_text(seconds))]
+        if len(shards) > 1:
+            facts.append(Fact("shards", f"{len(shards):,}"))
         if letters:
-            facts.append(Fact("dead letters", f"{len(letters):,}"))
+            facts.append(Fact("dead letters", f"{letters:,}"))
         return Stage(queue.title, state, facts, "", "queue", lane)
 
     def job(self, status: ChildStatus) -> Stage:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from penstock.buffer import DeadLetters, Lag, Manifest, lag_of, queued_now
+from penstock.buffer import DeadLetters, Lag, Manifest, lag_of, queued_now, read_routing, shard_path
 from penstock.cli.serving.house_view.looking import KeptLooks
 from penstock.cli.serving.house_view.units import counted, seconds_text, time_text
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -34,8 +34,26 @@ class QueueView:
     manifest_path: str
     data_path_prefix: str
     position: Callable[[], Awaitable[int | None]] = _nowhere
+    # Whether it may be several queues, by the store's routing.
+    is_sharded: bool = False
     clock: Clock = SYSTEM_CLOCK
     looks: KeptLooks = field(default_factory=lambda: KeptLooks(_LETTERS_SECONDS))
+
+    async def shards(self) -> list[QueueView]:
+        """The queues that it is: this one, unless the store routes to several."""
+        if not self.is_sharded:
+            return [self]
+
+        async def routed() -> int:
+            return len((await read_routing(self.store)).shards)
+
+        count: int = await self.looks.get(("shards", self.title), routed)
+        return [self if count == 1 else self._shard(number) for number in range(count)]
+
+    def _shard(self, number: int) -> QueueView:
+        manifest, data = (shard_path(path, number) for path in (self.manifest_path, self.data_path_prefix))
+        title = f"{self.title}, shard {number}"
+        return replace(self, title=title, manifest_path=manifest, data_path_prefix=data, is_sharded=False)
 
     async def read(self) -> tuple[Manifest, int | None, Lag]:
         manifest, position = await queued_now(self.store, self.manifest_path), await self.position()
@@ -53,6 +71,15 @@ class QueueView:
 
 
 async def queue_sections(queue: QueueView) -> list[Section]:
+    """Of every shard that it has."""
+    try:
+        shards = await queue.shards()
+    except PenstockError as error:
+        return [Section(queue.title, error=str(error))]
+    return [section for shard in shards for section in await _shard_sections(shard)]
+
+
+async def _shard_sections(queue: QueueView) -> list[Section]:
     try:
         manifest, position, lag = await queue.read()
         letters = await queue.dead_letters(manifest)
