@@ -24,7 +24,7 @@ def twins(*values: int) -> pa.RecordBatch:
 
 
 def test_rows_without_columns_are_refused_because_no_file_keeps_their_number() -> None:
-    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([])))
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([])))  # type: ignore[arg-type]
     assert batch.num_rows == 5
     with pytest.raises(InvalidInput, match="5 rows and no columns"):
         Bundle({"logs": batch})
