@@ -25,7 +25,7 @@ from tools.reference import page, sentences
 import penstock
 from penstock import errors
 from penstock.cli import penstock as command_line
-from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
+from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of, is_section
 from penstock.observability import names
 
 ROOT = Path(__file__).parent.parent
@@ -95,9 +95,19 @@ def test_every_name_in_the_table_is_emitted_somewhere() -> None:
     assert sorted(constants - words) == []
 
 
+def _tables(kind: type) -> Iterator[type]:
+    """The classes of the tables inside a section, at any depth."""
+    for hint in fields_of(kind).values():
+        if is_section(hint):
+            yield hint
+            yield from _tables(hint)
+
+
 def _setting_classes() -> Iterator[type]:
-    """Every class of settings in the house: those named like one, and those that have a section."""
-    configured = set(SECTIONS.values())
+    """Every class of settings in the house: those named like one, and those of sections and of tables in them."""
+    sections = [class_of(section) for section in SECTIONS]
+    tables = {table for section in sections for table in _tables(section)}
+    configured = {f"{kind.__module__}:{kind.__name__}" for kind in [*sections, *tables]}
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
         if module.name.startswith("penstock.testing") or module.name.endswith("__main__"):
             continue
@@ -229,17 +239,17 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
 def test_every_command_is_on_the_page_of_commands() -> None:
     """With its subcommands: `penstock vector stats` is in a cell as `vector stats|verify`."""
     text = (ROOT / "docs" / "rooms" / "cli.md").read_text()
-    cells = {cell.split(" ", 1)[0]: cell for cell in re.findall(r"`([^`]+)`", text.partition("## ")[0])}
+    cells = [cell for line in text.splitlines() if line.startswith("| `") for cell in re.findall(r"`([^`]+)`", line)]
+    subcommands = {name: re.split(r"[^a-z-]+", rest) for name, _, rest in (cell.partition(" ") for cell in cells)}
     context = click.Context(command_line)
     for name in command_line.list_commands(context):
         command = command_line.get_command(context, name)
         assert command is not None
         if command.hidden:
             continue
-        assert name in cells, f"docs/rooms/cli.md has no line for `penstock {name}`"
+        assert name in subcommands, f"docs/rooms/cli.md has no line for `penstock {name}`"
         if isinstance(command, click.Group):
-            written = re.split(r"[^a-z-]+", cells[name])
-            assert sorted(set(command.list_commands(context)) - set(written)) == [], name
+            assert sorted(set(command.list_commands(context)) - set(subcommands[name])) == [], name
 
 
 # Imports past a public list, by the importing room and the module, and why.

@@ -187,7 +187,8 @@ def test_the_cost_of_a_look_grows_with_the_files_and_with_the_entries_and_not_wi
         return time.process_time() - began
 
     seconds(100)
-    assert seconds(4000) < 15 * seconds(800)
+    # The best of three: on a busy machine one of them may take many times as long.
+    assert min(seconds(4000) for _ in range(3)) < 15 * min(seconds(800) for _ in range(3))
 
 
 def looked(known: list[DocumentEntry], *places: Place, **buckets: str) -> list[tuple[str, str]]:

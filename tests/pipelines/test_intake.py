@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from penstock.buffer import Descriptor
 from penstock.errors import NotFound
-from penstock.pipelines.queue_source.intake import Intake
+from penstock.pipelines.queue_source.intake import BatchIntake
 
 
-def intake(*sequences: int) -> Intake:
-    made = Intake()
+def intake(*sequences: int) -> BatchIntake:
+    made = BatchIntake()
     made.add([Descriptor(sequence, f"ingest/{sequence}.batch") for sequence in sequences])
     return made
 

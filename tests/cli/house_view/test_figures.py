@@ -1,5 +1,7 @@
 """Rates and totals of several processes, one of which may be started again."""
 
+from typing import Any
+
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,7 +17,7 @@ class Counting:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.now = {"serve": {}, "index": {}}
+        self.now: dict[str, dict[Any, Any]] = {"serve": {}, "index": {}}
         self.history = FigureHistory(lambda: {name: dict(values) for name, values in self.now.items()}, self.clock)
 
     def after(self, seconds, **rows):

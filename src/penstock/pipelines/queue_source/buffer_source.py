@@ -45,7 +45,7 @@ from penstock.buffer import (
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, Unsupported
 from penstock.objects import ObjectStore, StoreSpec
-from penstock.pipelines.queue_source.intake import Intake
+from penstock.pipelines.queue_source.intake import BatchIntake
 from penstock.pipelines.spark.workers import settle_worker
 
 __all__ = ["ARROW_SCHEMA", "BufferDataSource"]
@@ -149,7 +149,7 @@ class BufferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: _Options) -> None:
         self._options = options
-        self._intake = Intake()
+        self._intake = BatchIntake()
         self._consumer: SyncConsumer | None = None
         # With Trigger.AvailableNow: the end that was there when the query began.
         self._target: int | None = None

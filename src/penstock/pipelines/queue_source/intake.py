@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from penstock.buffer import Descriptor
 from penstock.errors import NotFound
 
-__all__ = ["Intake"]
+__all__ = ["BatchIntake"]
 
 
-class Intake:
+class BatchIntake:
     """Descriptors in the order of their sequences. Sequences have no gaps in the queue, but set-aside ones leave some."""
 
     def __init__(self) -> None:
