@@ -154,7 +154,8 @@ def memory() -> dict[str, float]:
 
 def _peak(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    # A process that has ended and was not waited for has no such line.
+    return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0.0)
 
 
 def _cpu() -> float:

@@ -223,7 +223,7 @@ def test_the_manifests_start_what_penstock_offers(tmp_path: Path) -> None:
     """Their commands are taken, and their configuration is one."""
     (settings,) = [each["data"]["penstock.toml"] for each in _manifests() if each["kind"] == "ConfigMap"]
     (tmp_path / "penstock.toml").write_text(settings)
-    from penstock.cli.serving.process import ServeConfig
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.cli.settings.configuration import load_settings
     from penstock.gateway import GatewayConfig
 

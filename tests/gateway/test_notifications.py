@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -69,15 +70,16 @@ def signed(body, key=KEY, at=None, nonce="1"):
 
 
 class World:
-    def __init__(self, folder, **config):
+    def __init__(self, folder, **settings):
         self.services = Services(folder)
         self.book, self.token = TokenBook.new().issue("acme", [Scope.WRITE], 0)
         self.book, self.reader = self.book.issue("acme", [Scope.READ], 0)
-        config = GatewayConfig(tokens="x", notifications=RULES, **config)
+        config = GatewayConfig(tokens="x", notifications=RULES, **settings)
         guard = Guard(config, lambda: self.book)
         credentials = {"signer": Credentials(keys=[KEY])}
         senders = NotificationSenders(RULES, credentials, PLAIN_DOORS.spec(self.services.url), guard.address)
-        routes = NotificationRoutes(self.services, config, guard, senders)
+        services: Any = self.services
+        routes = NotificationRoutes(services, config, guard, senders)
         self.app = Gateway(routes.endpoints(), config, guard=guard)
 
     def post(self, body, headers=None, source="s3", client="203.0.113.1"):

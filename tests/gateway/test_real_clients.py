@@ -1,6 +1,7 @@
 """Senders that others wrote: the exporters of the OpenTelemetry SDK, over HTTP and over gRPC, to real sockets."""
 
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetrics
@@ -72,11 +73,11 @@ def exporters(listening, kind, over):
     """An exporter of the SDK for one signal, over HTTP or gRPC."""
     bearer = f"Bearer {listening.token}"
     if over == "grpc":
-        made = GrpcMetrics if kind == "metrics" else GrpcSpans
-        return made(f"http://127.0.0.1:{listening.grpc_port}", insecure=True, headers=(("authorization", bearer),))
-    made = HttpMetrics if kind == "metrics" else HttpSpans
+        over_grpc: Any = GrpcMetrics if kind == "metrics" else GrpcSpans
+        return over_grpc(f"http://127.0.0.1:{listening.grpc_port}", insecure=True, headers=(("authorization", bearer),))
+    over_http: Any = HttpMetrics if kind == "metrics" else HttpSpans
     url = f"http://127.0.0.1:{listening.http_port}/v1/{kind}"
-    return made(url, headers={"authorization": bearer}, compression=Compression.Gzip)
+    return over_http(url, headers={"authorization": bearer}, compression=Compression.Gzip)
 
 
 @pytest.mark.parametrize("over", ["http", "grpc"])

@@ -127,8 +127,8 @@ def test_a_client_that_does_not_read_its_answer_is_let_go():
             async with asyncio.timeout(30):
                 while server._server.server_state.connections:  # noqa: ASYNC110 - nothing tells when a client is let go
                     await asyncio.sleep(0.01)
-            reader._transport.abort()
-            del writer
+            writer.transport.abort()
+            del reader
 
     asyncio.run(talk())
 

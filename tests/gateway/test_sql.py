@@ -62,6 +62,11 @@ def test_a_tenant_sees_its_own_rows(asked):
         assert answer.json()["rows"] == [[tenant, 1.5, 1.5], [tenant, "nan", "nan"]], answer.text
 
 
+def test_sums_of_integers_are_integers_and_decimals_keep_their_places(asked):
+    query = "select sum(n), 1.50::decimal(9, 2), 2::hugeint, (10::hugeint)**20 from (values (1), (2)) t(n)"
+    assert asked("a", {"query": query}).json()["rows"] == [[3, "1.50", 2, 1e20]]
+
+
 def test_an_answer_as_arrow(asked):
     answer = asked("a", {"query": "select count(*) as n from mine"}, accept="application/vnd.apache.arrow.stream")
     assert pa.ipc.open_stream(answer.content).read_all().to_pylist() == [{"n": 2}]

@@ -91,8 +91,7 @@ def test_a_tenant_without_room_is_told_when_to_come_back_and_may_still_read_and_
             async def chunks():
                 yield b"x" * 60
 
-            body = b"x" * 60 if announced else chunks
-            answers = [await client.post("/in", content=body if announced else body()) for _ in range(3)]
+            answers = [await client.post("/in", content=b"x" * 60 if announced else chunks()) for _ in range(3)]
             return answers, await client.request("DELETE", "/in")
 
     answers, removed = asyncio.run(session())

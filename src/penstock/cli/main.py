@@ -61,7 +61,7 @@ _SECTIONS: Final = {
     },
     "Stores": {
         "quiver": _Entry("commands.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
-        "relay": _Entry("commands.relay", "relay", "Send what waits at the edge to a queue, files or a collector."),
+        "relay": _Entry("commands.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
         "buffer": _Entry("commands.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
         "catalog": _Entry("commands.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
         "timeseries": _Entry("commands.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),

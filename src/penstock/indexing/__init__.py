@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.indexing.search.lookup import find_entries, read_entries, require_store
     from penstock.indexing.search.passages import Asked, Question, find_passages, passages_in
     from penstock.indexing.search.providers import Description, Provider
+    from penstock.indexing.search.reranking import RerankEndpoint
     from penstock.indexing.search.surroundings import DocumentText, fetch_document
     from penstock.indexing.search.targets import Target, check_endpoint, embedding_for, find_target, target_in
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
@@ -112,6 +113,7 @@ __all__ = [
     "ReadRequest",
     "Reading",
     "Remainder",
+    "RerankEndpoint",
     "RoundLimits",
     "SpareTimeWorker",
     "Stages",
@@ -249,6 +251,7 @@ _HOMES: Final = {
         "DocumentText",
         "fetch_document",
     ),
+    "search.reranking": ("RerankEndpoint",),
     "search.targets": (
         "Target",
         "check_endpoint",

@@ -22,7 +22,7 @@ _OK: Final = "ok"
 
 @click.command()
 @click.argument("file", default=SETTINGS_FILE, type=click.Path(dir_okay=False))
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(file: str, force: bool) -> None:
     """Write a commented configuration with every setting."""
     from penstock.cli.settings.template import commented_configuration
@@ -40,7 +40,7 @@ def init(file: str, force: bool) -> None:
 def check_config(settings: Settings, as_json: bool) -> None:
     """Validate the configuration and what it names.
 
-    That is: every setting, the store, the store at the edge, tokens and TLS.
+    Checks every setting, the store, the store at the edge, tokens and TLS.
     """
     import asyncio
     import json

@@ -90,7 +90,7 @@ def index(
 ) -> None:
     """Make files, folders and buckets searchable.
 
-    What is queued is indexed too; without a path, only the queue is.
+    Queued notifications are indexed too; without a path, only those.
     """
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")

@@ -183,7 +183,7 @@ def stats(store: str, top: int, path: str, as_json: bool, settings: Settings) ->
 @_path_option
 @settings_option
 def verify(store: str, path: str, settings: Settings) -> None:
-    """Read everything and report whatever does not agree.
+    """Read everything and report inconsistencies.
 
     The exit code is 1 if anything is wrong.
     """
@@ -262,8 +262,8 @@ def consume(
 ) -> None:
     """Store the samples of a queue, each exactly once.
 
-    Records that are no samples are set aside beside the queue. Only one process may consume, and only one may write:
-    those that do now will be stopped.
+    Records that are not samples are set aside beside the queue. Only one process may consume, and only one may write:
+    others will be stopped.
     """
     from penstock.cli.jobs.consuming import consume_samples
 
@@ -278,7 +278,7 @@ def consume(
 @yes_option
 @long_running
 def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watching) -> None:
-    """Fold every hour to one sorted run, closed or not."""
+    """Merge the samples of every hour into one sorted run."""
     confirm_writing(yes)
     from penstock.cli.inspection.timeseries_files import compact_series
 
@@ -299,9 +299,9 @@ def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watc
 def repair(
     store: str, positions: dict[str, int | None], path: str, yes: bool, settings: Settings, watching: Watching
 ) -> None:
-    """Make damaged records of tenants again.
+    """Rebuild damaged records of tenants.
 
-    The exit code is 1 if something is left as it is. Blocks are not made again: `verify` names the hours that lack one.
+    The exit code is 1 if anything could not be repaired. Damaged blocks cannot be rebuilt: `verify` names their hours.
     """
     confirm_writing(yes)
     from penstock.cli.inspection.timeseries_files import repair_records

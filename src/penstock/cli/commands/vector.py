@@ -83,7 +83,7 @@ def stats(store: str, path: str, as_json: bool, settings: Settings) -> None:
 @_path_option
 @long_running
 def verify(store: str, path: str, settings: Settings, watching: Watching) -> None:
-    """Read everything and report whatever does not agree.
+    """Read everything and report inconsistencies.
 
     The exit code is 1 if anything is wrong.
     """
@@ -141,8 +141,8 @@ def consume(
 ) -> None:
     """Store the vectors of a queue, each exactly once.
 
-    Records that are no vectors are set aside beside the queue. Only one process may consume, and only one may write:
-    those that do now will be stopped.
+    Records that are not vectors are set aside beside the queue. Only one process may consume, and only one may write:
+    others will be stopped.
     """
     from penstock.cli.jobs.consuming import consume_vectors
 
@@ -160,7 +160,7 @@ def consume(
 def drop(store: str, collection: str, path: str, yes: bool, settings: Settings) -> None:
     """Remove a collection and all its rows for good.
 
-    The exit code is 1 if it is not there.
+    The exit code is 1 if there is no such collection.
     """
     from penstock.cli.inspection.vector import drop_collection, require_collection
     from penstock.cli.settings.wiring import Wiring
@@ -197,7 +197,7 @@ def repair(
 ) -> None:
     """Repair damaged collections from what is left of them.
 
-    The exit code is 1 if something is left as it is.
+    The exit code is 1 if anything could not be repaired.
     """
     confirm_writing(yes or dry_run)
     from penstock.cli.inspection.vector import repair_store, show_repair
@@ -231,7 +231,7 @@ def repair(
 def get(store: str, collection: str, ids: tuple[str, ...], path: str, as_json: bool, settings: Settings) -> None:
     """Show rows of a collection by their ids.
 
-    The exit code is 1 if one is not there.
+    The exit code is 1 if a row is missing.
     """
     name = _name(collection)
     from penstock.cli.inspection.vector import read_rows, show_row

@@ -11,10 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
@@ -30,6 +31,7 @@ from penstock.cli.settings.secrets import read_secret
 from penstock.cli.settings.sharding import apply_sharding, sharded_series
 from penstock.cli.settings.store_access import store_options
 from penstock.cli.settings.wiring import Wiring
+from penstock.errors import NotFound
 from penstock.gateway import (
     AboutRoutes,
     DashboardRoutes,
@@ -65,6 +67,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Serving"]
 
+# Nothing is ever stored there.
+_PROBED_KEY: Final = "penstock-readiness"
+
 
 @dataclass
 class Serving:
@@ -79,6 +84,7 @@ class Serving:
     announce: Callable[[str], None] = lambda _address: None
     # Hears the events of the observer and of the jobs.
     board: EventBoard = field(default_factory=EventBoard)
+    _relaying: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
@@ -117,7 +123,7 @@ class Serving:
         if "gateway" in self.config.roles:
             senders = self._senders(documents, guard)
             endpoints += NotificationRoutes(documents, self.gateway, guard, senders).endpoints()
-            endpoints += await self._telemetry_in(stack, view, guard)
+            endpoints += await self._telemetry_in(stack, view, guard, stop)
         sql: SqlRoutes | None = None
         series: StoredSeries | None = None
         if "query" in self.config.roles:
@@ -136,14 +142,15 @@ class Serving:
             series=series,
         ).endpoints()
         # Duck-typed: what collects, not a registry that somebody could register with.
-        metrics = cast("CollectorRegistry | None", watch.registry)
+        every = cast("CollectorRegistry | None", watch.registry)
         # Metrics have one listener: that of administration, where there is one.
-        registry = None if self.gateway.admin_port else metrics
-        endpoints += AboutRoutes(version("penstock"), registry=registry).endpoints(endpoints)
+        registry = None if self.gateway.admin_port else every
+        probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
+        endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=metrics)
+            about = AboutRoutes(version("penstock"), probes, registry=every)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -151,14 +158,21 @@ class Serving:
         scheme = "https" if self.gateway.certificate else "http"
         self.announce(f"{scheme}://{self.gateway.host}:{server.port}")
         await stop.wait()
+        if self._relaying is not None and self._relaying.done():
+            # It never ends by itself: its error ends the process, and whoever runs it starts it again.
+            self._relaying.result()
 
-    async def _telemetry_in(self, stack: AsyncExitStack, view: ServedHouse, guard: Guard) -> list[Route]:
+    async def _telemetry_in(
+        self, stack: AsyncExitStack, view: ServedHouse, guard: Guard, stop: asyncio.Event
+    ) -> list[Route]:
         """The store at the edge with its relay, and the routes into it."""
         edge = await stack.enter_async_context(
             opened_edge(
                 self.config.edge_path, self.config.edge_config, self.config.telemetry_url, self.settings, self.observer
             )
         )
+        self._relaying = edge.relaying
+        edge.relaying.add_done_callback(lambda _: stop.set())
         view.edge = edge.quiver
         view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
@@ -260,6 +274,12 @@ class Serving:
             for name, command in jobs.items()
             if name in self.config.jobs
         ]
+
+
+async def _probe(store: ObjectStore) -> None:
+    """Return when a store answers, whatever it has."""
+    with suppress(NotFound):
+        await store.head(_PROBED_KEY)
 
 
 async def _ended(supervisor: Supervisor, keeping: asyncio.Future[None]) -> None:

