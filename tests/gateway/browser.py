@@ -14,6 +14,7 @@ import threading
 from asyncio import Event, get_running_loop, run
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def _fetch_axe(kept: Path) -> None:
 def served(app):
     """The address of an application, served by the real server in a thread of its own."""
     ready: threading.Event = threading.Event()
-    found = {}
+    found: dict[str, Any] = {}
 
     async def serve() -> None:
         stop = Event()

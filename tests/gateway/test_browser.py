@@ -4,6 +4,7 @@ Pictures of every page are left in `build/dashboard`; look at them after a chang
 """
 
 import re
+from typing import Any
 
 import pytest
 from tests.gateway.browser import BUILD, WAIT_MS, axe_script, chromium, served
@@ -269,7 +270,8 @@ def _app(house):
         sql=_rows,
         series=Levels(),
     )
-    prometheus = PrometheusRoutes(Levels(), config, "0")
+    levels: Any = Levels()
+    prometheus = PrometheusRoutes(levels, config, "0")
     return Gateway([*routes.endpoints(), *prometheus.endpoints()], config, guard=guard)
 
 

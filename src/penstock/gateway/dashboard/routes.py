@@ -172,7 +172,7 @@ class DashboardRoutes:
         if not keys:
             raise InvalidInput("no documents are named", "", "load the page again and press a document's button")
         if change is DocumentChange.FORGET and _one(form, "confirmed") != "yes":
-            given = {"index": index, "keys": keys, "shown": form.get("name", [])[:1]}
+            given: dict[str, Any] = {"index": index, "keys": keys}
             return self._page(exchange, "forget.html", "/ui/page/documents", "Forget a document?", **given)
         count = await self._view.change_documents(change, index, keys, _viewer(exchange))
         return HttpAnswer(status=303, headers={"location": f"/ui/page/documents?done={change}&count={count}"})
