@@ -119,6 +119,8 @@ def test_all_extras_together_are_all_of_them() -> None:
     packages = {
         extra: {each.name for each in wanted() if f'extra == "{extra}"' in str(each.marker)} for extra in extras or ()
     }
+    # The weights of a model that only some indexes ask for.
+    del packages["minilm"]
     assert packages.pop("all") == set().union(*packages.values())
 
 

@@ -146,8 +146,7 @@ def test_the_modules_of_extras_are_those_of_the_packages_metadata() -> None:
             found = {each.lower().replace("_", "-") for each in distributions.get(module, ())}
             assert not found or found & named, (extra, module)
         taken_in = {module for other, own in EXTRAS.items() if _packages_of(other) <= named for module in own}
-        grammars = {each for each in named if each.startswith("tree-sitter-")}
-        assert len(taken_in) == len(named - grammars), extra
+        assert len(taken_in) == len(named), extra
 
 
 def test_a_store_that_lacks_its_key_value_store_is_to_be_installed_whole() -> None:

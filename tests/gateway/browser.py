@@ -9,10 +9,12 @@ import hashlib
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import threading
 from asyncio import Event, get_running_loop, run
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,24 +67,25 @@ def _fetch_axe(kept: Path) -> None:
     if npm is None:
         pytest.skip("there is no npm here, which fetches axe-core")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    command = [npm, "pack", f"axe-core@{AXE_VERSION}", "--silent", "--pack-destination", str(kept.parent)]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=kept.parent)
-    except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip(f"npm cannot fetch axe-core: {error}")
-    archive = kept.parent / f"axe-core-{AXE_VERSION}.tgz"
-    with tarfile.open(archive) as opened:
-        member = opened.extractfile("package/axe.min.js")
-        assert member is not None
-        kept.write_bytes(member.read())
-    archive.unlink()
+    # In a folder of its own, and put in its place in one step: another worker may do the same.
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        command = [npm, "pack", f"axe-core@{AXE_VERSION}", "--silent", "--pack-destination", folder]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=folder)
+        except (OSError, subprocess.SubprocessError) as error:
+            pytest.skip(f"npm cannot fetch axe-core: {error}")
+        with tarfile.open(Path(folder) / f"axe-core-{AXE_VERSION}.tgz") as opened:
+            member = opened.extractfile("package/axe.min.js")
+            assert member is not None
+            (Path(folder) / "axe.min.js").write_bytes(member.read())
+        (Path(folder) / "axe.min.js").replace(kept)
 
 
 @contextmanager
 def served(app):
     """The address of an application, served by the real server in a thread of its own."""
     ready: threading.Event = threading.Event()
-    found = {}
+    found: dict[str, Any] = {}
 
     async def serve() -> None:
         stop = Event()

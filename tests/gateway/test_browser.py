@@ -4,6 +4,7 @@ Pictures of every page are left in `build/dashboard`; look at them after a chang
 """
 
 import re
+from typing import Any
 
 import pytest
 from tests.gateway.browser import BUILD, WAIT_MS, axe_script, chromium, served
@@ -229,15 +230,14 @@ def test_dragging_over_the_plot_zooms_in_and_a_button_zooms_out(page):
     page.goto("/ui/metrics?query=level")
     page.locator(".uplot").wait_for()
     assert "level" in page.locator(".tree").text_content()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url) if "query_range" in request.url else None)
     box = page.locator(".u-over").bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 50)
     page.mouse.down()
     page.mouse.move(box["x"] + 300, box["y"] + 60, steps=5)
-    page.mouse.up()
+    with page.expect_request(re.compile("query_range"), timeout=WAIT_MS) as asked:
+        page.mouse.up()
     page.locator("#zoom-out").wait_for()
-    start, end = (float(re.search(rf"{name}=([\d.]+)", asked[0])[1]) for name in ("start", "end"))
+    start, end = (float(re.search(rf"{name}=([\d.]+)", asked.value.url)[1]) for name in ("start", "end"))
     assert 60 < end - start < 3600
     page.locator("#zoom-out").click()
     page.locator("#zoom-out").wait_for(state="hidden")
@@ -270,7 +270,8 @@ def _app(house):
         sql=_rows,
         series=Levels(),
     )
-    prometheus = PrometheusRoutes(Levels(), config, "0")
+    levels: Any = Levels()
+    prometheus = PrometheusRoutes(levels, config, "0")
     return Gateway([*routes.endpoints(), *prometheus.endpoints()], config, guard=guard)
 
 

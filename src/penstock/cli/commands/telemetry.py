@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -64,6 +63,8 @@ def run(
 
     Rows become data files of the catalog, and metrics also samples of the time series.
     """
+    import asyncio
+
     from penstock.cli.jobs.landing_run import landing_config, opened_landing
     from penstock.cli.running.stop import ENDING, Stop
     from penstock.cli.settings.sharding import apply_sharding
@@ -97,6 +98,8 @@ def shards(store: str, as_json: bool, settings: Settings) -> None:
 
     A number of shards in the configuration (`[sharding] shards = N`) is put in force first. No data moves: new rows go by the new layout, and shards of earlier layouts are drained.
     """
+    import asyncio
+
     from penstock.cli.inspection.shards import listed_shards
     from penstock.cli.terminal.tables import table_lines
 

@@ -66,16 +66,11 @@ def require_spark() -> None:
 def explain_missing(error: ModuleNotFoundError) -> Unavailable | None:
     """What to install for a module that is missing; None if it is no optional part: then it is a bug."""
     module = (error.name or "").partition(".")[0]
-    having = [extra for extra, modules in EXTRAS.items() if _is_of(module, modules)]
+    having = [extra for extra, modules in EXTRAS.items() if module in modules]
     if not having:
         return None
     wanted = [extra for extra in _extras_on_the_way(error) if extra in having]
     return _missing(module, (wanted or having)[0])
-
-
-def _is_of(module: str, modules: tuple[str, ...]) -> bool:
-    """Grammars are modules of their own, named after the parser that reads them."""
-    return module in modules or ("tree_sitter" in modules and module.startswith("tree_sitter_"))
 
 
 def _extras_on_the_way(error: ModuleNotFoundError) -> list[str]:
