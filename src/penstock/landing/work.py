@@ -40,7 +40,15 @@ _FETCHES_AT_ONCE: Final = 8
 _PUTS_AT_ONCE: Final = 8
 _METRICS: Final = "metrics"
 # Columns of metrics that say nothing about series: they need not be copied.
-_NO_SERIES: Final[tuple[str, ...]] = ("exemplars", "description", "start_time", "label_types", "int_value", "min", "max")
+_NO_SERIES: Final[tuple[str, ...]] = (
+    "exemplars",
+    "description",
+    "start_time",
+    "label_types",
+    "int_value",
+    "min",
+    "max",
+)
 _NS: Final = 1_000_000
 
 
