@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Hashes are required: what is installed is what was locked.
 install = $(UV_INSTALL) --require-hashes -r $(1) || $(PIP_INSTALL) --require-hashes -r $(1)
 
-.PHONY: help demo test quick check format bench chaos reference lock clean
+.PHONY: help demo test quick check format bench chaos docs reference lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,19 +60,25 @@ MINUTES ?= 45
 chaos: $(VENV)/.installed ## Run the kill -9 and simulation campaigns with random seeds; MINUTES=45
 	PENSTOCK_CHAOS_MINUTES=$(MINUTES) $(BIN)/python -m pytest -q -m "simulation or chaos"
 
+docs: build/docs-venv/.installed ## Build the documentation as a static site in build/site
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in build/site: open build/site/index.html"
+
 reference: $(VENV)/.installed ## Write docs/reference.md from the code
 	$(BIN)/python tools/reference.py
 
 lock: $(VENV)/.installed ## Resolve the dependencies again
 	$(BIN)/uv pip compile --group setup --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-setup.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra mcp --extra quiver --extra spark --extra telemetry --extra timeseries --group dev \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra all --group dev \
 		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra documents --extra gateway --extra mcp --extra quiver --extra spark --extra telemetry --extra timeseries --group dev --group bench \
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra all --group dev --group bench \
 		-c requirements.lock --generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-bench.lock
+	$(BIN)/uv pip compile --group docs --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url --no-annotate --quiet -o requirements-docs.lock
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "penstock needs Python 3.11 or newer, and none was found on PATH"; exit 1; }
@@ -92,6 +98,12 @@ $(VENV)/.installed: requirements.lock requirements-setup.lock pyproject.toml | $
 $(VENV)/.archive: $(VENV)/.installed
 	@mkdir -p $(VENV)/share/penstock/cache && XDG_CACHE_HOME=$(abspath $(VENV))/share/penstock/cache \
 		PENSTOCK_CLASS_ARCHIVE=record $(BIN)/python -m penstock.cli.class_training >/dev/null 2>&1; touch $@
+
+# The site's generator has an environment of its own, so that tests need not install it.
+build/docs-venv/.installed: requirements-docs.lock
+	$(PYTHON) -m venv build/docs-venv
+	build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.installed
 	$(call install,requirements-bench.lock)

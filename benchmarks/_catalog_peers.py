@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -205,8 +206,11 @@ class DuckLake:
 
 
 def installed(folder: Path) -> Iterator[Any]:
-    """The peers that work here. The extension of DuckLake fits one release of DuckDB, which may not be this one."""
+    """The peers that work here, or those of them that `--peer=NAME` names. The extension of DuckLake fits one release of DuckDB, which may not be this one."""
+    named = {argument.removeprefix("--peer=") for argument in sys.argv if argument.startswith("--peer=")}
     for kind in (Delta, Iceberg, DuckLake):
+        if named and kind.name not in named:
+            continue
         peer = kind(folder)
         try:
             peer.create()

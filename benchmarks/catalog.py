@@ -4,7 +4,7 @@ Every commit writes a Parquet file of 100 rows and makes it visible. Ours are du
 synced to the disk, which the peers leave out. Peers stop at a time limit, and the count they reached is told. With
 the latencies of S3 (15 ms a GET, 40 ms a PUT) ours runs on a simulated clock. Run it with
 `python benchmarks/catalog.py`; it takes about ten minutes, `--quick` a tenth of it; a part runs
-alone by its name: `contention`, `plans`, `sequential`, `writers`.
+alone by its name: `contention`, `plans`, `sequential`, `writers`; `--peer=deltalake` leaves the other peers out.
 """
 
 from __future__ import annotations

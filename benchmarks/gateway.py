@@ -1,10 +1,14 @@
-"""Requests a second through the gateway with persistence on, beside a bare uvicorn that only reads the same bodies.
+"""Requests a second through the gateway with persistence on, beside a bare uvicorn that only reads the same bodies, and
+beside the remote-write receivers of Prometheus and VictoriaMetrics where they are installed (Debian packages
+`prometheus` and `victoria-metrics`). Those keep samples in memory before they reach a disk; the gateway has synced them
+when it answers.
 
 Server and client are processes of their own on 127.0.0.1, sixteen connections, each sending its next request when the
 last one was answered. Bodies: OTLP metrics and remote write of several sizes, as real senders make them. Figures are
 of one run on one machine; the ratio is what counts.
 
     python benchmarks/gateway.py [--seconds 5] [--connections 16]
+    python benchmarks/gateway.py --overload       # more than it can take, then kill -9, then a count of what it kept
 """
 
 from __future__ import annotations
@@ -12,15 +16,38 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
+import shutil
+import socket
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import cramjam
 import numpy as np
+
+# Receivers of remote write that others wrote, and how they are started.
+PEERS: Final = {
+    "prometheus": (
+        "prometheus",
+        "--config.file={folder}/prometheus.yml",
+        "--storage.tsdb.path={folder}/tsdb",
+        "--web.listen-address=127.0.0.1:{port}",
+        "--web.enable-remote-write-receiver",
+    ),
+    "victoria-metrics": (
+        "victoria-metrics",
+        "-storageDataPath={folder}/vm",
+        "-httpListenAddr=127.0.0.1:{port}",
+        "-retentionPeriod=100y",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -102,8 +129,10 @@ def serve(kind: str, folder: str, told: Connection) -> None:
 # Client ----------------------------------------------------------------------------------------------------
 
 
-async def load(port: int, body: Body, connections: int, seconds: float) -> tuple[np.ndarray, float]:
-    """Latencies of all answered requests, and how long it took."""
+async def load(
+    port: int, body: Body, connections: int, seconds: float, refused: Counter[str] | None = None
+) -> tuple[np.ndarray, float]:
+    """Latencies of all requests that were taken, and how long it took; `refused` counts the others, by status."""
     head = [f"POST {body.path} HTTP/1.1", "host: localhost", f"content-length: {len(body.data)}"]
     head += [f"{name}: {value}" for name, value in body.headers.items()]
     request = ("\r\n".join(head) + "\r\n\r\n").encode() + body.data
@@ -118,11 +147,14 @@ async def load(port: int, body: Body, connections: int, seconds: float) -> tuple
             await writer.drain()
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             status = answer.split()[1]
-            assert status in ("200", "204"), answer
+            assert status in ("200", "204") or (refused is not None and status in ("429", "503")), answer
             size = answer.partition("content-length: ")[2].partition("\r\n")[0]
             if size and int(size):
                 await reader.readexactly(int(size))
-            latencies.append(time.perf_counter() - began)
+            if refused is not None and status in ("429", "503"):
+                refused[status] += 1
+            else:
+                latencies.append(time.perf_counter() - began)
         writer.close()
 
     began = time.perf_counter()
@@ -130,37 +162,107 @@ async def load(port: int, body: Body, connections: int, seconds: float) -> tuple
     return np.array(latencies), time.perf_counter() - began
 
 
-def measured(kind: str, body: Body, connections: int, seconds: float) -> float:
+@contextmanager
+def running(kind: str, folder: str) -> Iterator[tuple[int, int]]:
+    """The port and the process of a server, killed at the end of the block."""
+    if kind in PEERS:
+        with socket.socket() as chosen:
+            chosen.bind(("127.0.0.1", 0))
+            port = chosen.getsockname()[1]
+        command = [part.format(port=port, folder=folder) for part in PEERS[kind]]
+        Path(folder, "prometheus.yml").touch()
+        peer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+        try:
+            _await_port(port)
+            yield port, peer.pid
+        finally:
+            peer.kill()
+            peer.wait()
+        return
     world = multiprocessing.get_context("spawn")
     here, there = world.Pipe()
-    with tempfile.TemporaryDirectory() as folder:
-        process = world.Process(target=serve, args=(kind, folder, there), daemon=True)
-        process.start()
-        try:
-            port = here.recv()
-            asyncio.run(load(port, body, connections, min(1.0, seconds / 4)))
-            latencies, taken = asyncio.run(load(port, body, connections, seconds))
-        finally:
-            process.kill()
-            process.join()
+    process = world.Process(target=serve, args=(kind, folder, there), daemon=True)
+    process.start()
+    try:
+        yield here.recv(), process.pid or 0
+    finally:
+        process.kill()
+        process.join()
+
+
+def _await_port(port: int) -> None:
+    deadline = time.perf_counter() + 30
+    while time.perf_counter() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            time.sleep(1.0)
+            return
+        time.sleep(0.1)
+    raise RuntimeError("the peer does not listen")
+
+
+def measured(kind: str, body: Body, connections: int, seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder, running(kind, folder) as (port, _):
+        asyncio.run(load(port, body, connections, min(1.0, seconds / 4)))
+        latencies, taken = asyncio.run(load(port, body, connections, seconds))
     rate = len(latencies) / taken
     p50, p99 = np.percentile(latencies, [50, 99]) * 1000
     print(
-        f"  {kind:<8} {rate:8,.0f} requests/s {rate * len(body.data) / 1e6:8,.1f} MB/s {rate * body.points / 1e3:8,.0f} K "
+        f"  {kind:<16} {rate:8,.0f} requests/s {rate * len(body.data) / 1e6:8,.1f} MB/s {rate * body.points / 1e3:8,.0f} K "
         f"points/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms"
     )
     return rate
+
+
+def overload(body: Body, seconds: float) -> None:
+    """Sixteen connections, then far more than are let in at once, then sixteen again; then it is killed and counted."""
+    from penstock.quiver import Quiver
+
+    async def kept(folder: str) -> int:
+        async with await Quiver.open(folder) as store:
+            return int((await store.scan(columns=["time"])).num_rows)
+
+    with tempfile.TemporaryDirectory() as folder:
+        taken = 0
+        with running("gateway", folder) as (port, pid):
+            for connections in (16, 256, 16):
+                refused: Counter[str] = Counter()
+                latencies, spent = asyncio.run(load(port, body, connections, seconds, refused))
+                taken += len(latencies)
+                offered = (len(latencies) + refused.total()) / spent
+                p50, p99 = np.percentile(latencies, [50, 99]) * 1000
+                print(
+                    f"  {connections:>4} connections: {offered:7,.0f} requests/s offered, {len(latencies) / spent:6,.0f} taken, "
+                    f"{refused.total():,} refused {dict(refused)}   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   "
+                    f"memory {_resident_mb(pid):,.0f} MB"
+                )
+        found = asyncio.run(kept(folder))
+        print(f"  acknowledged {taken * body.points:,} points, found {found:,} after kill -9")
+        assert found >= taken * body.points
+
+
+def _resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 1e6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--overload", action="store_true")
     asked = parser.parse_args()
+    if asked.overload:
+        for body in (otlp(1_000), remote_write(1_000)):
+            print(f"{body.name}, {len(body.data):,} bytes a request")
+            overload(body, asked.seconds)
+        return
     for body in (otlp(100), otlp(1_000), otlp(10_000), remote_write(1_000), remote_write(10_000)):
         print(f"{body.name}, {len(body.data):,} bytes a request")
-        rates = {kind: measured(kind, body, asked.connections, asked.seconds) for kind in ("bare", "gateway")}
-        print(f"  gateway / bare uvicorn: {rates['gateway'] / rates['bare']:.2f}")
+        peers = [kind for kind in PEERS if shutil.which(PEERS[kind][0])] if body.path == "/api/v1/write" else []
+        rates = {kind: measured(kind, body, asked.connections, asked.seconds) for kind in ("bare", "gateway", *peers)}
+        for kind in ("bare", *peers):
+            print(f"  gateway / {kind}: {rates['gateway'] / rates[kind]:.2f}")
+        if body.path == "/api/v1/write":
+            print("".join(f"  {kind} is not installed\n" for kind in PEERS if kind not in peers), end="")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from buffer import Absent, nats, redis
 from penstock.clock import SYSTEM_CLOCK
 from penstock.disk import RealDisk, aligned_buffer, has_direct_writes
 from penstock.quiver import Bundle, Durability, Quiver, QuiverConfig
-from penstock.quiver.group_commit import GroupCommit
+from penstock.quiver.log.group_commit import GroupCommit
 
 MIB = 1 << 20
 QUICK = "--quick" in sys.argv

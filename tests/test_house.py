@@ -13,15 +13,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from tools.reference import page, sentences
 
 import penstock
 from penstock import errors
+from penstock.cli import penstock as command_line
 from penstock.cli.settings.sections import SECTIONS, WITHOUT_SECTION, class_of, fields_of
 from penstock.observability import names
 
@@ -85,8 +88,11 @@ def test_every_name_in_the_table_is_emitted_somewhere() -> None:
     constants = {
         key for key, value in vars(names).items() if isinstance(value, names.Metric | names.Event | names.Span)
     }
-    text = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.name != "names.py")
-    assert sorted(key for key in constants if not re.search(rf"\b{key}\b", text)) == []
+    words: set[str] = set()
+    for path in _modules():
+        if path.name != "names.py":
+            words |= set(re.findall(r"\w+", path.read_text()))
+    assert sorted(constants - words) == []
 
 
 def _setting_classes() -> Iterator[type]:
@@ -174,13 +180,14 @@ def test_every_section_is_in_the_table_of_the_operating_page() -> None:
 def _attributes_read() -> set[str]:
     """Names of attributes that code reads, but for those that only a class's own checks look at."""
     found: set[str] = set()
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name == "__post_init__":
-                node.body = []
-        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-        found |= {node.attr for node in nodes if isinstance(node.ctx, ast.Load)}
+    for path in _modules():
+        waiting: list[ast.AST] = [_tree(path)]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            if not (isinstance(node, ast.FunctionDef) and node.name == "__post_init__"):
+                waiting += ast.iter_child_nodes(node)
     return found
 
 
@@ -196,9 +203,14 @@ def _modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_module_opens_with_what_it_promises(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no opening sentence"
+    assert ast.get_docstring(_tree(path)), f"{path} has no opening sentence"
 
 
 def test_the_project_names_no_machine_and_no_registry() -> None:
@@ -212,6 +224,22 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
         if (ROOT / name).is_file() and forbidden.search((ROOT / name).read_bytes().decode("utf-8", "ignore"))
     ]
     assert guilty == []
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """With its subcommands: `penstock vector stats` is in a cell as `vector stats|verify`."""
+    text = (ROOT / "docs" / "rooms" / "cli.md").read_text()
+    cells = {cell.split(" ", 1)[0]: cell for cell in re.findall(r"`([^`]+)`", text.partition("## ")[0])}
+    context = click.Context(command_line)
+    for name in command_line.list_commands(context):
+        command = command_line.get_command(context, name)
+        assert command is not None
+        if command.hidden:
+            continue
+        assert name in cells, f"docs/rooms/cli.md has no line for `penstock {name}`"
+        if isinstance(command, click.Group):
+            written = re.split(r"[^a-z-]+", cells[name])
+            assert sorted(set(command.list_commands(context)) - set(written)) == [], name
 
 
 # Imports past a public list, by the importing room and the module, and why.
@@ -230,7 +258,7 @@ def _public_list(module: str) -> set[str] | None:
         path = path / "__init__.py"
     else:
         return None
-    for node in ast.parse(path.read_text()).body:
+    for node in _tree(path).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
             return set(ast.literal_eval(node.value))
     return set()
@@ -240,7 +268,7 @@ def _imports_between_rooms() -> Iterator[tuple[str, str, str]]:
     """The importing room, the module and the name, for everything that one room imports from another."""
     for path in _modules():
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+        nodes = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom))
         for node in nodes:
             place = (node.module or "").split(".")
             if place[0] == "penstock" and len(place) > 1 and place[1] != room:
@@ -262,7 +290,7 @@ def _public_classes() -> dict[str, list[str]]:
     """Modules by the public classes that they define."""
     found: dict[str, list[str]] = {}
     for path in _modules():
-        for node in ast.parse(path.read_text()).body:
+        for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     return found

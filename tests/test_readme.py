@@ -49,7 +49,7 @@ def test_every_command_line_is_one_that_the_command_line_takes(line: str) -> Non
         assert context.params
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "chaos", "help"])
+@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "chaos", "docs", "help"])
 def test_make_help_explains_every_target(target: str) -> None:
     answer = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert re.search(rf"make {target}\s+\S", answer.stdout)

@@ -14,6 +14,7 @@ from tests.catalog.samples import HOUR, data_file
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.catalog.format.data_file import file_json
 from penstock.cli.main import penstock
+from penstock.errors import NotFound
 from penstock.objects import ObjectStore, open_store
 
 
@@ -164,3 +165,28 @@ def test_settings_reach_the_catalog(lake: str, tmp_path: Path) -> None:
     settings.write_text("[catalog]\nhead_bytes_warn = 10\n[catalog.compaction]\nhour_files = 3\n")
     answer = run("stats", lake, "--prefix", "lake", "--config", str(settings))
     assert "archive closed days, or split the shard" in answer.output
+
+
+@pytest.mark.parametrize(
+    "command", [("index",), ("rebuild-index",), ("split-catalog",), ("vacuum",), ("vacuum", "--dry-run")]
+)
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+def test_a_mistyped_name_is_no_empty_catalog(tmp_path: Path, command: tuple[str, ...], is_there: bool) -> None:
+    """Upkeep of nothing says so and leaves nothing behind, no folder either."""
+    folder = tmp_path / "mistyped"
+    if is_there:
+        folder.mkdir()
+    answer = run(command[0], f"file://{folder}", *command[1:], "--json")
+    assert answer.exit_code == 1
+    assert isinstance(answer.exception, NotFound) or "there is no" in answer.output
+    assert folder.exists() == is_there
+    assert not is_there or not [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_the_upkeep_of_a_pair_that_was_never_migrated_goes_on(lake: str) -> None:
+    root = Path(lake.removeprefix("file://")) / "lake" / "metadata"
+    told("split-catalog", lake)
+    for path in [*root.glob("catalog.json"), *root.rglob("*.arrow")]:
+        path.unlink()
+    assert told("vacuum", lake, "--dry-run")["orphans"] == []
+    assert told("rebuild-index", lake)["files"] == 19

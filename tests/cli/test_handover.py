@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.jobs.handover import announced, await_rebuild, is_gone, this_process
-from penstock.cli.running.job import Stop
+from penstock.cli.running.stop import Stop
 from penstock.indexing.registry.rebuild_notice import NoticeBoard, read_notice
 
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux names a process for good")

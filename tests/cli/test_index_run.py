@@ -125,6 +125,23 @@ def test_a_dry_run_names_what_it_would_do_and_queues_nothing(library: Library) -
     assert not library.queued
 
 
+def test_a_dry_run_tells_what_a_run_then_takes(tmp_path: Path) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    (shelf / "long.md").write_text("# Otters\n\n" + "\n\n".join(f"Otter {n} swims in river {n}." for n in range(400)))
+    (shelf / "people.csv").write_text("name,city\nAnn,Rome\n")
+    (shelf / "scan.png").write_bytes(b"\x89PNG\r\n")
+    store = ["--store", str(tmp_path / "store"), "--json"]
+    planned = json.loads(CliRunner().invoke(penstock, ["index", str(shelf), "--dry-run", *store]).output)
+    assert not (tmp_path / "store").exists()
+    (unreadable,) = planned["estimate"]["unreadable"]
+    assert unreadable[0] == "scan.png"
+    assert "an image cannot be indexed" in unreadable[1]
+    done = json.loads(CliRunner().invoke(penstock, ["index", str(shelf), "--engine", "local", *store]).output)["done"]
+    assert planned["estimate"]["chunks"] == done["chunks"] > 2
+    assert planned["estimate"]["tokens"] == done["tokens"]
+
+
 @pytest.mark.parametrize("options", [["--queue-only"], ["--follow"]])
 def test_a_dry_run_and_its_opposite_are_refused_together(tmp_path: Path, options: list[str]) -> None:
     assert CliRunner().invoke(penstock, ["index", str(tmp_path), "--dry-run", *options]).exit_code == 2

@@ -121,3 +121,49 @@ def test_repair_takes_the_stores_own_settings(store: str, tmp_path: Path) -> Non
     config.write_text("segments: 1")
     assert isinstance(run("repair", store, "--config", str(config)).exception, InvalidInput)
     assert isinstance(run("repair", store, "--instance", "5").exception, NotFound | Conflict)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> str:
+    """Slots whose names look alike in a file's name or to DuckDB, and types that DuckDB does not read."""
+    path = str(tmp_path / "odd")
+    opened = SyncQuiver(path)
+    opened.register("s")
+    for number, slot in enumerate(("a/b", "a_b", "logs", "LOGS", "../up", "x" * 400, "\x00")):
+        opened.ingest(bundle(number, slot=slot))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1.0], pa.float16()), pa.array([7]), pa.array([8])], names=["half", "n", "n"]
+    )
+    opened.ingest(Bundle({"types": batch}))
+    opened.ingest(Bundle({"half": batch.select(["half"])}))
+    opened.close()
+    return path
+
+
+def test_no_slot_is_drained_over_another_or_out_of_the_folder(odd: str, tmp_path: Path) -> None:
+    (found,) = lines("drain", odd, "s", "--into", str(tmp_path / "out"))
+    assert len(set(found["files"])) == 9
+    read = [pa.ipc.open_file(name).read_all() for name in found["files"]]
+    assert sorted(table.column("n")[0].as_py() for table in read if "n" in table.column_names[:1]) == list(range(7))
+    assert {Path(name).parent for name in found["files"]} == {tmp_path / "out"}
+
+
+def test_slots_that_differ_in_case_are_tables_of_their_own(odd: str) -> None:
+    assert lines("query", odd, "SELECT min(n) AS n FROM logs") == [{"n": 3}]
+    assert lines("query", odd, "SELECT min(n) AS n FROM logs_2") == [{"n": 2}]
+
+
+def test_a_column_that_duckdb_cannot_read_spoils_no_query(odd: str) -> None:
+    assert lines("query", odd, "SELECT * FROM types") == [{"n": 7, "n_2": 8}]
+    assert lines("query", odd, "SELECT count(*) AS c FROM half") == [{"c": 1}]
+
+
+@pytest.mark.parametrize("sql", ["", " ", ";", "/* nothing */", "SELECT", "SELECT 1 FROM nowhere", "SELECT 'x'::INT"])
+def test_a_query_that_asks_for_nothing_or_cannot_be_answered_is_refused(store: str, sql: str) -> None:
+    result = run("query", store, sql)
+    assert isinstance(result.exception, InvalidInput), result.output
+
+
+def test_a_long_answer_is_printed_as_it_comes(store: str) -> None:
+    found = lines("query", store, "SELECT range AS n FROM range(25000)")
+    assert [each["n"] for each in found] == list(range(25000))

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from penstock.buffer.inspection import read_batches, read_manifest
 from penstock.cli.jobs.rebuild import Rebuild
-from penstock.cli.running.job import JobPlan, Stop
+from penstock.cli.running.job import JobPlan
+from penstock.cli.running.stop import Stop
 from penstock.cli.terminal.progress import ProgressView
 from penstock.documents import ChunkingConfig, DocumentReport, DocumentStatus, Notification, decode_notification
 from penstock.documents.embedding import EMBEDDED_MODEL

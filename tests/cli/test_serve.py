@@ -2,49 +2,15 @@
 
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import httpx
 import pytest
+from tests.cli.served import START_SECONDS_MAX, Served
 
 from penstock.cli.settings.configuration import load_settings
-
-START_SECONDS_MAX = 90.0
-
-
-class Served:
-    """A real process, asked over HTTP."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", "serve", "--port", "0", "--engine", "local", *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        line = self._process.stdout.readline()
-        assert line.startswith("Penstock answers at "), line
-        self.client = httpx.Client(base_url=line.split()[-1], timeout=START_SECONDS_MAX, trust_env=False)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(START_SECONDS_MAX)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.client.close()
-        self.kill()
 
 
 @pytest.mark.integration
@@ -69,7 +35,22 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
                 "hits"
             ]
             assert [hit["key"] for hit in hits] == [key]
+        page = served.client.get("/ui/page/documents").text
+        secret = re.search(r'name="form_secret" value="([^"]+)"', page)[1]
+        key = re.search(r'name="forget" value="([^"]+)" aria-label="Forget a.txt"', page)[1]
+        form = {"form_secret": secret, "index": "manual", "forget": key, "confirmed": "yes"}
+        assert served.client.post("/ui/documents", data=form).headers["location"].endswith("done=forget&count=1")
+        while _hits(served, "turbine") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert _hits(served, "turbine") == []
+        events = served.client.get("/ui/events").text
+        assert "indexing.done" in events
         assert served.end() == 0
+
+
+def _hits(served, word):
+    asked = {"query": word, "index": "manual", "mode": "text"}
+    return [hit["key"] for hit in served.client.post("/v1/search", json=asked).json()["hits"]]
 
 
 @pytest.mark.integration

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from penstock.cli.running.job import Stop
 from penstock.cli.running.starting import started
+from penstock.cli.running.stop import Stop
 from penstock.errors import Closed
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import click
 import pytest
+from packaging.requirements import Requirement
 
 from penstock.buffer import config as buffer_config
 from penstock.cli.commands import buffer, documents, notify, vector
 from penstock.cli.main import _COMMANDS, _ON_SPARK
 from penstock.cli.settings import options
-from penstock.cli.terminal.extras import EXTRAS
+from penstock.cli.terminal.extras import EXTRAS, explain_missing
 from penstock.documents import DocumentStatus
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.notifications import PARSERS
@@ -129,18 +130,42 @@ def test_an_extra_that_is_missing_is_named_with_the_line_that_installs_it(tmp_pa
     assert "pip install 'penstock[spark]'" in run.said
 
 
+def _packages_of(extra: str) -> set[str]:
+    """The packages of an extra, those of the extras that it takes in included."""
+    wanted = [Requirement(line) for line in requires("penstock") or ()]
+    own = [each for each in wanted if each.marker is not None and f'extra == "{extra}"' in str(each.marker)]
+    return {each.name.lower().replace("_", "-") for each in own if each.name != "penstock"}
+
+
 def test_the_modules_of_extras_are_those_of_the_packages_metadata() -> None:
-    wanted = [line for line in requires("penstock") or () if "extra ==" in line]
     distributions = packages_distributions()
     for extra, modules in EXTRAS.items():
-        named = {
-            line.split(">")[0].split("<")[0].split("=")[0].split(";")[0].strip() for line in wanted if extra in line
-        }
+        named = _packages_of(extra)
         # Several packages may share a module that is a mere namespace.
         for module in modules:
-            found = {each.lower() for each in distributions.get(module, ())}
-            assert not found or found & {each.lower() for each in named}, (extra, module)
-        assert len(modules) == len(named)
+            found = {each.lower().replace("_", "-") for each in distributions.get(module, ())}
+            assert not found or found & named, (extra, module)
+        taken_in = {module for other, own in EXTRAS.items() if _packages_of(other) <= named for module in own}
+        grammars = {each for each in named if each.startswith("tree-sitter-")}
+        assert len(taken_in) == len(named - grammars), extra
+
+
+def test_a_store_that_lacks_its_key_value_store_is_to_be_installed_whole() -> None:
+    """The extra is that of the outermost room that was imported, not of the module that was missing in it."""
+
+    def missing(room: str, module: str) -> str:
+        names = {"__name__": f"penstock.{room}.store"}
+        try:
+            exec(f"raise ModuleNotFoundError('no', name={module!r})", names)
+        except ModuleNotFoundError as error:
+            return str(explain_missing(error))
+        raise AssertionError("it raises")
+
+    assert "penstock[timeseries]" in missing("timeseries", "slatedb")
+    assert "penstock[vector]" in missing("vector", "slatedb")
+    assert "penstock[keyvalue]" in missing("keyvalue", "slatedb")
+    assert "penstock[documents]" in missing("documents", "tree_sitter_python")
+    assert "penstock[sql]" in missing("lake", "duckdb")
 
 
 @pytest.mark.parametrize("name", sorted(_COMMANDS))

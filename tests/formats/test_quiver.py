@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.disk import RealDisk
 from penstock.quiver import Bundle, Quiver, QuiverConfig, RetentionConfig, SegmentConfig, WalConfig, WriteMode
 from penstock.quiver.inspection import inspect_store, stored_tables
-from penstock.quiver.segment import decode_meta, encode_meta
+from penstock.quiver.segment.format import decode_meta, encode_meta
 from penstock.testing import ManualClock, SeededEntropy, TornDisk, inline
 
 GOLDEN = Path(__file__).parent / "golden" / "quiver" / "v1"

@@ -47,6 +47,18 @@ _BLOCKS: dict[str, tuple[SeriesFamily, Block]] = {
         MetadataBlock.of({"up": MetricMetadata("gauge", "Whether it is up."), "x": MetricMetadata("counter", "", "s")}),
     ),
 }
+# The layouts of today; those of version 1 are read and written anew in these.
+_BLOCKS["dictionary-v2.bin"] = _BLOCKS["dictionary-v1.bin"]
+_BLOCKS["labels-v2.bin"] = _BLOCKS["labels-v1.bin"]
+_BLOCKS["samples-v2.bin"] = (
+    SeriesFamily.SAMPLES,
+    SampleBlock.of(
+        472_222,
+        np.repeat(np.array([3, 9, 10, 11, 70_000], np.uint32), [3, 3, 3, 4, 1]),
+        np.array([0, 15_000, 30_001, 0, 15_000, 30_001, 5, 6, 7, 0, 15_000, 30_001, 3_599_999, 0], np.int32),
+        np.array([1e2, 130, 90, 0.25, STALE_NAN, 1.75, 1 / 3, -0.0, 2, -0.0, np.inf, 20.5, 1e15, 7]),
+    ),
+)
 _RECORDS: dict[str, tuple[int, msgspec.Struct]] = {
     "store-record-v1.bin": (RecordKind.STORE, SeriesStoreRecord(format=1, next_tenant=3, commit=17)),
     "tenant-record-v1.bin": (RecordKind.NAMED, TenantRecord(2, 1_700_000_000_000)),

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, OutcomeUnknown, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
-from penstock.gateway.exchange import HttpAnswer, json_answer
-from penstock.gateway.routing import Route
+from penstock.gateway.http.exchange import HttpAnswer, json_answer
+from penstock.gateway.http.routing import Route
 from penstock.testing import ManualClock
 
 NOW = 1_700_000_000_000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, PenstockError, Unsupported
-from penstock.gateway.bodies import BodyTooLarge, BodyTooSlow, Disconnected, decompress, read_body
+from penstock.gateway.http.bodies import BodyTooLarge, BodyTooSlow, Disconnected, decompress, read_body
 
 MIB = 1 << 20
 

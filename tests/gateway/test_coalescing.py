@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from penstock.errors import InvalidInput
 from penstock.gateway import GatewayConfig, IngestRoutes, Principal, Scope
-from penstock.gateway.coalescing import Coalescer, is_whole
+from penstock.gateway.ingest.coalescing import Coalescer, is_whole
 from penstock.quiver import Quiver
 from penstock.records import Signal
 

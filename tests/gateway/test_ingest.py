@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
 from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
-from penstock.gateway.otlp_grpc import GrpcServer
+from penstock.gateway.ingest.otlp_grpc import GrpcServer
 from penstock.quiver import Quiver
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
@@ -112,25 +112,140 @@ def test_a_malformed_request_is_a_400_with_a_status_and_stores_nothing(tmp_path)
     assert stored == 0
 
 
-def test_remote_write_is_answered_as_its_second_version_asks(tmp_path):
+def written(answer):
+    """The counts that an answer tells, by kind; None for those it does not."""
+    kinds = ("samples", "histograms", "exemplars")
+    return [answer.headers.get(f"x-prometheus-remote-write-{kind}-written") for kind in kinds]
+
+
+def test_the_first_version_of_remote_write_is_answered_without_the_counts_of_the_second(tmp_path):
     answer, table = posted(tmp_path, "/api/v1/write", remote_write(), {**PROTOBUF, "content-encoding": "snappy"})
-    assert answer.status_code == 204
-    assert answer.headers["x-prometheus-remote-write-samples-written"] == "1"
-    assert answer.headers["x-prometheus-remote-write-histograms-written"] == "0"
-    assert answer.headers["x-prometheus-remote-write-exemplars-written"] == "0"
+    assert (answer.status_code, written(answer)) == (204, [None] * 3)
     assert table.column("metric").to_pylist() == ["up"]
 
 
-def test_the_second_version_of_remote_write_is_known_by_its_content_type(tmp_path):
+def test_requests_of_the_first_version_that_come_together_are_stored_together(tmp_path):
+    bundles = []
+
+    async def post():
+        async with gateway(tmp_path / "edge") as (client, store, routes):
+            ingest = store.ingest
+
+            async def noted(bundle, timeout=None):
+                bundles.append(sum(batch.num_rows for batch in bundle.slots.values()))
+                return await ingest(bundle, timeout)
+
+            routes._sink = type("Noted", (), {"ingest": staticmethod(noted)})
+            headers = {**PROTOBUF, "content-encoding": "snappy"}
+            bodies = [remote_write()] * 20 + [b"\xff"]
+            answers = await asyncio.gather(
+                *[client.post("/api/v1/write", content=body, headers=headers) for body in bodies]
+            )
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(post()) == [204] * 20 + [400]
+    assert sum(bundles) == 20
+    assert len(bundles) < 20
+
+
+def second_version(**series):
+    """A request of the second version, packed, and its headers."""
     request = write_request_v2()()
-    request.symbols.extend(["", "__name__", "up"])
-    series = request.timeseries.add(labels_refs=[1, 2])
-    series.samples.add(timestamp=1_700_000_000_000, value=1.0)
-    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    request.symbols.extend(["", "__name__", "up", "job", "a", "trace_id", "b"])
+    one = request.timeseries.add(labels_refs=series.pop("labels_refs", [1, 2]))
+    for name, entries in series.items():
+        for entry in entries:
+            getattr(one, name).add(**entry)
     kind = {"content-type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "content-encoding": "snappy"}
-    answer, table = posted(tmp_path, "/api/v1/write", body, kind)
-    assert answer.status_code == 204
-    assert table.column("metric").to_pylist() == ["up"]
+    return bytes(cramjam.snappy.compress_raw(request.SerializeToString())), kind
+
+
+NOW_MS = 1_700_000_000_000
+BUCKETS = {"offset": 1, "length": 2}
+
+
+@pytest.mark.parametrize(
+    ("series", "counts"),
+    [
+        ({"samples": [{"timestamp": NOW_MS, "value": 1.0}]}, ["1", "0", "0"]),
+        # Labels in any order, and times too.
+        (
+            {
+                "labels_refs": [3, 4, 1, 2],
+                "samples": [{"timestamp": NOW_MS, "value": 1.0}, {"timestamp": NOW_MS - 1, "value": 2.0}],
+            },
+            ["2", "0", "0"],
+        ),
+        (
+            {
+                "samples": [{"timestamp": NOW_MS, "value": 1.0}],
+                "exemplars": [{"labels_refs": [5, 6], "value": 1.0, "timestamp": NOW_MS}],
+            },
+            ["1", "0", "1"],
+        ),
+        (
+            {
+                "histograms": [
+                    {
+                        "timestamp": NOW_MS,
+                        "count_int": 3,
+                        "sum": 1.0,
+                        "positive_deltas": [1, 1],
+                        "positive_spans": [BUCKETS],
+                    }
+                ]
+            },
+            ["0", "1", "0"],
+        ),
+        # With bounds of its own.
+        (
+            {
+                "histograms": [
+                    {
+                        "timestamp": NOW_MS,
+                        "schema": -53,
+                        "count_int": 3,
+                        "custom_values": [1.0, 2.0, 3.0],
+                        "positive_deltas": [1, 1],
+                        "positive_spans": [BUCKETS],
+                    }
+                ]
+            },
+            ["0", "1", "0"],
+        ),
+    ],
+    ids=["sample", "unordered", "exemplar", "histogram", "custom bounds"],
+)
+def test_the_second_version_is_answered_with_what_was_written(tmp_path, series, counts):
+    answer, table = posted(tmp_path, "/api/v1/write", *second_version(**series))
+    assert (answer.status_code, written(answer)) == (204, counts), answer.text
+    assert set(table.column("metric").to_pylist()) == {"up"}
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        {"labels_refs": [3, 4], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"labels_refs": [], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"labels_refs": [1, 0], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"labels_refs": [1, 2, 1, 4], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"labels_refs": [1, 2, 3, 99], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"labels_refs": [1], "samples": [{"timestamp": NOW_MS, "value": 1.0}]},
+        {"histograms": [{"timestamp": NOW_MS, "count_float": 1.5}]},
+        {"histograms": [{"timestamp": NOW_MS, "count_int": 1, "positive_deltas": [1], "positive_spans": [BUCKETS]}]},
+        {
+            "histograms": [
+                {"timestamp": NOW_MS, "count_int": 99, "positive_deltas": [1, 1], "positive_spans": [BUCKETS]}
+            ]
+        },
+    ],
+    ids=["no name", "no labels", "empty name", "twice", "no such symbol", "half", "fractions", "spans", "bad count"],
+)
+def test_a_request_of_the_second_version_that_breaks_a_rule_is_a_400_and_nothing_was_written(tmp_path, series):
+    answer, _ = posted(tmp_path, "/api/v1/write", *second_version(**series))
+    assert answer.status_code == 400, answer.text
+    assert all(count in (None, "0") for count in written(answer))
+    assert answer.json()["what"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.gateway.access.limits import LoginGuard, TenantQuotas, TooMany
 from penstock.gateway.config import GatewayConfig, TenantLimits
-from penstock.gateway.limits import LoginGuard, TenantQuotas, TooMany
 from penstock.testing import ManualClock
 
 

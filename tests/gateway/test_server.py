@@ -1,13 +1,17 @@
 """The server: real sockets, slow and endless clients."""
 
 import asyncio
+import ssl
+import warnings
 
+import httpx
 import pytest
 
-from penstock.errors import Unavailable
+from penstock.errors import InvalidInput, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, HttpServer, serving
-from penstock.gateway.exchange import json_answer
-from penstock.gateway.routing import Route
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, json_answer
+from penstock.gateway.http.routing import Route
 
 
 async def hello(_exchange):
@@ -17,17 +21,19 @@ async def hello(_exchange):
 APP = [Route("GET", "/hello", None, hello, "Say hello.")]
 
 
-def talked(send, config=None, seconds=5.0):
+def talked(send, config=None, seconds=30.0, app=APP, half_closes=False):
     """What the server answers to bytes of a client, until it closes the connection."""
 
     async def talk():
         settings = config or GatewayConfig(port=0, header_seconds_max=0.2)
-        async with serving(HttpServer(Gateway(APP, settings), settings)) as server:
+        async with serving(HttpServer(Gateway(app, settings), settings)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             async with asyncio.timeout(seconds):
                 for part in send:
                     writer.write(part)
                     await writer.drain()
+                if half_closes:
+                    writer.write_eof()
                 answer = await reader.read()
             writer.close()
             return answer
@@ -67,3 +73,126 @@ def test_a_port_that_is_taken_is_named():
 
     with pytest.raises(Unavailable, match="cannot listen"):
         asyncio.run(twice())
+
+
+async def echoed(exchange):
+    body = await read_body(exchange.receive, exchange.announced_bytes, 1_000, 0.2)
+    return json_answer({"bytes": len(body)})
+
+
+async def large(_exchange):
+    return HttpAnswer(bytes(64 << 20), content_type="application/octet-stream")
+
+
+POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        # Too slow: 3 of 10 bytes, and then nothing.
+        ([POST + b"Content-Length: 10\r\n\r\nabc"], b"408"),
+        ([POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"], b"408"),
+        # Refused by what it announces, before a byte of it is read.
+        ([POST + b"Content-Length: 100000\r\n\r\n"], b"413"),
+        ([POST + b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2000 + b"\r\n0\r\n\r\n"], b"413"),
+        ([POST + b"Content-Length: nine\r\n\r\n"], b"400"),
+        ([POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"], b"400"),
+        ([POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"], b"400"),
+        ([POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n"], b"400"),
+        ([POST + b"Content-Length: 3\r\n\r\nabc"], b"200"),
+    ],
+)
+def test_bodies_that_are_slow_oversized_or_contradict_themselves_are_refused(sent, status):
+    routes = [Route("POST", "/echo", None, echoed, "Echo.")]
+    # A parser that gives up in the middle of a body closes the connection after 400.
+    assert talked(sent, GatewayConfig(port=0), app=routes).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /he", b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc"]
+)
+def test_a_client_that_closes_its_half_is_let_go(sent):
+    assert b"200" not in talked([sent], GatewayConfig(port=0, header_seconds_max=0.5), app=APP, half_closes=True)
+
+
+def test_a_client_that_does_not_read_its_answer_is_let_go():
+    async def talk():
+        config = GatewayConfig(port=0, send_seconds_max=0.2)
+        routes = [Route("GET", "/large", None, large, "Send much.")]
+        async with serving(HttpServer(Gateway(routes, config), config)) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # Nobody reads here: the connection is dropped, and what is left of the answer with it.
+            async with asyncio.timeout(30):
+                while server._server.server_state.connections:  # noqa: ASYNC110 - nothing tells when a client is let go
+                    await asyncio.sleep(0.01)
+            writer.transport.abort()
+            del reader
+
+    asyncio.run(talk())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of this machine, signed by itself: its file, and that of its key."""
+    from datetime import UTC, datetime, timedelta
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_tls_is_spoken_from_version_1_2_on_and_plain_http_is_not(certificate):
+    cert, key = certificate
+
+    async def talk():
+        config = GatewayConfig(port=0, certificate=str(cert), certificate_key=str(key))
+        trusting = ssl.create_default_context(cafile=str(cert))
+        old = ssl.create_default_context(cafile=str(cert))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        async with serving(HttpServer(Gateway(APP, config), config)) as server:
+            async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+                answer = await client.get(f"https://127.0.0.1:{server.port}/hello")
+                with pytest.raises(httpx.HTTPError):
+                    await client.get(f"http://127.0.0.1:{server.port}/hello")
+            async with httpx.AsyncClient(verify=old, trust_env=False) as client:
+                with pytest.raises(httpx.ConnectError):
+                    await client.get(f"https://127.0.0.1:{server.port}/hello")
+            return answer
+
+    assert asyncio.run(talk()).json() == {"hello": "world"}
+
+
+def test_a_certificate_that_cannot_be_used_is_refused_at_start(certificate, tmp_path):
+    cert, key = certificate
+    (tmp_path / "not.pem").write_text("no certificate")
+    for pair in ((tmp_path / "not.pem", key), (cert, tmp_path / "not.pem"), (tmp_path / "none.pem", key)):
+        config = GatewayConfig(port=0, certificate=str(pair[0]), certificate_key=str(pair[1]))
+        with pytest.raises(InvalidInput, match="certificate cannot be used"):
+            HttpServer(Gateway(APP, config), config)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.catalog import Catalog, CatalogConfig, DataFile
-from penstock.gateway import Gateway, GatewayConfig, Scope, SqlRoutes, StoredTables, TokenBook
+from penstock.gateway import Gateway, GatewayConfig, Scope, SqlRoutes, TokenBook
 from penstock.lake import SqlEngine
 from penstock.objects import open_store
 
@@ -44,10 +44,7 @@ def asked(tmp_path):
                     )
                     await catalog.register([file])
 
-            async def opened():
-                return SqlEngine(catalog)
-
-            tables = StoredTables(opened)
+            tables = SqlEngine(catalog)
             app = Gateway(SqlRoutes(tables, GatewayConfig()).endpoints(), GatewayConfig(tokens="x"), lambda: book)
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 bearer = {"authorization": f"Bearer {tokens[tenant]}"}
@@ -63,6 +60,11 @@ def test_a_tenant_sees_its_own_rows(asked):
     for tenant in ("a", "b"):
         answer = asked(tenant, {"query": "select tenant, v, v as v from mine order by time"})
         assert answer.json()["rows"] == [[tenant, 1.5, 1.5], [tenant, "nan", "nan"]], answer.text
+
+
+def test_sums_of_integers_are_integers_and_decimals_keep_their_places(asked):
+    query = "select sum(n), 1.50::decimal(9, 2), 2::hugeint, (10::hugeint)**20 from (values (1), (2)) t(n)"
+    assert asked("a", {"query": query}).json()["rows"] == [[3, "1.50", 2, 1e20]]
 
 
 def test_an_answer_as_arrow(asked):
@@ -94,6 +96,18 @@ def test_anything_but_one_select_over_tables_is_refused(asked, query):
     assert "root:" not in answer.text
 
 
-@pytest.mark.parametrize("body", [{}, {"query": 1}, {"query": "select 1", "rows": 0}, {"query": "select 1", "x": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"query": 1},
+        {"query": "select 1", "rows": 0},
+        {"query": "select 1", "rows": 10**40},
+        {"query": "select 1", "x": 1},
+        {"query": "select 1", "as_of": -1},
+        {"query": "select 1", "as_of": 10**40},
+        {"query": "select 1", "as_of": {"": -(10**40)}},
+    ],
+)
 def test_a_body_that_is_no_query_is_refused(asked, body):
     assert asked("a", body).status_code == 400

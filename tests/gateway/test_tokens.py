@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.gateway import Scope, TokenBook
-from penstock.gateway.tokens import Unauthenticated
+from penstock.gateway.access.tokens import Unauthenticated
 
 NOW = 1_700_000_000_000
 

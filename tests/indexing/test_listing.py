@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli.running.job import log_of
+from penstock.cli.running.spark_session import log_of
 from penstock.documents import DeleteNotification, DocumentReport, DocumentStatus, UploadNotification, doc_id_of
 from penstock.errors import InvalidInput, NotFound
 from penstock.indexing.planning.plan import plan_events

@@ -20,7 +20,7 @@ from penstock.vector import ALL_LISTS, VectorStore
 
 pytestmark = pytest.mark.integration
 
-PROGRAM = Path(__file__).parents[2] / "examples" / "index_job.py"
+PROGRAM = Path(__file__).parents[2] / "examples" / "spark" / "index_job.py"
 # A cold session on a busy machine.
 SUBMIT_SECONDS_MAX = 600.0
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tests.catalog.parquet_files import HOUR, add, rows
 
 from penstock.catalog import Catalog, CatalogConfig, CompactionPolicy
+from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.lake import MergePlace
 from penstock.objects import StoreSpec, open_store
 
@@ -20,16 +21,17 @@ EAGER = CompactionPolicy(hour_files=2, day_files=2, closed_after_seconds=0.0)
 class Lake:
     """A catalog in a directory."""
 
-    def __init__(self, folder: Path, **config: Any) -> None:
+    def __init__(self, folder: Path, clock: Clock = SYSTEM_CLOCK, **config: Any) -> None:
         self.url = folder.absolute().as_uri()
         self.prefix = "lake"
         self.place = MergePlace(StoreSpec(self.url), self.prefix)
         self.config = CatalogConfig(**{"staleness_seconds": 0.0, "compaction": EAGER, **config})
         self.written = 0
+        self._clock = clock
 
     async def __aenter__(self) -> Lake:
         self.store = await open_store(self.url)
-        self.catalog = await Catalog.open(self.store, self.prefix, self.config)
+        self.catalog = await Catalog.open(self.store, self.prefix, self.config, clock=self._clock)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -13,10 +13,11 @@ import pytest
 from tests.catalog.parquet_files import HOUR
 from tests.lake.lakes import Lake
 
+from penstock.catalog import Lease
 from penstock.errors import Conflict, Corrupt, Unavailable
 from penstock.lake import CompactionConfig, Compactor, LocalMerging, MergeFailure, MergeResult, MergeWork, merge_one
 from penstock.observability import names
-from penstock.testing import RecordingObserver
+from penstock.testing import ManualClock, RecordingObserver
 
 
 def on(folder: Path, work: Callable[[Lake], Coroutine[Any, Any, None]], **config: Any) -> None:
@@ -28,11 +29,8 @@ def on(folder: Path, work: Callable[[Lake], Coroutine[Any, Any, None]], **config
 
 
 def compactor(lake: Lake, merging: Any = None, **options: Any) -> Compactor:
-    observer = options.pop("observer", None)
-    made = CompactionConfig(**options)
-    return Compactor(
-        lake.catalog, merging or LocalMerging(lake.place, 2), made, **({"observer": observer} if observer else {})
-    )
+    doors = {name: options.pop(name) for name in ("clock", "observer") if name in options}
+    return Compactor(lake.catalog, merging or LocalMerging(lake.place, 2), CompactionConfig(**options), **doors)
 
 
 def test_files_become_one_and_every_position_keeps_its_rows(tmp_path: Path) -> None:
@@ -133,19 +131,34 @@ def test_two_compactors_share_the_work_and_neither_loses(tmp_path: Path) -> None
     on(tmp_path, work)
 
 
-def test_a_lease_is_renewed_while_a_merge_goes_on_and_a_twin_keeps_off(tmp_path: Path) -> None:
+def test_a_lease_is_renewed_while_a_merge_goes_on_and_a_twin_keeps_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+
     async def work(lake: Lake) -> None:
         await lake.write(2)
 
+        renewed, renew = asyncio.Event(), lake.catalog.renew
+
+        async def renew_and_tell(lease: Lease) -> Lease:
+            later = await renew(lease)
+            renewed.set()
+            return later
+
         async def outlive(lake: Lake) -> None:
+            """Twice as long as the lease lasts."""
             for _ in range(6):
-                await asyncio.sleep(0.2)
+                renewed.clear()
+                clock.advance(10.0)
+                await asyncio.wait_for(renewed.wait(), 60)
                 assert not await lake.catalog.compaction_tasks("twin")
 
-        done = await compactor(lake, Interfering(lake, outlive)).run_once()
+        monkeypatch.setattr(lake.catalog, "renew", renew_and_tell)
+        done = await compactor(lake, Interfering(lake, outlive), clock=clock).run_once()
         assert (done.merged, done.lost) == (1, 0)
 
-    on(tmp_path, work, lease_seconds=0.6)
+    on(tmp_path, work, clock=clock, lease_seconds=30.0)
 
 
 def test_a_zombie_that_lost_its_lease_changes_nothing(tmp_path: Path) -> None:

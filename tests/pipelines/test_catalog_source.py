@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import runpy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,16 @@ def test_spark_reads_a_table_with_sql_now_and_as_it_was(spark: Any, tmp_path: Pa
     assert past.count() == 300
     now = spark.read.format("penstock-catalog").options(url=lake.url, prefix=lake.prefix, columns="zone,m").load()
     assert now.where("zone IS NOT NULL").collect()[0].m == {"k": "v"}
+
+
+@pytest.mark.integration
+def test_the_example_for_spark_submit_counts_the_rows_of_a_table(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes the session that there is, as it takes `spark-submit`'s."""
+    lake = lake_of(tmp_path)
+    program = Path(__file__).parents[2] / "examples" / "spark" / "read_catalog.py"
+    monkeypatch.setattr("sys.argv", [str(program), lake.url, "cpu", "--prefix", lake.prefix])
+    runpy.run_path(str(program), run_name="__main__")
+    assert "cpu has 300 rows" in capsys.readouterr().out
+    assert not spark.sparkContext._jsc.sc().isStopped()

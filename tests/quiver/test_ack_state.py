@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.quiver.ack_records import apply, encode_record, replay_ack_files
-from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SubscriberRecord
-from penstock.quiver.frames import BLOCK_BYTES, FrameKind, encode_frame
-from penstock.quiver.marks import MarkSet
+from penstock.quiver.acks.ack_records import apply, encode_record, replay_ack_files
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SubscriberRecord
+from penstock.quiver.acks.marks import MarkSet
+from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame
 
 
 def state_of(*names: str, segments: int = 5) -> AckState:

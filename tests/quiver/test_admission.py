@@ -11,11 +11,11 @@ from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn
 
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 from penstock.quiver import Quiver, RetentionConfig, SegmentMeta, SizeCapPolicy
-from penstock.quiver.budget import SharedUsage, UsageFigure, missing_elsewhere
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.open_segment import OpenSegment
-from penstock.quiver.segment_store import MemorySegments
+from penstock.quiver.retention.budget import SharedUsage, UsageFigure, missing_elsewhere
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.segment.open_segment import OpenSegment
+from penstock.quiver.segment.segment_store import MemorySegments
 from penstock.testing import ManualClock, RecordingObserver, SeededEntropy, TornDisk, inline
 
 DROP, WAIT = SizeCapPolicy.DROP_OLDEST, SizeCapPolicy.BACKPRESSURE

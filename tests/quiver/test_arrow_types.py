@@ -13,8 +13,8 @@ from tests.quiver.worlds import bundle, drained, opened, small, torn
 
 from penstock.errors import Corrupt, InvalidInput
 from penstock.quiver import Bundle, Quiver, SegmentConfig
-from penstock.quiver.bundle import decode_bundles, encode_bundles
-from penstock.quiver.open_segment import OpenSegment
+from penstock.quiver.bundles.payload import decode_bundles, encode_bundles
+from penstock.quiver.segment.open_segment import OpenSegment
 
 LETTERS = pa.array(list("abcab"))
 OFFSETS = pa.array(range(6), pa.int32())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import Corrupt
 from penstock.quiver import Bundle
-from penstock.quiver.bundle import decode_bundles, encode_bundles
+from penstock.quiver.bundles.payload import decode_bundles, encode_bundles
 
 NUMBERS = st.lists(st.one_of(st.none(), st.integers(-(2**62), 2**62)), max_size=6)
 WORDS = st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=6)
@@ -69,3 +72,30 @@ def test_small_bundles_share_a_body() -> None:
 def test_rubbish_is_told_as_such(rubbish: bytes) -> None:
     with pytest.raises(Corrupt):
         decode_bundles(memoryview(b"\xff\xff\xff\x7f" + rubbish))
+
+
+def test_a_frame_without_runs_is_still_read() -> None:
+    """The head had three members before runs came."""
+    parts = encode_bundles([Bundle({"logs": pa.record_batch({"n": [1]})}, identity="a")], 5)
+    (length,) = struct.unpack_from("<I", parts[0])
+    head = msgspec.msgpack.decode(parts[0][4 : 4 + length])
+    assert head[3] == []
+    short = msgspec.msgpack.encode(head[:3])
+    prefix = struct.pack("<I", len(short)) + short
+    payload = b"".join([prefix + bytes(-len(prefix) % 8), *(bytes(part) for part in parts[1:])])
+    (found,) = decode_bundles(memoryview(payload))[1]
+    assert (found.identity, found.rows) == ("a", 1)
+
+
+def test_a_run_whose_rows_are_not_those_of_its_body_is_corrupt() -> None:
+    parts = encode_bundles([Bundle({"logs": pa.record_batch({"n": [number]})}) for number in range(3)], 5)
+    (length,) = struct.unpack_from("<I", parts[0])
+    head = msgspec.msgpack.decode(parts[0][4 : 4 + length])
+    for rows in ([1, 1], [1, 1, 2], [4, -1, 0], []):
+        head[3][0][4] = rows
+        body = msgspec.msgpack.encode(head)
+        prefix = struct.pack("<I", len(body)) + body
+        with pytest.raises(Corrupt):
+            decode_bundles(
+                memoryview(b"".join([prefix + bytes(-len(prefix) % 8), *(bytes(part) for part in parts[1:])]))
+            )

@@ -11,11 +11,11 @@ from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn, with
 
 from penstock.errors import Corrupt
 from penstock.quiver import Quiver, QuiverConfig, SubscriberConfig, WriteMode
-from penstock.quiver.ack_records import replay_ack_files
-from penstock.quiver.frames import BLOCK_BYTES, Frame, read_header, scan_frames
+from penstock.quiver.acks.ack_records import replay_ack_files
 from penstock.quiver.inspection import inspect_store
-from penstock.quiver.segment import decode_meta
-from penstock.quiver.wal_replay import replay_wal_files
+from penstock.quiver.log.frames import BLOCK_BYTES, Frame, read_header, scan_frames
+from penstock.quiver.segment.format import decode_meta
+from penstock.quiver.wal.replay import replay_wal_files
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
 
 HOME = f"{PATH}/instance-000"

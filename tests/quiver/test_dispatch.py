@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.quiver import DeliveryOrder, SubscriberConfig
-from penstock.quiver.dispatch import Dispatch, retry_seconds
+from penstock.quiver.delivery.dispatch import Dispatch, retry_seconds
 from penstock.testing import SeededEntropy
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.quiver.frames import (
+from penstock.quiver.log.frames import (
     BLOCK_BYTES,
     BadRegion,
     Frame,
     FrameKind,
+    checksum,
     decode_frame,
     encode_frame,
     frame_bytes,
@@ -120,3 +122,11 @@ def test_an_empty_payload_and_a_length_beyond_the_file() -> None:
     assert bytes(frames(data)[0].payload) == b""
     data[BLOCK_BYTES + 32 : BLOCK_BYTES + 36] = b"\xff\xff\xff\xff"
     assert frames(data) == []
+
+
+def test_a_large_payload_is_laid_and_checked_in_pieces_as_if_it_were_whole() -> None:
+    payload = bytes(range(251)) * 14_000
+    assert len(payload) > 3 << 20
+    (found,) = frames(written([payload]))
+    assert found.payload == payload
+    assert checksum(payload) == google_crc32c.value(payload)

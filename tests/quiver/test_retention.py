@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.quiver import RetentionConfig, SizeCapPolicy
-from penstock.quiver.budget import room_left
-from penstock.quiver.retention import RetentionPlan, SegmentStanding, plan_retention
+from penstock.quiver.retention.budget import room_left
+from penstock.quiver.retention.plan import RetentionPlan, SegmentStanding, plan_retention
 
 HOUR = 3_600_000
 DROP = SizeCapPolicy.DROP_OLDEST

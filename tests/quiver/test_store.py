@@ -473,7 +473,7 @@ def test_a_subscriber_that_waits_is_told_of_a_new_segment() -> None:
         waiting = asyncio.create_task(store.next("s"))
         for number in range(8):
             await store.ingest(bundle(number))
-        delivery = await asyncio.wait_for(waiting, 5)
+        delivery = await asyncio.wait_for(waiting, 60)
         assert delivery is not None
         assert await numbers(delivery) == list(range(8))
 

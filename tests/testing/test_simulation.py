@@ -113,3 +113,32 @@ def test_fingerprints_tell_runs_apart() -> None:
 
     assert simulate(main, 1) == simulate(main, 1)
     assert len({simulate(main, seed) for seed in range(50)}) == 50
+
+
+def test_a_task_that_a_destroyed_coroutine_starts_is_destroyed_with_it() -> None:
+    """A frozen process may have a `finally` that starts a task: it never runs, and nobody is warned of it."""
+    ran = []
+
+    async def late() -> None:
+        ran.append("late")
+
+    async def tidy() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ran.append("tidied")
+            asyncio.create_task(late())  # noqa: RUF006  the point of the test
+
+    async def main(simulation: Simulation) -> None:
+        simulation.crash(process := simulation.start("frozen", tidy()))
+        other = simulation.start("other", tidy())
+        await simulation.clock.sleep(1)
+        simulation.crash(other)
+        assert not process.alive
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        simulate(main, seed=1)
+        gc.collect()
+    assert [str(one.message) for one in warned] == []
+    assert ran == ["tidied"]

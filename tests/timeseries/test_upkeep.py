@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.timeseries.stores import HOUR, QUIET, SMALL, batch, everything, matching, one, opened, series, with_store
 
 from penstock.coordinator import CoordinatorConfig
-from penstock.errors import AtCapacity, InvalidInput
-from penstock.keyvalue import MemoryFollower, MemoryVolume
-from penstock.testing import ManualClock
+from penstock.errors import AtCapacity, InvalidInput, Unavailable
+from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume, WriteBatch
+from penstock.testing import ManualClock, Simulation, simulate
 from penstock.timeseries import (
     EngineConfig,
     SampleBatch,
@@ -57,18 +57,46 @@ def test_a_closed_hour_is_folded_to_one_sorted_run_and_an_open_one_is_left() -> 
 
 
 def test_upkeep_is_done_in_the_pauses_between_writes() -> None:
-    async def run() -> None:
-        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.01)
-        async with await opened(MemoryVolume(), config) as store:
+    async def main(simulation: Simulation) -> None:
+        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.25)
+        doors = {"clock": simulation.clock, "entropy": simulation.entropy}
+        async with await opened(MemoryVolume(), config, **doors) as store:
             for number in range(3):
                 await store.write(one(float(number), number), durable=True)
-            for _ in range(500):
-                if (await state_of(store)).fragments(SAMPLES, 0) == 1:
-                    return
-                await asyncio.sleep(0.01)
-            raise AssertionError("nothing was folded")
+                assert (await state_of(store)).fragments(SAMPLES, 0) == number + 1
+            await simulation.clock.sleep(60)
+            assert (await state_of(store)).fragments(SAMPLES, 0) == 1
 
-    asyncio.run(run())
+    simulate(main, 1)
+
+
+def test_a_store_that_was_away_while_nobody_wrote_takes_the_next_write() -> None:
+    """An outage during upkeep alone must not leave the coordinator failed when it is over."""
+
+    class Remote(MemoryKeyValue):
+        away = False
+
+        async def write(self, batch: WriteBatch) -> Any:
+            if self.away:
+                raise Unavailable("the store is away")
+            return await super().write(batch)
+
+    async def main(simulation: Simulation) -> None:
+        remote = Remote(MemoryVolume())
+        config = TimeSeriesConfig(coordinator=QUIET, upkeep_pause_seconds=0.25)
+        doors: dict[str, Any] = {"clock": simulation.clock, "entropy": simulation.entropy}
+        async with await TimeSeriesStore.over(remote, config, **doors) as store:
+            for number in range(3):
+                await store.write(one(float(number), number), durable=True)
+            remote.away = True
+            await simulation.clock.sleep(600)
+            remote.away = False
+            await simulation.clock.sleep(60)
+            await store.write(one(9.0, 9), durable=True)
+            await simulation.clock.sleep(60)
+            assert (await state_of(store)).fragments(SAMPLES, 0) == 1
+
+    simulate(main, 1)
 
 
 def test_retention_removes_whole_hours_of_all_tenants_in_one_write_and_they_stay_away() -> None:
@@ -152,10 +180,9 @@ def test_a_batch_that_is_larger_than_the_buffer_is_taken_in_pieces() -> None:
 def test_an_expression_that_explodes_elsewhere_is_answered_at_once() -> None:
     async def work(store: TimeSeriesStore) -> None:
         await store.write(one(1.0, job="a" * 4000), durable=True)
-        began = time.monotonic()
+        # With backtracking either would take longer than anybody waits.
         assert await everything(store, matching("job", "=~", "(a+)+$b")) == {}
         assert await everything(store, matching("job", "!~", "(a|aa)+b")) != {}
-        assert time.monotonic() - began < 5
         with pytest.raises(InvalidInput):
             await everything(store, matching("job", "=~", "("))
         with pytest.raises(InvalidInput):
@@ -185,7 +212,8 @@ def test_a_query_that_is_cancelled_leaves_the_store_as_it_was() -> None:
         times = np.arange(0, 6 * HOUR, 60_000)
         await store.write(batch(*((series(job=str(job)), times, times / 7) for job in range(50))), durable=True)  # type: ignore[arg-type]
         query = asyncio.create_task(store.query_range("rate(up[1h])", 0, 6 * HOUR, 60_000))
-        await asyncio.sleep(0.005)
+        # It has begun, and waits for the store or for a thread.
+        await asyncio.sleep(0)
         query.cancel()
         with pytest.raises(asyncio.CancelledError):
             await query

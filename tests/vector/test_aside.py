@@ -159,7 +159,7 @@ def test_a_damaged_position_stops_its_source_alone(rows: Make) -> None:
             collection = await store.collection("t", "i", "m")
             with pytest.raises(Corrupt, match="the position of 's' cannot be read"):
                 store.position("s")
-            with pytest.raises(Corrupt, match=r"changes of 's' are not taken.*repair --position s="):
+            with pytest.raises(Corrupt, match=r"changes of 's' are refused.*repair --position s="):
                 await collection.upsert(rows(["r1"], [[1, 1]]), source="s", position=100)
             await collection.upsert(rows(["a"], [[1, 1]]), source="other", position=1, durable=True)
             await collection.upsert(rows(["b"], [[1, 1]]), durable=True)

@@ -8,6 +8,7 @@ from penstock.blocks.flush import BlockFlushHandler, FlushPlan, FlushPlanner, St
 from penstock.blocks.follower import FollowedStates, StateReading
 from penstock.blocks.format import Block, BlockBody, KeyedBlock, StoreFormat
 from penstock.blocks.head import StoreHeader, read_head, read_store_record, read_under_head
+from penstock.blocks.keeper import KeptState, UpkeepKeeper, UpkeepPlan
 from penstock.blocks.keys import (
     STORE,
     Address,
@@ -22,6 +23,7 @@ from penstock.blocks.layout import file, neighbours, recut, stack
 from penstock.blocks.pages import Operations, StoredDirectories, decode_page, page_operations, read_directories
 from penstock.blocks.positions import SourcePositions, check_position, is_stored, position_operation, read_positions
 from penstock.blocks.reader import BlockReader, Damage, StateMoved
+from penstock.blocks.refusals import ChangeHandle, ChangeReceipt, ChangeRefusals, SourcedChange
 from penstock.blocks.shelves import BlockHead, Shelves, all_keys
 from penstock.blocks.single_flight import SingleFlights
 from penstock.blocks.snapshot import StoreSnapshot
@@ -38,6 +40,9 @@ __all__ = [
     "BlockFlushHandler",
     "BlockHead",
     "BlockReader",
+    "ChangeHandle",
+    "ChangeReceipt",
+    "ChangeRefusals",
     "Damage",
     "Directory",
     "Drafted",
@@ -45,6 +50,7 @@ __all__ = [
     "FlushPlan",
     "FlushPlanner",
     "FollowedStates",
+    "KeptState",
     "KeyedBlock",
     "Operations",
     "RecordKind",
@@ -53,6 +59,7 @@ __all__ = [
     "SingleFlights",
     "Sized",
     "SourcePositions",
+    "SourcedChange",
     "StateChanges",
     "StateMoved",
     "StateReading",
@@ -60,6 +67,8 @@ __all__ = [
     "StoreHeader",
     "StoreSnapshot",
     "StoredDirectories",
+    "UpkeepKeeper",
+    "UpkeepPlan",
     "all_keys",
     "check_name",
     "check_position",

@@ -118,16 +118,17 @@ class BlockReader:
 
         Not counted as reads of the cache: callers that use them tell it, once for all that they hold.
         """
+        kept = self._entries(state, shelf, result)
+        found: list[S] = []
         try:
-            entries = [*map(self._entries(state, shelf, result).__getitem__, lows)]
+            for low in lows:
+                entry = kept[low]
+                if (block := entry.block) is None:
+                    return None
+                entry.used = True
+                found.append(block)
         except KeyError:
             return None
-        found: list[S] = []
-        for entry in entries:
-            if (block := entry.block) is None:
-                return None
-            entry.used = True
-            found.append(block)
         return found
 
     def _entries(self, state: Shelves, shelf: Shelf, result: type[S]) -> dict[int, CacheEntry[S]]:

@@ -8,7 +8,7 @@ from penstock.catalog.config import CatalogConfig, CompactionPolicy
 from penstock.catalog.format.data_file import DataFile, file_json
 from penstock.catalog.format.layout import CatalogLayout
 from penstock.catalog.format.statistics import ColumnStats, column_stats
-from penstock.catalog.inspection import catalog_stats, verify_catalog
+from penstock.catalog.inspection import catalog_stats, require_catalog, verify_catalog
 from penstock.catalog.migration import MigrationReport, downgrade, migrate, rebuild_index, split_catalog
 from penstock.catalog.plan import Plan
 from penstock.catalog.reader import PastCatalog
@@ -57,6 +57,7 @@ __all__ = [
     "parse_predicate",
     "rebuild_index",
     "references",
+    "require_catalog",
     "row_filter",
     "scanner_of",
     "split_catalog",

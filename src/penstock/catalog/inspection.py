@@ -93,6 +93,16 @@ async def _shard_stats(catalog: Catalog, name: str) -> ShardStats:
     )
 
 
+async def require_catalog(catalog: Catalog) -> None:
+    """Raise `NotFound` unless there is a catalog, or the pair of one: a name that was mistyped is no empty catalog."""
+    for name in (await catalog.refresh_map()).shards():
+        head = await catalog.shard(name).fresh()
+        if not head.is_absent or head.live_files:
+            return
+    key = catalog.layout.head(ROOT)
+    raise NotFound("there is no catalog", f"{key!r} is not there, and no shard and no legacy pair")
+
+
 async def verify_catalog(catalog: Catalog, *, data: bool = False) -> list[VerifyFinding]:
     """Everything that does not hold. With `data`, also that every data file is there with its size."""
     check = _Verification(catalog)

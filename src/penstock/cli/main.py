@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
 from penstock.cli.terminal.extras import explain_missing
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    # Loading it takes 20 ms, and a finder needs to be no more than an object with this one method.
+    from importlib.abc import MetaPathFinder
 
 __all__ = ["main", "penstock"]
 
@@ -58,7 +61,7 @@ _SECTIONS: Final = {
     },
     "Stores": {
         "quiver": _Entry("commands.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
-        "relay": _Entry("commands.relay", "relay", "Send what waits at the edge to a queue, files or a collector."),
+        "relay": _Entry("commands.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
         "buffer": _Entry("commands.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
         "catalog": _Entry("commands.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
         "timeseries": _Entry("commands.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
@@ -71,10 +74,11 @@ _SECTIONS: Final = {
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }
-# Started by the demo, for its own processes.
+# Started by the demo and by `serve`, for their own processes.
 _HIDDEN: Final = {
     "demo-consume": _Entry("demonstration.workers", "consume", ""),
     "demo-produce": _Entry("demonstration.workers", "produce", ""),
+    "sql-worker": _Entry("commands.sql_worker", "sql_worker", ""),
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
@@ -153,11 +157,11 @@ def main() -> None:
 
         end_with_parent(os.environ)
     if not _may_start_spark(sys.argv):
-        sys.meta_path.insert(0, _WithoutPandas())
+        sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
     penstock(prog_name="penstock")
 
 
-class _WithoutPandas(MetaPathFinder):
+class _WithoutPandas:
     """Keeps pandas out of a process that has no use for it.
 
     pyarrow imports it, where it is installed, with the first array that it makes of Python objects: a third of a second

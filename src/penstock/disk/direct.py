@@ -27,7 +27,8 @@ def as_aligned(data: memoryview) -> memoryview:
     # Imported when first used: only numpy tells the address of read-only memory, and commands start without it.
     import numpy as np
 
-    if not data or np.frombuffer(data, np.uint8).ctypes.data % DIRECT_BLOCK_BYTES == 0:
+    # Not through `ctypes`, which makes several objects to tell a number.
+    if not data or np.frombuffer(data, np.uint8).__array_interface__["data"][0] % DIRECT_BLOCK_BYTES == 0:
         return data
     copy = aligned_buffer(len(data))[: len(data)]
     copy[:] = data

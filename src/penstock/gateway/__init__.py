@@ -10,27 +10,43 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.gateway.about import AboutRoutes
-    from penstock.gateway.app import Gateway
-    from penstock.gateway.config import GatewayConfig, TenantLimits
+    from penstock.gateway.access.storage import StorageQuota
+    from penstock.gateway.access.tokens import Principal, Scope, TokenBook, TokenEntry
+    from penstock.gateway.config import GatewayConfig, NotificationRules, TenantLimits
     from penstock.gateway.dashboard.routes import DashboardRoutes
     from penstock.gateway.dashboard.sessions import Sessions
-    from penstock.gateway.dashboard.views import Fact, HouseView, Section, Stage, StageState, TableView
-    from penstock.gateway.documents import DocumentRoutes
-    from penstock.gateway.guard import Guard
-    from penstock.gateway.ingest import IngestRoutes
-    from penstock.gateway.notifications import NotificationRoutes
-    from penstock.gateway.otlp_grpc import GrpcServer
-    from penstock.gateway.prometheus import PrometheusRoutes, PromSource
-    from penstock.gateway.routing import Route
-    from penstock.gateway.server import HttpServer, serving
-    from penstock.gateway.services import DocumentServices, KeptReader
-    from penstock.gateway.sql import SqlRoutes, StoredTables
-    from penstock.gateway.stored_series import StoredSeries
-    from penstock.gateway.tokens import Principal, Scope, TokenBook, TokenEntry
+    from penstock.gateway.dashboard.views import (
+        DocumentChange,
+        Fact,
+        HouseView,
+        PageLink,
+        Section,
+        ShownEvent,
+        Stage,
+        StageState,
+        TableView,
+        Viewer,
+    )
+    from penstock.gateway.documents.notifications import NotificationRoutes
+    from penstock.gateway.documents.routes import DocumentRoutes
+    from penstock.gateway.documents.senders import NotificationSenders
+    from penstock.gateway.documents.services import DocumentServices, KeptReader
+    from penstock.gateway.http.app import Gateway
+    from penstock.gateway.http.guard import Guard
+    from penstock.gateway.http.routing import Route
+    from penstock.gateway.http.server import HttpServer, serving
+    from penstock.gateway.ingest.otlp_grpc import GrpcServer
+    from penstock.gateway.ingest.telemetry import IngestRoutes
+    from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
+    from penstock.gateway.query.sql import SqlRoutes
+    from penstock.gateway.query.sql_processes import SqlProcesses
+    from penstock.gateway.query.sql_worker import answer_questions, bound_process
+    from penstock.gateway.query.stored_series import StoredSeries
 
 __all__ = [
     "AboutRoutes",
     "DashboardRoutes",
+    "DocumentChange",
     "DocumentRoutes",
     "DocumentServices",
     "Fact",
@@ -43,6 +59,9 @@ __all__ = [
     "IngestRoutes",
     "KeptReader",
     "NotificationRoutes",
+    "NotificationRules",
+    "NotificationSenders",
+    "PageLink",
     "Principal",
     "PromSource",
     "PrometheusRoutes",
@@ -50,37 +69,57 @@ __all__ = [
     "Scope",
     "Section",
     "Sessions",
+    "ShownEvent",
+    "SqlProcesses",
     "SqlRoutes",
     "Stage",
     "StageState",
+    "StorageQuota",
     "StoredSeries",
-    "StoredTables",
     "TableView",
     "TenantLimits",
     "TokenBook",
     "TokenEntry",
+    "Viewer",
+    "answer_questions",
+    "bound_process",
     "serving",
 ]
 
 _HOMES: Final = {
     "about": ("AboutRoutes",),
-    "app": ("Gateway",),
-    "config": ("GatewayConfig", "TenantLimits"),
+    "http.app": ("Gateway",),
+    "access.storage": ("StorageQuota",),
+    "config": ("GatewayConfig", "NotificationRules", "TenantLimits"),
     "dashboard.routes": ("DashboardRoutes",),
     "dashboard.sessions": ("Sessions",),
-    "dashboard.views": ("Fact", "HouseView", "Section", "Stage", "StageState", "TableView"),
-    "documents": ("DocumentRoutes",),
-    "guard": ("Guard",),
-    "ingest": ("IngestRoutes",),
-    "notifications": ("NotificationRoutes",),
-    "otlp_grpc": ("GrpcServer",),
-    "prometheus": ("PrometheusRoutes", "PromSource"),
-    "routing": ("Route",),
-    "server": ("HttpServer", "serving"),
-    "services": ("DocumentServices", "KeptReader"),
-    "sql": ("SqlRoutes", "StoredTables"),
-    "stored_series": ("StoredSeries",),
-    "tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
+    "dashboard.views": (
+        "DocumentChange",
+        "Fact",
+        "HouseView",
+        "PageLink",
+        "Section",
+        "ShownEvent",
+        "Stage",
+        "StageState",
+        "TableView",
+        "Viewer",
+    ),
+    "documents.routes": ("DocumentRoutes",),
+    "http.guard": ("Guard",),
+    "ingest.telemetry": ("IngestRoutes",),
+    "documents.notifications": ("NotificationRoutes",),
+    "documents.senders": ("NotificationSenders",),
+    "ingest.otlp_grpc": ("GrpcServer",),
+    "query.prometheus": ("PrometheusRoutes", "PromSource"),
+    "http.routing": ("Route",),
+    "http.server": ("HttpServer", "serving"),
+    "documents.services": ("DocumentServices", "KeptReader"),
+    "query.sql": ("SqlRoutes",),
+    "query.sql_processes": ("SqlProcesses",),
+    "query.sql_worker": ("answer_questions", "bound_process"),
+    "query.stored_series": ("StoredSeries",),
+    "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Scope
+from penstock.gateway.access.tokens import Scope
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.routing import Route
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -29,6 +29,12 @@ _PROMETHEUS_ERROR: Final = {
     "required": ["status", "errorType", "error"],
     "properties": {name: {"type": "string"} for name in ("status", "errorType", "error")},
 }
+_OTLP_STATUS: Final = {
+    "type": "object",
+    "required": ["code", "message"],
+    "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+}
+_PAGE: Final = ("text/html",)
 
 
 class AboutRoutes:
@@ -39,11 +45,9 @@ class AboutRoutes:
         version: str,
         probes: Mapping[str, Probe] | None = None,
         registry: CollectorRegistry | None = None,
-        schemas: Mapping[str, Any] | None = None,
     ) -> None:
         self._version, self._probes, self._registry = version, dict(probes or {}), registry
         self._described: dict[str, Any] = {}
-        self._schemas = dict(schemas or {})
 
     def endpoints(self, others: Iterable[Route]) -> list[Route]:
         own = [
@@ -54,7 +58,7 @@ class AboutRoutes:
         if self._registry is not None:
             text = ("text/plain",)
             own.append(Route("GET", "/metrics", Scope.ADMIN, self.metrics, "Show metrics.", gives=text, tag="about"))
-        self._described = openapi([*others, *own], self._version, self._schemas)
+        self._described = openapi([*others, *own], self._version)
         return own
 
     async def health(self, _exchange: HttpExchange) -> HttpAnswer:
@@ -85,31 +89,29 @@ async def _works(probe: Probe) -> bool:
     return True
 
 
-def openapi(endpoints: Sequence[Route], version: str, schemas: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The routes as OpenAPI 3.1; `schemas` are those of bodies, by path."""
+def openapi(endpoints: Sequence[Route], version: str) -> dict[str, Any]:
+    """The routes as OpenAPI 3.1."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         path = endpoint.path.replace(":path}", "}")
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schemas or {})
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock", "version": version, "license": {"name": "Apache-2.0"}},
         "paths": paths,
         "components": {
             "securitySchemes": {"token": _BEARER},
-            "schemas": {"Error": _ERROR, "PrometheusError": _PROMETHEUS_ERROR},
+            "schemas": {"Error": _ERROR, "PrometheusError": _PROMETHEUS_ERROR, "OtlpStatus": _OTLP_STATUS},
         },
     }
 
 
-def _operation(endpoint: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: Route) -> dict[str, Any]:
     text = {"type": "string"}
     parameters = [{"name": name, "in": "path", "required": True, "schema": text} for name in endpoint.parameters]
     parameters += [{"name": name, "in": "query", "schema": text} for name in endpoint.query]
-    error = "PrometheusError" if endpoint.tag == "prometheus" else "Error"
-    schema = {"$ref": f"#/components/schemas/{error}"}
-    refused = {"description": "An error.", "content": {"application/json": {"schema": schema}}}
     answered = {"description": "Success.", "content": {kind: {} for kind in endpoint.gives}}
+    refused = _refused(endpoint)
     name = f"{endpoint.method} {endpoint.path}".lower()
     operation: dict[str, Any] = {
         "operationId": "".join(letter if letter.isalnum() else "_" for letter in name).strip("_"),
@@ -117,12 +119,23 @@ def _operation(endpoint: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
         "tags": [endpoint.tag],
         "responses": {"2XX": answered, "4XX": refused, "5XX": refused},
     }
+    if endpoint.gives == _PAGE:
+        operation["responses"]["303"] = {"description": "The page to go to."}
     if parameters:
         operation["parameters"] = parameters
     if endpoint.takes:
-        body = schemas.get(endpoint.path, {})
-        content = {kind: {"schema": body} if body else {} for kind in endpoint.takes}
+        content = {kind: {"schema": dict(endpoint.body)} if endpoint.body else {} for kind in endpoint.takes}
         operation["requestBody"] = {"required": True, "content": content}
     if endpoint.scope is not None:
         operation["security"] = [{"token": [str(endpoint.scope)]}]
     return operation
+
+
+def _refused(endpoint: Route) -> dict[str, Any]:
+    error: dict[str, Any] = {"application/json": {"schema": {"$ref": f"#/components/schemas/{endpoint.errors}"}}}
+    if endpoint.errors == "OtlpStatus":
+        error["application/x-protobuf"] = {}
+    if endpoint.gives == _PAGE:
+        # Before a page is found, errors are JSON.
+        error = {"text/html": {}, "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {"description": "An error.", "content": error}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 
 from penstock.errors import InvalidInput
 
-__all__ = ["GatewayConfig", "TenantLimits"]
+__all__ = ["GatewayConfig", "NotificationRules", "TenantLimits", "check_networks"]
 
 _MIB: Final = 1 << 20
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -27,10 +29,32 @@ class TenantLimits:
     byte_burst: int = 256 * _MIB
     # Requests under way at once.
     concurrent_requests: int = 64
+    # Bytes that a tenant may keep in data files and uploads; more is refused until some of it is gone. 0 has no limit.
+    storage_bytes: int = 0
 
     def __post_init__(self) -> None:
+        if self.storage_bytes < 0:
+            raise InvalidInput(f"storage_bytes = {self.storage_bytes}", "it must not be below zero")
         for name in ("requests_per_second", "request_burst", "bytes_per_second", "byte_burst", "concurrent_requests"):
             _check_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRules:
+    """Who is believed besides holders of tokens, and for which buckets, by tenant."""
+
+    # Addresses or networks whose notifications are taken without a token, by tenant.
+    addresses: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Files with keys of signatures, by tenant. Notifications of such a tenant must be signed, and need no token.
+    key_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Topics of SNS whose signed messages are taken without a token, by tenant.
+    topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Buckets of each tenant, by name or URL; a tenant that is not named has those of `buckets`.
+    buckets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for tenant, networks in self.addresses.items():
+            check_networks(f"addresses of {tenant}", networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +75,8 @@ class GatewayConfig:
     default_tenant: str = "default"
     # Host names that requests may ask for, besides this machine's own.
     hosts: tuple[str, ...] = ()
+    # Addresses or networks of proxies whose X-Forwarded-For is believed.
+    proxies: tuple[str, ...] = ()
     # File with the certificate (PEM) for TLS.
     certificate: str | None = None
     # File with the key of the certificate (PEM).
@@ -67,6 +93,8 @@ class GatewayConfig:
     body_seconds_max: float = 30.0
     # Time that a connection may be idle between requests.
     idle_seconds_max: float = 60.0
+    # Time that a client may take to read a part of an answer.
+    send_seconds_max: float = 30.0
     # Size of the headers and the URL of a request.
     header_bytes_max: int = 64 * 1024
     # Time that a request waits for room at the edge before it is refused.
@@ -79,6 +107,8 @@ class GatewayConfig:
     failed_logins_per_minute: int = 30
     # Buckets whose notifications are taken, by name or URL; empty takes those that the job may read.
     buckets: tuple[str, ...] = ()
+    # Who is believed besides holders of tokens, and for which buckets.
+    notifications: NotificationRules = field(default_factory=NotificationRules)
     # Quotas of each tenant.
     tenant: TenantLimits = field(default_factory=TenantLimits)
 
@@ -93,6 +123,7 @@ class GatewayConfig:
             "header_seconds_max",
             "body_seconds_max",
             "idle_seconds_max",
+            "send_seconds_max",
             "header_bytes_max",
             "ingest_seconds_max",
             "query_seconds_max",
@@ -100,6 +131,7 @@ class GatewayConfig:
             "failed_logins_per_minute",
         ):
             _check_positive(name, getattr(self, name))
+        check_networks("proxies", self.proxies)
         if (self.certificate is None) != (self.certificate_key is None):
             raise InvalidInput(
                 "TLS is half configured", "it needs certificate and certificate_key", "give both or none"
@@ -110,6 +142,17 @@ class GatewayConfig:
                 "everybody who reaches this address could read and write",
                 "make tokens with `penstock token create` and name their file in `tokens`, or listen on 127.0.0.1",
             )
+
+
+def check_networks(name: str, networks: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks as such; `InvalidInput` names the one that is none."""
+    found = []
+    for text in networks:
+        try:
+            found.append(ip_network(text))
+        except ValueError as error:
+            raise InvalidInput(f"{name}: {text!r} is no address or network", str(error), "write 10.0.0.0/8") from None
+    return tuple(found)
 
 
 def _check_positive(name: str, value: float) -> None:

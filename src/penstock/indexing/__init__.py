@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.indexing.job.config import IndexingConfig, IntakeLimits
     from penstock.indexing.job.core import JobCore
+    from penstock.indexing.job.estimate import CostEstimate, estimate_cost
     from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
     from penstock.indexing.job.local import LocalIndexingJob
     from penstock.indexing.job.port import IndexingJob
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.indexing.search.lookup import find_entries, read_entries, require_store
     from penstock.indexing.search.passages import Asked, Question, find_passages, passages_in
     from penstock.indexing.search.providers import Description, Provider
+    from penstock.indexing.search.reranking import RerankEndpoint
     from penstock.indexing.search.surroundings import DocumentText, fetch_document
     from penstock.indexing.search.targets import Target, check_endpoint, embedding_for, find_target, target_in
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
@@ -78,6 +80,7 @@ __all__ = [
     "VECTOR_PATH",
     "Asked",
     "Build",
+    "CostEstimate",
     "Credentials",
     "Description",
     "DocumentEntry",
@@ -110,6 +113,7 @@ __all__ = [
     "ReadRequest",
     "Reading",
     "Remainder",
+    "RerankEndpoint",
     "RoundLimits",
     "SpareTimeWorker",
     "Stages",
@@ -130,6 +134,7 @@ __all__ = [
     "embedding_for",
     "encode_requests",
     "entries_of",
+    "estimate_cost",
     "fetch_document",
     "files_left_out",
     "find_entries",
@@ -172,6 +177,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "job.estimate": (
+        "CostEstimate",
+        "estimate_cost",
+    ),
     "job.config": (
         "IndexingConfig",
         "IntakeLimits",
@@ -242,6 +251,7 @@ _HOMES: Final = {
         "DocumentText",
         "fetch_document",
     ),
+    "search.reranking": ("RerankEndpoint",),
     "search.targets": (
         "Target",
         "check_endpoint",

@@ -8,7 +8,7 @@ asserts on what was counted. No text of a document is given to any of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
@@ -85,7 +85,11 @@ class LiveObserver(Observer):
     """
 
     def __init__(
-        self, registry: CollectorRegistry | None = None, tracer: Tracer | None = None, log: Any = None
+        self,
+        registry: CollectorRegistry | None = None,
+        tracer: Tracer | None = None,
+        log: Any = None,
+        heard: Callable[[Event, Mapping[str, Any]], None] | None = None,
     ) -> None:
         # Imported when somebody listens: to the many processes that are silent, they would be most of the start.
         import structlog
@@ -97,6 +101,8 @@ class LiveObserver(Observer):
             self._instruments = _INSTRUMENTS.setdefault(self.registry, {})
         self._tracer = tracer or trace.get_tracer("penstock")
         self._log = log or structlog.get_logger("penstock")
+        # Told of every event, whatever its level.
+        self._heard = heard
 
     def declare(self, metrics: Iterable[Metric]) -> None:
         """Show metrics before anything is counted: whoever watches a page finds every name on it from the start.
@@ -155,7 +161,10 @@ class LiveObserver(Observer):
         opened.end(max(began_ns, ended_ns))
 
     def event(self, event: Event, **fields: Any) -> None:
-        getattr(self._log, event.level)(event.name, **_known(fields))
+        known = _known(fields)
+        getattr(self._log, event.level)(event.name, **known)
+        if self._heard is not None:
+            self._heard(event, known)
 
     def traceparent(self) -> str | None:
         from opentelemetry import trace

@@ -1,6 +1,6 @@
 """Survive a crash at the edge: Arrow bundles in, immutable segments out to every subscriber, nothing acknowledged lost."""
 
-from penstock.quiver.bundle import Ack, Bundle
+from penstock.quiver.bundles.bundle import Ack, Bundle
 from penstock.quiver.config import (
     DeliveryOrder,
     Durability,
@@ -13,11 +13,11 @@ from penstock.quiver.config import (
     WalConfig,
     WriteMode,
 )
-from penstock.quiver.delivery import Delivery
+from penstock.quiver.delivery.delivery import Delivery
 from penstock.quiver.inspection import InstanceReport, inspect_store, stored_tables
 from penstock.quiver.opening import Findings
 from penstock.quiver.scan import ScanTime, gather
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.store import Quiver
 from penstock.quiver.sync import SyncDelivery, SyncQuiver
 

@@ -229,8 +229,8 @@ class QuiverConfig:
         return (None if path is None else str(path)), QuiverConfig.from_mapping(settings)
 
 
-def check_subscriber(name: str) -> str:
-    if not _SUBSCRIBER.fullmatch(name):
+def check_subscriber(name: Any) -> str:
+    if not (isinstance(name, str) and _SUBSCRIBER.fullmatch(name)):
         raise InvalidInput(
             f"{name!r} cannot be a subscriber", "names have 1 to 64 letters, digits, underscores and hyphens"
         )

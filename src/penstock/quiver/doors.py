@@ -34,6 +34,8 @@ class WakeUp:
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
+        if not self._waiting:
+            return
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

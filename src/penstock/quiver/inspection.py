@@ -10,16 +10,17 @@ import pyarrow as pa
 
 from penstock.disk import Disk, explain
 from penstock.errors import Corrupt, NotFound
-from penstock.quiver.ack_records import replay_ack_files
-from penstock.quiver.ack_state import AckState
-from penstock.quiver.bundle import Bundle, decode_bundles
-from penstock.quiver.frame_log import file_name
-from penstock.quiver.frames import BadRegion
-from penstock.quiver.layout import Layout, instances_of
+from penstock.quiver.acks.ack_records import replay_ack_files
+from penstock.quiver.acks.ack_state import AckState
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.payload import decode_bundles
+from penstock.quiver.layout import Layout, instances_of, scan_if_there
+from penstock.quiver.log.frame_log import file_name
+from penstock.quiver.log.frames import BadRegion
 from penstock.quiver.opening import ACK_SUFFIX, map_files
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.shelf import SegmentShelf
-from penstock.quiver.wal_replay import WalReplay, replay_wal_files
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.shelf import SegmentShelf
+from penstock.quiver.wal.replay import WalReplay, replay_wal_files
 
 __all__ = ["InstanceReport", "inspect_instance", "inspect_store", "stored_tables"]
 
@@ -139,7 +140,7 @@ def _instance_tables(disk: Disk, layout: Layout) -> dict[str, list[pa.Table]]:
 
 def _file_names(disk: Disk, layout: Layout) -> list[tuple[str, bool]]:
     """They change whenever a segment comes or goes, or a file of the log is given back."""
-    return [*disk.scan(layout.segments), *disk.scan(layout.wal)]
+    return [*scan_if_there(disk, layout.segments), *scan_if_there(disk, layout.wal)]
 
 
 def _logged(report: InstanceReport) -> Iterator[Bundle]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.disk import Disk
 
-__all__ = ["INSTANCE_PREFIX", "Layout", "instances_of"]
+__all__ = ["INSTANCE_PREFIX", "Layout", "instances_of", "scan_if_there"]
 
 INSTANCE_PREFIX: Final = "instance-"
 
@@ -81,3 +81,11 @@ def instances_of(disk: Disk, path: str) -> list[int]:
         if is_folder and name.startswith(INSTANCE_PREFIX) and digits.isdecimal():
             found.append(int(digits))
     return sorted(found)
+
+
+def scan_if_there(disk: Disk, folder: str) -> list[tuple[str, bool]]:
+    """What a folder has. One that is not there has nothing: a crash may have come before it was made."""
+    try:
+        return disk.scan(folder)
+    except FileNotFoundError:
+        return []

@@ -15,14 +15,14 @@ from penstock.clock import Clock
 from penstock.disk import Disk, explain, has_direct_writes
 from penstock.errors import Conflict, InvalidInput, Unsupported
 from penstock.ids import Entropy
-from penstock.quiver.ack_records import AckReplay, replay_ack_files
+from penstock.quiver.acks.ack_records import AckReplay, replay_ack_files
 from penstock.quiver.config import QuiverConfig, WriteMode
-from penstock.quiver.frame_log import FrameLog, LogFile, file_name, file_number, is_spare
-from penstock.quiver.frames import BadRegion
-from penstock.quiver.layout import Layout
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.shelf import SegmentShelf
-from penstock.quiver.wal_replay import WalReplay, replay_wal_files
+from penstock.quiver.layout import Layout, scan_if_there
+from penstock.quiver.log.frame_log import FrameLog, LogFile, file_name, file_number, is_spare
+from penstock.quiver.log.frames import BadRegion
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.shelf import SegmentShelf
+from penstock.quiver.wal.replay import WalReplay, replay_wal_files
 
 __all__ = ["ACK_SUFFIX", "Findings", "OpenedInstance", "full_path", "map_files", "open_instance"]
 
@@ -80,7 +80,7 @@ def open_instance(
 def map_files(disk: Disk, folder: str, suffix: str) -> tuple[list[tuple[int, memoryview]], list[tuple[int, int]]]:
     """The files of a log in order, mapped; and its spares, as number and size."""
     files, spares = [], []
-    for name, is_folder in disk.scan(folder):
+    for name, is_folder in scan_if_there(disk, folder):
         number = None if is_folder else file_number(name, suffix)
         if number is None:
             continue

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidInput
-from penstock.quiver.open_segment import TICK_NS, OpenSegment
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.open_segment import TICK_NS, OpenSegment
 
 __all__ = ["ScanTime", "choose_slot", "gather", "is_wanted", "open_tables"]
 
@@ -23,6 +23,9 @@ def is_wanted(source: SegmentMeta | OpenSegment, start: int | None, end: int | N
     """Whether a segment can have rows in `[start, end)`. One without a range can."""
     if time not in ("event", "ingestion"):
         raise InvalidInput(f"a scan by {time!r} time is not possible", "there are event and ingestion time")
+    for bound in (start, end):
+        if bound is not None and not isinstance(bound, int):
+            raise InvalidInput(f"a scan cannot begin or end at {bound!r}", "a bound is a whole number, or none")
     span = source.event_time_ns if time == "event" else source.ingestion_ms
     return span is None or ((end is None or span[0] < end) and (start is None or span[1] >= start))
 
@@ -59,16 +62,27 @@ def gather(
         known = {name for table in kept for name in table.column_names}
         if kept and (unknown := [name for name in columns if name not in known]):
             raise InvalidInput(f"there is no column {', '.join(unknown)}", f"there are {', '.join(sorted(known))}")
+        if twice := [name for name in columns if any(table.column_names.count(name) > 1 for table in kept)]:
+            raise InvalidInput(
+                f"there are several columns {', '.join(twice)}", "their names are equal", "read all columns"
+            )
         kept = [table.select([name for name in columns if name in table.column_names]) for table in kept]
     if not kept:
         return pa.table({})
     try:
-        gathered = pa.concat_tables(kept, promote_options="permissive")
+        gathered = _concatenated(kept)
     except pa.ArrowException as error:
         raise InvalidInput(
             "the schemas do not fit into one table", str(error), "read them one by one, or choose other columns"
         ) from error
     return gathered if columns is None else gathered.select(list(columns))
+
+
+def _concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Equal schemas are taken as they are: to unify them, Arrow wants columns with different names."""
+    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+        return pa.concat_tables(tables)
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
 def _filtered(table: pa.Table, column: str, start: int | None, end: int | None) -> pa.Table:

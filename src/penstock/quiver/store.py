@@ -13,28 +13,30 @@ import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.disk import Disk, RealDisk, explain
-from penstock.errors import Closed, Corrupt, PenstockError
+from penstock.errors import Closed, Corrupt, InvalidInput, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
-from penstock.quiver.ack_log import AckLog
-from penstock.quiver.ack_state import AckState, Outcome, OutcomeRecord
-from penstock.quiver.admission import Admission
-from penstock.quiver.budget import SharedUsage
-from penstock.quiver.bundle import Ack, Bundle, decode_bundles
+from penstock.quiver.acks.ack_log import AckLog
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord
+from penstock.quiver.bundles.bundle import Ack, Bundle
+from penstock.quiver.bundles.payload import decode_bundles
 from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
-from penstock.quiver.delivery import Delivery
+from penstock.quiver.delivery.delivery import Delivery
+from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
-from penstock.quiver.finaliser import Finaliser
-from penstock.quiver.frames import Frame
 from penstock.quiver.layout import Layout
+from penstock.quiver.log.frames import Frame
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
+from penstock.quiver.retention.admission import Admission
+from penstock.quiver.retention.budget import SharedUsage
+from penstock.quiver.retention.sweeper import Sweeper
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
-from penstock.quiver.segment import SegmentMeta
-from penstock.quiver.segment_store import MemorySegments, SegmentStore
-from penstock.quiver.subscribers import Subscribers
-from penstock.quiver.sweeper import Sweeper
-from penstock.quiver.wal import Wal
+from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.index import SegmentIndex
+from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
+from penstock.quiver.wal.wal import Intake, Wal
 
 __all__ = ["Quiver"]
 
@@ -56,7 +58,7 @@ class Quiver:
         self._wake = WakeUp(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
         self._threads: Threads | None = None
-        self._segments: dict[int, SegmentMeta] = opened.segments if opened else {}
+        self._segments = SegmentIndex(opened.segments.values() if opened else ())
         self._checked: set[int] = set()
         self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
         self._ack_log = AckLog(
@@ -84,7 +86,7 @@ class Quiver:
             persists=config.durability is not Durability.SEGMENT_ONLY,
             next_record=max(opened.wal.next_record, self._state.finalised_through + 1) if opened else 1,
             durable_before=opened.wal.durable_before if opened else 1,
-            accept=self._finaliser.add,
+            accept=self._accept,
         )
         self._subscribers = Subscribers(
             self._ack_log,
@@ -192,9 +194,11 @@ class Quiver:
         """Store one bundle; waits for room at the cap, up to `timeout` seconds (`DeadlineExceeded`)."""
         return (await self._ingest([bundle], bundle, wait=True, timeout=timeout))[0]
 
-    async def ingest_many(self, bundles: Sequence[Bundle], timeout: float | None = None) -> list[Ack]:
+    async def ingest_many(self, bundles: Iterable[Bundle], timeout: float | None = None) -> list[Ack]:
         """Store bundles together, as one record of the log: all are durable, or none."""
-        return await self._ingest(bundles, bundles, wait=True, timeout=timeout) if bundles else []
+        # The caller's own may change while they are on their way.
+        taken = tuple(bundles)
+        return await self._ingest(taken, bundles, wait=True, timeout=timeout) if taken else []
 
     async def try_ingest(self, bundle: Bundle) -> Ack:
         """Store one bundle, or refuse it (`AtCapacity`) where `ingest` would wait for room."""
@@ -309,13 +313,20 @@ class Quiver:
         self, bundles: Sequence[Bundle], rejected: object, *, wait: bool, timeout: float | None = None
     ) -> list[Ack]:
         self._check_open()
-        size = sum([bundle.nbytes for bundle in bundles])
+        try:
+            size = sum([bundle.nbytes for bundle in bundles])
+        except AttributeError:
+            kinds = ", ".join(sorted({type(one).__name__ for one in bundles}))
+            raise InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it") from None
         await self._admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
-        acks = await self._wal.append(bundles, size)
-        self._doors.observer.count(names.QUIVER_INGESTED_BUNDLES, len(bundles), instance=self._doors.instance)
-        self._doors.observer.count(names.QUIVER_INGESTED_BYTES, size, instance=self._doors.instance)
-        return acks
+        return await self._wal.append(bundles, size)
+
+    def _accept(self, group: Sequence[Intake], bundle_seq: int) -> None:
+        """Durable: into the open segment."""
+        for intake in group:
+            self._finaliser.add(intake.bundles, bundle_seq, intake.ingestion_ms, intake.shared)
+            bundle_seq += len(intake.bundles)
 
     async def _start(self, opened: OpenedInstance | None) -> None:
         if opened is not None:
@@ -428,12 +439,15 @@ class Quiver:
         await self._sweeper.lose(meta, reason)
 
     def _stored(self) -> int:
-        return self._wal.bytes + self._ack_log.bytes + sum(meta.bytes for meta in self._segments.values())
+        return self._wal.bytes + self._ack_log.bytes + self._segments.bytes
 
     def _gauge(self) -> None:
         observer, instance = self._doors.observer, self._doors.instance
-        segment_bytes = sum(meta.bytes for meta in self._segments.values())
-        for kind, size in (("wal", self._wal.bytes), ("segments", segment_bytes), ("ack_log", self._ack_log.bytes)):
+        for kind, size in (
+            ("wal", self._wal.bytes),
+            ("segments", self._segments.bytes),
+            ("ack_log", self._ack_log.bytes),
+        ):
             observer.gauge(names.QUIVER_BYTES, size, instance=instance, kind=kind)
         observer.gauge(names.QUIVER_CORE_BYTES, self._stored(), core_id=instance)
         observer.gauge(

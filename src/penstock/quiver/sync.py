@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.loops import LoopThread
-from penstock.quiver.bundle import Ack, Bundle
+from penstock.quiver.bundles.bundle import Ack, Bundle
 from penstock.quiver.config import QuiverConfig, SubscriberConfig
-from penstock.quiver.delivery import Delivery
+from penstock.quiver.delivery.delivery import Delivery
 from penstock.quiver.opening import Findings
 from penstock.quiver.scan import ScanTime
-from penstock.quiver.segment import SegmentMeta
+from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.store import Quiver
 
 __all__ = ["SyncDelivery", "SyncQuiver"]

@@ -18,7 +18,7 @@ from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus
 from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json
 from penstock.telemetry.otlp.encode import encode_otlp
 from penstock.telemetry.payload import decode_records, encode_records
-from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write
+from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_request
 from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
 from penstock.telemetry.series.prometheus_names import label_name, metric_name
 from penstock.telemetry.wire.compression import ENCODINGS, decompressed, unpack
@@ -53,6 +53,7 @@ __all__ = [
     "decode_prometheus_text",
     "decode_records",
     "decode_remote_write",
+    "decode_write_request",
     "decompressed",
     "encode_arrow",
     "encode_files",

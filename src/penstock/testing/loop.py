@@ -142,12 +142,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
-        while self._tasks:
-            task = self._tasks.pop()
-            if not task.done():
-                task.bury()
-            elif task._log_traceback and (task.process is None or not task.process.crashed):
-                self.unhandled.append(task.exception() or RuntimeError(f"{task!r} kept its error to itself"))
+        # As the running loop, so that a task which a `finally` block starts comes here too, and is buried in turn.
+        with self._as_the_running_loop():
+            while self._tasks:
+                self._destroy(self._tasks.pop())
+
+    def _destroy(self, task: _Task[Any]) -> None:
+        if not task.done():
+            task.bury()
+        elif task._log_traceback and (task.process is None or not task.process.crashed):
+            self.unhandled.append(task.exception() or RuntimeError(f"{task!r} kept its error to itself"))
 
     def is_running(self) -> bool:
         return self._running

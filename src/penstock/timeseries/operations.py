@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from penstock.blocks import check_name, check_position, is_stored
-from penstock.errors import PenstockError
+from penstock.blocks import ChangeReceipt, check_name, check_position, is_stored
 from penstock.timeseries.samples import SampleBatch
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Fold",
     "SampleChange",
     "SampleChanges",
-    "SampleReceipt",
     "SeriesDelta",
     "TenantSamples",
     "stored_changes",
@@ -67,21 +65,6 @@ class Expire:
 Operation: TypeAlias = TenantSamples | Fold | Expire
 
 
-@dataclass(slots=True, eq=False)
-class SampleReceipt:
-    """What became of an accepted change: whether its flush had to leave it out."""
-
-    refused: PenstockError | None = None
-    # Whether somebody who asked after the change was told.
-    told: bool = False
-
-    def check(self) -> None:
-        """Raise if the change was refused."""
-        if self.refused is not None:
-            self.told = True
-            raise type(self.refused)(self.refused.what, self.refused.why, self.refused.remedy)
-
-
 @dataclass(frozen=True, slots=True)
 class SampleChange:
     """Operations that belong together, and the place in a source that they came from."""
@@ -89,7 +72,7 @@ class SampleChange:
     operations: tuple[Operation, ...]
     source: str | None = None
     position: int | None = None
-    receipt: SampleReceipt = field(default_factory=SampleReceipt, compare=False, repr=False)
+    receipt: ChangeReceipt = field(default_factory=ChangeReceipt, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "position", check_position(self.source, self.position))

@@ -13,7 +13,16 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from penstock.blocks import BlockCache, BlockFlushHandler, BlockReader, StoreSnapshot, read_positions
+from penstock.blocks import (
+    BlockCache,
+    BlockFlushHandler,
+    BlockReader,
+    ChangeHandle,
+    ChangeReceipt,
+    StoreSnapshot,
+    UpkeepKeeper,
+    read_positions,
+)
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, SnapshotSubscription, View, WriteHandle
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput
@@ -32,7 +41,6 @@ from penstock.timeseries.operations import (
     Fold,
     SampleChange,
     SampleChanges,
-    SampleReceipt,
     SeriesDelta,
     TenantSamples,
     stored_changes,
@@ -49,11 +57,11 @@ from penstock.timeseries.read.states import (
 from penstock.timeseries.reads import SeriesReads, Work
 from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.upkeep.fold import due_hours
-from penstock.timeseries.upkeep.keeper import SeriesKeeper, retained_from
+from penstock.timeseries.upkeep.keeper import TenantUpkeep, retained_from
 from penstock.timeseries.upkeep.repair import SeriesRepair, repair_series
 from penstock.timeseries.write.limits import check_limits
 from penstock.timeseries.write.pieces import CountedTables, pieces_of
-from penstock.timeseries.write.refusals import SampleHandle, SampleRefusals
+from penstock.timeseries.write.refusals import SampleRefusals
 
 __all__ = ["SeriesView", "TimeSeriesStore"]
 
@@ -108,7 +116,7 @@ class TimeSeriesStore(SeriesReads):
         handler: SeriesHandler,
         planner: SeriesFlushPlanner,
         coordinator: Coordinator[SeriesDelta, SeriesSnapshot],
-        keeper: SeriesKeeper,
+        keeper: UpkeepKeeper[SeriesDelta, TenantState],
         refusals: SampleRefusals,
         config: TimeSeriesConfig,
         clock: Clock,
@@ -169,7 +177,7 @@ class TimeSeriesStore(SeriesReads):
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="timeseries", clock=clock, entropy=entropy, observer=observer
         )
-        keeper = SeriesKeeper(coordinator, config, clock=clock)
+        keeper = UpkeepKeeper(coordinator, TenantUpkeep(config, clock), config.upkeep_pause_seconds, clock=clock)
         handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
         return cls(keyvalue, handler, planner, coordinator, keeper, refusals, config, clock, observer)
 
@@ -242,7 +250,7 @@ class TimeSeriesStore(SeriesReads):
             if piece.size_bytes >= _YIELD_BYTES:
                 # A caller that writes large batches in a loop lets flushes begin meanwhile.
                 await self._clock.sleep(0)
-        handle = SampleHandle(self._coordinator, accepted.epoch, change.receipt)
+        handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
         if durable:
             await self._coordinator.flush(handle.epoch)
             change.receipt.check()
@@ -256,13 +264,13 @@ class TimeSeriesStore(SeriesReads):
         except AtCapacity as error:
             error.rejected = batch
             raise
-        return SampleHandle(self._coordinator, accepted.epoch, change.receipt)
+        return ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
 
     async def flush(self, epoch: int | None = None, *, durable: bool = True) -> int:
         """Flush everything up to `epoch`, or all that was accepted; wait until it is durable, or only visible."""
         self._check_open()
         reached = await self._coordinator.flush(epoch, until=Mark.DURABLE if durable else Mark.FLUSHED)
-        self._refusals.tell()
+        self._refusals.report()
         return reached
 
     async def retry(self) -> None:
@@ -277,7 +285,7 @@ class TimeSeriesStore(SeriesReads):
     def _checked(self, batch: SampleBatch | SampleChanges, tenant: str) -> SampleChange:
         self._check_open()
         if isinstance(batch, SampleChanges):
-            change = replace(batch.change(), receipt=SampleReceipt())
+            change = replace(batch.change(), receipt=ChangeReceipt())
         elif isinstance(batch, SampleBatch):
             change = SampleChange((TenantSamples(tenant, batch),))
         else:
@@ -388,7 +396,7 @@ class TimeSeriesStore(SeriesReads):
         finally:
             await self._handler.close()
             await self._keyvalue.close()
-        self._refusals.tell()
+        self._refusals.report()
 
     async def __aenter__(self) -> Self:
         return self

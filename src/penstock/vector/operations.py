@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from penstock.blocks import check_name, check_position, is_stored
-from penstock.errors import Corrupt, InvalidInput
+from penstock.blocks import ChangeReceipt, check_name, check_position, is_stored
+from penstock.errors import InvalidInput
 from penstock.vector.attributes import AttributeType
 from penstock.vector.format.identity import Identities
 from penstock.vector.format.keys import CollectionName
@@ -28,7 +28,6 @@ __all__ = [
     "DropCollection",
     "Flip",
     "Operation",
-    "Receipt",
     "Remove",
     "Tend",
     "Upsert",
@@ -142,21 +141,6 @@ class Tend:
 Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | DropCollection | Tend
 
 
-@dataclass(slots=True, eq=False)
-class Receipt:
-    """What became of an accepted change, beside the order of all writes: whether its flush had to leave it out."""
-
-    refused: Corrupt | None = None
-    # Whether somebody who asked after the change was told.
-    told: bool = False
-
-    def check(self) -> None:
-        """Raise if the change was refused."""
-        if self.refused is not None:
-            self.told = True
-            raise Corrupt(self.refused.what, self.refused.why, self.refused.remedy)
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """Operations that belong together, and the place in a source that they came from."""
@@ -164,7 +148,7 @@ class Change:
     operations: tuple[tuple[CollectionSpec, Operation], ...]
     source: str | None = None
     position: int | None = None
-    receipt: Receipt = field(default_factory=Receipt, compare=False, repr=False)
+    receipt: ChangeReceipt = field(default_factory=ChangeReceipt, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "position", check_position(self.source, self.position))

@@ -13,7 +13,16 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from penstock.blocks import BlockCache, BlockFlushHandler, BlockReader, StoreSnapshot, read_positions
+from penstock.blocks import (
+    BlockCache,
+    BlockFlushHandler,
+    BlockReader,
+    ChangeHandle,
+    ChangeReceipt,
+    StoreSnapshot,
+    UpkeepKeeper,
+    read_positions,
+)
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coordinator import Coordinator, Mark, WriteHandle
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput, NotFound
@@ -31,17 +40,17 @@ from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.format.store_format import FORMAT
 from penstock.vector.format.terms import TextAnalysis
-from penstock.vector.operations import Change, CollectionSpec, DropCollection, Receipt, VectorDelta
+from penstock.vector.operations import Change, CollectionSpec, DropCollection, VectorDelta
 from penstock.vector.read.reading import read_state
 from penstock.vector.read.records import VectorSnapshot, list_collections, read_store, rebuilt_store, record_problems
 from penstock.vector.read.stats import CollectionStats, unreadable_stats
 from penstock.vector.search.search import Searcher
 from penstock.vector.upkeep.compaction import compact_collection
-from penstock.vector.upkeep.keeper import Keeper
+from penstock.vector.upkeep.keeper import CollectionUpkeep
 from penstock.vector.upkeep.repair import RepairReport, Statements, repair_keyvalue, repairs
 from penstock.vector.upkeep.verify import RECORDS, VerifyReport, unreadable
 from penstock.vector.write.pieces import pieces_of
-from penstock.vector.write.refusals import ChangeHandle, Refusals
+from penstock.vector.write.refusals import Refusals
 from penstock.vector.write.schema import Schema, Schemas
 
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
@@ -64,7 +73,7 @@ class VectorStore:
         handler: VectorHandler,
         planner: VectorFlushPlanner,
         coordinator: Coordinator[VectorDelta, VectorSnapshot],
-        keeper: Keeper,
+        keeper: UpkeepKeeper[VectorDelta, CollectionState],
         searcher: Searcher,
         clock: Clock,
         refusals: Refusals,
@@ -125,7 +134,7 @@ class VectorStore:
         coordinator = Coordinator(
             handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
         )
-        keeper = Keeper(coordinator, config, clock=clock)
+        keeper = UpkeepKeeper(coordinator, CollectionUpkeep(config), config.upkeep_pause_seconds, clock=clock)
         handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
         searcher = Searcher(config, clock=clock, observer=observer)
         return cls(keyvalue, handler, planner, coordinator, keeper, searcher, clock, refusals)
@@ -265,7 +274,7 @@ class VectorStore:
         """
         self._check_open()
         # A receipt of its own for each time that a change is written.
-        change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=Receipt())
+        change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=ChangeReceipt())
         if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
             raise why
         with self._schemas.claimed(change):
@@ -295,7 +304,7 @@ class VectorStore:
         """Flush all that was accepted, and wait until it is durable, or only visible."""
         self._check_open()
         await self._coordinator.flush(until=Mark.DURABLE if durable else Mark.FLUSHED)
-        self._refusals.tell()
+        self._refusals.report()
 
     async def retry(self) -> None:
         """Go on after a failed flush: what is kept is written again."""
@@ -402,7 +411,7 @@ class VectorStore:
         finally:
             await self._handler.close()
             await self._keyvalue.close()
-        self._refusals.tell()
+        self._refusals.report()
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,9 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from penstock.documents.embedding import StaticProvider
+from penstock.documents.embedding import EMBEDDED_MODEL, EMBEDDED_MODELS, StaticProvider, profile_of
 
 PROVIDER = StaticProvider()
+# What the first table gave before there was another.
+FIRST_NUMBERS = [-0.27174655, -0.16558382, -0.21227734]
 
 
 def similarity(left: str, right: str) -> float:
@@ -62,3 +64,12 @@ def test_the_model_loads_without_a_network_a_home_or_an_environment():
         [sys.executable, "-c", code], env={"PATH": os.defpath}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "(1, 256)"
+
+
+def test_an_index_made_with_the_first_table_still_gets_its_vectors():
+    (first,) = EMBEDDED_MODELS - {EMBEDDED_MODEL}
+    text = ["how do I delete a file"]
+    provider = StaticProvider(first)
+    assert provider.profile == profile_of(first)
+    assert provider.embed_now(text).rows[0, :3] == pytest.approx(FIRST_NUMBERS, abs=1e-6)
+    assert not np.allclose(provider.embed_now(text).rows, PROVIDER.embed_now(text).rows)

@@ -41,7 +41,7 @@ def test_centres_that_the_short_form_does_not_tell_apart_are_compared_in_full() 
 
 def test_few_lists_or_many_probes_are_compared_in_full() -> None:
     assert not CoarseScan.suits(500, 1)
-    assert not CoarseScan.suits(4000, 300)
+    assert not CoarseScan.suits(3000, 300)
     assert CoarseScan.suits(4000, 30)
 
 
@@ -52,3 +52,20 @@ def test_the_short_form_counts_as_resident() -> None:
     for _ in range(100):
         centroids.probe(DistanceMetric.DOT, centres[:1], 4)
     assert centroids.size_bytes == before + centroids._coarse[DistanceMetric.DOT].size_bytes > before
+
+
+def test_a_query_alone_has_the_reach_that_it_has_among_many() -> None:
+    random = np.random.default_rng(3)
+    centres = DistanceMetric.COSINE.prepare(random.standard_normal((2000, 96)).astype(np.float32))
+    queries = DistanceMetric.COSINE.prepare(
+        (centres[:100] + 0.08 * random.standard_normal((100, 96))).astype(np.float32)
+    )
+    centroids = Centroids(np.arange(2000), centres)
+    for _ in range(80):
+        centroids.probe(DistanceMetric.COSINE, queries[:1], 12)
+    assert centroids._coarse[DistanceMetric.COSINE].is_true
+    together = centroids.probe(DistanceMetric.COSINE, queries, 12, 0.9)
+    alone = [centroids.probe(DistanceMetric.COSINE, query[None], 12, 0.9)[0] for query in queries]
+    agreeing = [set(a.tolist()) == set(b[b >= 0].tolist()) for a, b in zip(alone, together, strict=True)]
+    assert np.mean(agreeing) > 0.9
+    assert len({len(each) for each in alone}) > 1

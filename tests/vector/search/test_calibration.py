@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from penstock.blocks import FRAGMENT, Directory
-from penstock.vector.format.clusters import Centroids, nearest, partition
+from penstock.vector.format.clusters import NO_LIST, Centroids, nearest, partition
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import CollectionState
 from penstock.vector.read.vectors import VECTORS
-from penstock.vector.search.calibration import Calibration, calibrate
+from penstock.vector.search.calibration import Calibration, ProbePlan, calibrate
 
 
 def of_rows(empty: CollectionState, *, rows: int, vectors: int, **counts: int) -> CollectionState:
@@ -115,7 +115,8 @@ def test_the_recall_asked_for_is_kept_for_queries_that_are_no_rows(
     random = np.random.default_rng(rows)
     vectors = metric.prepare(made(random, rows + 1000, 12).astype(np.float32))
     queries, kept = vectors[-1000:], np.ascontiguousarray(vectors[:-1000])
-    centroids = Centroids(np.arange(rows // 100), partition(metric, kept, rows // 100)[0])
+    centres = partition(metric, kept, rows // 100)[0]
+    centroids = Centroids(np.arange(len(centres)), centres)
     labels = nearest(kept, centroids.vectors)
     kind = faiss.METRIC_L2 if metric is DistanceMetric.L2 else faiss.METRIC_INNER_PRODUCT
     _, true = faiss.knn(queries, kept, 10, metric=kind)
@@ -125,7 +126,12 @@ def test_the_recall_asked_for_is_kept_for_queries_that_are_no_rows(
         return float((labels[true][:, :, None] == order[:, None, :probes]).any(axis=2).mean())
 
     sample = kept[np.sort(random.permutation(rows)[: min(8192, rows // 2)])]
-    probes = calibrate(metric, centroids, rows, sample).probes(0.95)
+    measured = calibrate(metric, centroids, rows, sample)
+    probes, plan = measured.probes(0.95), measured.plan(0.95)
+    lists = centroids.probe(metric, queries, plan.probes, plan.reach)
+    assert (labels[true][:, :, None] == lists[:, None, :]).any(axis=2).mean() >= 0.948
+    # Where all lie alike there is nothing to leave out.
+    assert (lists != NO_LIST).sum(axis=1).mean() <= 1.2 * probes
     # A thousand queries tell recall to about two thousandths.
     assert recall(probes) >= 0.948
     assert probes <= 4 or recall(int(0.7 * probes)) < 0.95
@@ -146,3 +152,39 @@ def test_a_sample_of_very_few_rows_of_many_still_measures(rows: int) -> None:
     found = calibrate(DistanceMetric.L2, Centroids(np.arange(2), np.eye(4, dtype=np.float32)[:2]), 1000, sample)
     assert np.isfinite(found.recall).all()
     assert 1 <= found.probes(0.95) <= 2
+
+
+def test_a_query_deep_in_a_list_looks_into_fewer_than_one_between_many() -> None:
+    centroids, rows = sampled(DistanceMetric.COSINE)
+    plan = calibrate(DistanceMetric.COSINE, centroids, len(rows), rows).plan(0.9)
+    lists = centroids.probe(DistanceMetric.COSINE, rows, plan.probes, plan.reach)
+    looked = (lists != NO_LIST).sum(axis=1)
+    assert looked.min() >= 1
+    assert looked.min() < looked.max() <= plan.probes
+    # Those that are left out are the last ones.
+    assert ((lists[:, :-1] != NO_LIST) >= (lists[:, 1:] != NO_LIST)).all()
+
+
+@pytest.mark.parametrize("metric", [DistanceMetric.DOT, DistanceMetric.L2])
+def test_only_vectors_of_one_length_have_a_reach(metric: DistanceMetric) -> None:
+    """Distances of longer ones differ by more, and a query of any length must find as much."""
+    centroids, rows = sampled(metric)
+    measured = calibrate(metric, centroids, len(rows), rows)
+    assert measured.plan(0.9) == ProbePlan(measured.probes(0.9))
+
+
+def test_all_of_the_recall_is_had_from_all_lists() -> None:
+    centroids, rows = sampled(DistanceMetric.COSINE)
+    measured = calibrate(DistanceMetric.COSINE, centroids, len(rows), rows)
+    assert measured.plan(1.0) == ProbePlan(len(centroids))
+
+
+@pytest.mark.parametrize("equal", [100, 3000])
+def test_equal_rows_have_a_plan(equal: int) -> None:
+    """No list is farther away than another, or all neighbours are at no distance."""
+    centroids, rows = sampled(DistanceMetric.COSINE)
+    rows[:equal] = rows[0]
+    centres = Centroids(centroids.lists, np.repeat(rows[:1], len(centroids), axis=0)) if equal > 2000 else centroids
+    plan = calibrate(DistanceMetric.COSINE, centres, len(rows), rows).plan(0.95)
+    assert 1 <= plan.probes <= len(centroids)
+    assert (centres.probe(DistanceMetric.COSINE, rows[:5], plan.probes, plan.reach) != NO_LIST).any(axis=1).all()

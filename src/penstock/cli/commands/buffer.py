@@ -29,12 +29,12 @@ _COUNT: Final = click.IntRange(min=0)
 
 _store_argument = click.argument("store", metavar="STORE")
 _manifest_option = click.option(
-    "--manifest", default=None, help=f"Key of the manifest.  [default: that of the settings, else {MANIFEST_PATH}]"
+    "--manifest", default=None, help=f"Key of the manifest.  [default: from the settings, else {MANIFEST_PATH}]"
 )
 _prefix_option = click.option(
     "--prefix",
     default=None,
-    help=f"Prefix of batch objects.  [default: that of the settings, else {DATA_PATH_PREFIX}]",
+    help=f"Prefix of batch objects.  [default: from the settings, else {DATA_PATH_PREFIX}]",
 )
 
 
@@ -118,7 +118,7 @@ def verify(store: str, manifest: str | None, settings: Settings, watching: Watch
     "--grace",
     type=float,
     default=None,
-    help=f"Age below which objects are kept, in seconds.  [default: that of the settings, else {GRACE_SECONDS:g}]",
+    help=f"Age below which objects are kept, in seconds.  [default: from the settings, else {GRACE_SECONDS:g}]",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @long_running
@@ -133,9 +133,9 @@ def collect(
 ) -> None:
     """Delete batch objects that no consumer needs.
 
-    Those are the ones that were consumed, and those that never came into the queue.
+    These are objects that were consumed, and objects that never entered the queue.
 
-    The grace must be the one that every producer of this queue is configured with.
+    The grace period must equal the one that the producers of this queue are configured with.
     """
     from penstock.buffer import CollectorConfig
     from penstock.cli.inspection.queue import QueueStore, collect_garbage

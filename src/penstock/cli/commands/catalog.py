@@ -30,7 +30,7 @@ _format_option: Final = click.option(
     "version",
     type=click.IntRange(2, 3),
     default=None,
-    help="Version to write.  [default: that of the settings, else 3]",
+    help="Version to write.  [default: from the settings, else 3]",
 )
 
 
@@ -49,8 +49,8 @@ def catalog() -> None:
 @_prefix_option
 @_format_option
 @click.option("--dry-run", is_flag=True, help="Only report; write nothing.")
-@click.option("--repair", is_flag=True, help="Migrate an inconsistent pair, its time index made anew.")
-@click.option("--delete-legacy", is_flag=True, help="Delete the pair once the catalog was read back.")
+@click.option("--repair", is_flag=True, help="Migrate an inconsistent pair, with a rebuilt time index.")
+@click.option("--delete-legacy", is_flag=True, help="Delete the pair after the catalog has been read back.")
 @click.option("--backup", is_flag=True, help="Copy the pair below metadata/backup first.")
 @settings_option
 @_json_option
@@ -94,7 +94,7 @@ def split_catalog(url: str, prefix: str, as_json: bool, settings: Settings) -> N
 
         return await split_catalog(opened)
 
-    _show_report(_on(url, prefix, settings, work, read_only=False), as_json)
+    _show_report(_on(url, prefix, settings, work, read_only=False, existing=True), as_json)
 
 
 @catalog.command()
@@ -128,7 +128,7 @@ def rebuild_index(url: str, prefix: str, version: int | None, as_json: bool, set
 
         return await rebuild_index(opened)
 
-    _show_report(_on(url, prefix, settings, work, read_only=False, format=version), as_json)
+    _show_report(_on(url, prefix, settings, work, read_only=False, existing=True, format=version), as_json)
 
 
 @catalog.command()
@@ -160,14 +160,14 @@ def verify(url: str, prefix: str, data: bool, as_json: bool, settings: Settings)
 @catalog.command()
 @click.argument("url")
 @_prefix_option
-@click.option("--from", "start", default=None, help="First time, ISO 8601 or nanoseconds.")
-@click.option("--to", "end", default=None, help="Time before which rows lie, ISO 8601 or nanoseconds.")
+@click.option("--from", "start", default=None, help="Start of the range, as ISO 8601 or nanoseconds.")
+@click.option("--to", "end", default=None, help="End of the range, exclusive, as ISO 8601 or nanoseconds.")
 @click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`; repeatable.")
 @click.option("--tenant", default=None, help="Tenant of the files.")
 @click.option("--table", default=None, help="Table of the files.")
 @click.option("--shard", default=None, help="Shard id of the files.")
 @click.option("--column", "columns", multiple=True, help="Column whose statistics to show; repeatable.")
-@click.option("--partial", is_flag=True, help="Go on without segments that cannot be read.")
+@click.option("--partial", is_flag=True, help="Continue without segments that cannot be read.")
 @settings_option
 @_json_option
 def plan(
@@ -283,14 +283,19 @@ def stats(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
 @catalog.command()
 @click.argument("url")
 @_prefix_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @click.option(
-    "--grace", type=float, default=None, help="Seconds a removed file is kept.  [default: that of the settings]"
+    "--grace", type=float, default=None, help="Time a removed file is kept, in seconds.  [default: from the settings]"
 )
 @click.option(
-    "--age-floor", type=float, default=None, help="Seconds an unknown object is kept.  [default: that of the settings]"
+    "--age-floor",
+    type=float,
+    default=None,
+    help="Time an unknown object is kept, in seconds.  [default: from the settings]",
 )
-@click.option("--orphans", "data_prefix", default=None, help="Prefix of data files; unlisted ones below it go too.")
+@click.option(
+    "--orphans", "data_prefix", default=None, help="Prefix of data files whose unlisted objects are deleted too."
+)
 @settings_option
 @_json_option
 def vacuum(
@@ -303,7 +308,7 @@ def vacuum(
     as_json: bool,
     settings: Settings,
 ) -> None:
-    """Delete files and objects that nothing refers to any more.
+    """Delete files and objects that nothing refers to.
 
     Files that were removed or replaced are kept for the grace first.
     """
@@ -313,7 +318,8 @@ def vacuum(
 
         return asdict(await Vacuum(opened).run(dry_run=dry_run, data_prefix=data_prefix))
 
-    found = _on(url, prefix, settings, work, read_only=dry_run, grace_seconds=grace, age_floor_seconds=age_floor)
+    limits = {"grace_seconds": grace, "age_floor_seconds": age_floor}
+    found = _on(url, prefix, settings, work, read_only=dry_run, existing=True, **limits)
     if as_json:
         _print_json(found)
         return
@@ -337,7 +343,7 @@ def index(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
         ranges = {name: [list(one) for one in times.ranges] for name, times in found.shards.items()}
         return {"generation": found.generation, "made_ms": found.made_ms, "shards": ranges}
 
-    found = _on(url, prefix, settings, work, read_only=False)
+    found = _on(url, prefix, settings, work, read_only=False, existing=True)
     if as_json:
         _print_json(found)
         return
@@ -375,25 +381,34 @@ def _on(
     work: Callable[[Catalog], Coroutine[Any, Any, Any]],
     *,
     read_only: bool = True,
+    existing: bool = False,
     **options: Any,
 ) -> Any:
-    """Run on the catalog, whose store is opened for reading unless the command says otherwise."""
+    """Run on the catalog, whose store is opened for reading unless the command says otherwise.
+
+    With `existing` there must be a catalog: it is looked for by reading, and a mistyped name leaves no trace.
+    """
     import asyncio
 
-    from penstock.catalog import Catalog, CatalogConfig
+    from penstock.catalog import Catalog, CatalogConfig, require_catalog
     from penstock.cli.settings.store_access import store_options
     from penstock.indexing import url_of
     from penstock.objects import open_store
 
     config, place = settings.of(CatalogConfig, **options), url_of(url)
 
-    async def run() -> Any:
+    async def on_store(work: Callable[[Catalog], Coroutine[Any, Any, Any]], *, read_only: bool) -> Any:
         store = await open_store(place, read_only=read_only, **store_options(settings, place))
         try:
             async with await Catalog.open(store, prefix, config) as opened:
                 return await work(opened)
         finally:
             await store.close()
+
+    async def run() -> Any:
+        if existing:
+            await on_store(require_catalog, read_only=True)
+        return await on_store(work, read_only=read_only)
 
     return asyncio.run(run())
 

@@ -20,8 +20,8 @@ __all__ = ["compact"]
 @click.command()
 @click.option("--store", default=STORE_DEFAULT, show_default=True, help="Directory or URL of the store.")
 @click.option("--prefix", default=LAKE_PREFIX, show_default=True, help="Prefix of the catalog below the store.")
-@click.option("--follow", is_flag=True, help="Go on until asked to end, and keep the catalog small.")
-@click.option("--upkeep", is_flag=True, help="Also drop, archive and delete now, as --follow does every so often.")
+@click.option("--follow", is_flag=True, help="Keep merging until interrupted.")
+@click.option("--upkeep", is_flag=True, help="Also apply retention and vacuum once; --follow does so regularly.")
 @click.option(
     "--engine",
     type=click.Choice(["spark", "local"]),

@@ -22,7 +22,7 @@ _OK: Final = "ok"
 
 @click.command()
 @click.argument("file", default=SETTINGS_FILE, type=click.Path(dir_okay=False))
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(file: str, force: bool) -> None:
     """Write a commented configuration with every setting."""
     from penstock.cli.settings.template import commented_configuration
@@ -40,7 +40,7 @@ def init(file: str, force: bool) -> None:
 def check_config(settings: Settings, as_json: bool) -> None:
     """Validate the configuration and what it names.
 
-    That is: every setting, the store, the store at the edge, tokens and TLS.
+    Checks every setting, the store, the store at the edge, tokens and TLS.
     """
     import asyncio
     import json
@@ -57,7 +57,7 @@ def check_config(settings: Settings, as_json: bool) -> None:
 
 async def _checked(settings: Settings) -> list[tuple[str, PenstockError | None]]:
     """Every part, and what is wrong with it. A part that cannot be asked because of another is left out."""
-    from penstock.cli.serving.process import ServeConfig
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.cli.settings.sections import SECTIONS, class_of
     from penstock.gateway import GatewayConfig
 
@@ -115,15 +115,18 @@ def _look_at_edge(folder: Path) -> None:
 
 
 async def _gateway(gateway: object) -> None:
-    """The token file, and the certificate."""
+    """The token file, keys of notifications, and the certificate."""
     import ssl
 
+    from penstock.cli.settings.secrets import read_secret
     from penstock.errors import InvalidInput
     from penstock.gateway import GatewayConfig, TokenBook
 
     assert isinstance(gateway, GatewayConfig)
     if gateway.tokens is not None:
         TokenBook.load(Path(gateway.tokens))
+    for file in (file for files in gateway.notifications.key_files.values() for file in files):
+        read_secret(file)
     if gateway.certificate is not None:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(

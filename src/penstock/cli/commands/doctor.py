@@ -7,33 +7,41 @@ no failure: documents are still parsed, with the layers that there are.
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from penstock.cli.settings.options import settings_option
 from penstock.cli.terminal.extras import install_line
 from penstock.cli.terminal.tables import table_lines
 from penstock.errors import PenstockError
 
+if TYPE_CHECKING:
+    from penstock.cli.settings.configuration import Settings
+
 __all__ = ["doctor"]
 
-_PACKAGES: Final = ("obstore", "slatedb", "pyarrow", "faiss-cpu")
+_PACKAGES: Final = ("obstore", "pyarrow")
+# What stands for each extra that a machine may do without.
+_OPTIONAL: Final = {"slatedb": "keyvalue", "faiss-cpu": "vector", "duckdb": "sql", "starlette": "gateway"}
 _MISSING: Final = "missing"
 _NOT_INSTALLED: Final = "not installed"
 
 
 @click.command()
 @click.option("--store", default=None, metavar="PATH_OR_URL", help="Store to open, with a probe of conditional writes.")
-def doctor(store: str | None) -> None:
+@settings_option
+def doctor(store: str | None, settings: Settings) -> None:
     """Check Python, Java, libraries, the parser sandbox, and a store.
 
     A missing extra that only some commands need is reported, but is not a failure.
     """
     import platform
 
-    rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES), *_sandbox()]
+    rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES)]
+    rows += [*map(_optional, _OPTIONAL), *_sandbox()]
     if store is not None:
-        rows.append(_store(store))
+        rows.append(_store(store, settings))
     for line in table_lines(("what", "version", "where"), rows):
         click.echo(line)
     if any(found == _MISSING for _, found, _ in rows):
@@ -66,6 +74,11 @@ def _package(name: str) -> tuple[str, str, str]:
     return (name, found, "installed") if found else (name, _MISSING, "install what requirements.lock names")
 
 
+def _optional(name: str) -> tuple[str, str, str]:
+    found = _version(name)
+    return (name, found, "installed") if found else (name, _NOT_INSTALLED, install_line(_OPTIONAL[name]))
+
+
 def _version(name: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -91,16 +104,17 @@ def _sandbox() -> list[tuple[str, str, str]]:
     ]
 
 
-def _store(store: str) -> tuple[str, str, str]:
+def _store(store: str, settings: Settings) -> tuple[str, str, str]:
     import asyncio
 
+    from penstock.cli.settings.store_access import store_options
     from penstock.indexing import url_of
     from penstock.objects import open_store
 
     url = url_of(store)
 
     async def probe() -> None:
-        opened = await open_store(url)
+        opened = await open_store(url, **store_options(settings, url))
         await opened.close()
 
     asyncio.run(probe())

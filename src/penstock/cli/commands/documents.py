@@ -80,7 +80,7 @@ def show(
     as_json: bool,
     settings: Settings,
 ) -> None:
-    """Show everything that is known of documents."""
+    """Show all details of documents."""
     from penstock.cli.inspection.document_status import details_of, lines_of, row_of
     from penstock.indexing import find_entries
 
@@ -146,7 +146,7 @@ def forget(
     as_json: bool,
     settings: Settings,
 ) -> None:
-    """Remove documents from the index, not from where they lie.
+    """Remove documents from the index; the files themselves stay.
 
     A document comes back when it changes, or when it is indexed by name.
     """

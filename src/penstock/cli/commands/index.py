@@ -90,7 +90,7 @@ def index(
 ) -> None:
     """Make files, folders and buckets searchable.
 
-    What is queued is indexed too; without a path, only the queue is.
+    Queued notifications are indexed too; without a path, only those.
     """
     if queue_only and follow:
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
@@ -100,7 +100,8 @@ def index(
 
     from penstock.cli.jobs.index_run import IndexRun, has_set_aside
     from penstock.cli.jobs.shelf import Order
-    from penstock.cli.running.job import ENDING, StageEngine, Stop
+    from penstock.cli.running.job import StageEngine
+    from penstock.cli.running.stop import ENDING, Stop
     from penstock.cli.settings.wiring import Wiring
     from penstock.indexing import Wish, url_of
 

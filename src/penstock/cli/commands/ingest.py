@@ -39,7 +39,7 @@ FORMATS: Final = (
     help="Format of FILE; auto goes by its name. OTLP may be protobuf or JSON.",
 )
 @click.option("--table", default=None, help="Table of Arrow, Parquet or JSON rows: metrics, logs, traces or your own.")
-@click.option("--tenant", default="default", show_default=True, help="Tenant whose rows they are.")
+@click.option("--tenant", default="default", show_default=True, help="Tenant that owns the rows.")
 @click.option(
     "--store", default=None, help=f"Directory or URL of the store with the queue.  [default: {STORE_DEFAULT}]"
 )

@@ -7,6 +7,7 @@ running writer too, and see what is durable.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import click
@@ -91,7 +92,7 @@ def inspect(path: str, as_json: bool) -> None:
 @_path_argument
 @json_option
 def verify(path: str, as_json: bool) -> None:
-    """Read everything and report what cannot be read.
+    """Read everything and report damage.
 
     The exit code is 1 if anything is wrong.
     """
@@ -115,7 +116,7 @@ def verify(path: str, as_json: bool) -> None:
 @_config_option
 @json_option
 def repair(path: str, instance: int, config_file: str | None, as_json: bool) -> None:
-    """Set aside what cannot be read, and rewrite the rest."""
+    """Set aside unreadable data, and rewrite the rest."""
     from penstock.cli.inspection.quiver import repair_store
 
     found = repair_store(path, instance, config_file)
@@ -134,7 +135,9 @@ def repair(path: str, instance: int, config_file: str | None, as_json: bool) -> 
 @quiver.command()
 @_path_argument
 @click.argument("subscriber")
-@click.option("--from", "first", type=click.IntRange(min=1), default=None, help="First segment; default: dead letters.")
+@click.option(
+    "--from", "first", type=click.IntRange(min=1), default=None, help="First segment.  [default: dead letters only]"
+)
 @_instance_option
 @_config_option
 @json_option
@@ -164,7 +167,7 @@ def replay(
 def drain(path: str, subscriber: str, into: str, instance: int, config_file: str | None, as_json: bool) -> None:
     """Copy undelivered bundles to a folder and acknowledge them.
 
-    What waits for SUBSCRIBER is written there as Arrow files.
+    The bundles that SUBSCRIBER has not acknowledged are written as Arrow files.
     """
     from penstock.cli.inspection.quiver import drain_segments
 
@@ -182,20 +185,21 @@ def drain(path: str, subscriber: str, into: str, instance: int, config_file: str
 def query(path: str, sql: str, as_json: bool) -> None:
     """Run SQL over the stored bundles; every slot is a table.
 
-    Rows of segments and of the log are there, of all instances.
+    Includes the rows of segments and of the log, of all instances.
     """
-    from penstock.cli.inspection.quiver_query import rows_of_query
+    from penstock.cli.inspection.quiver_query import query_rows
     from penstock.cli.terminal.tables import table_lines
 
-    columns, rows = rows_of_query(path, sql)
-    if as_json:
-        _print_json([dict(zip(columns, row, strict=True)) for row in rows])
-        return
-    for line in table_lines(columns, [["" if cell is None else str(cell) for cell in row] for row in rows]):
-        click.echo(line)
+    with query_rows(path, sql) as (columns, rows):
+        if as_json:
+            _print_json(dict(zip(columns, row, strict=True)) for row in rows)
+            return
+        # All at once: widths are those of the longest.
+        for line in table_lines(columns, [["" if cell is None else str(cell) for cell in row] for row in rows]):
+            click.echo(line)
 
 
-def _print_json(found: list[Any]) -> None:
+def _print_json(found: Iterable[Any]) -> None:
     """One object a line."""
     for each in found:
         click.echo(json.dumps(each, default=str))

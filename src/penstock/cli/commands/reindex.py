@@ -79,7 +79,8 @@ def reindex(
     from rich.console import Console
 
     from penstock.cli.jobs.rebuild import RebuildOrder, rebuild_index
-    from penstock.cli.running.job import ENDING, StageEngine, Stop
+    from penstock.cli.running.job import StageEngine
+    from penstock.cli.running.stop import ENDING, Stop
     from penstock.cli.settings.providers import read_key
     from penstock.cli.settings.wiring import Wiring
     from penstock.indexing import Wish, are_exhaustive, url_of

@@ -22,7 +22,7 @@ _KINDS: Final = ("queue", "parquet", "otlp")
 
 @click.group()
 def relay() -> None:
-    """Send what waits at the edge to a queue, files or a collector."""
+    """Send stored telemetry to a queue, files or a collector."""
 
 
 def _targets(
@@ -51,7 +51,7 @@ def _headers(_context: click.Context, _option: click.Parameter, given: tuple[str
     multiple=True,
     required=True,
     callback=_targets,
-    help="Where segments go: queue URL, parquet FOLDER or otlp URL. Repeatable.",
+    help="Target of the segments: queue URL, parquet FOLDER or otlp URL. Repeatable.",
 )
 @click.option("--instance", type=click.IntRange(min=0), default=0, show_default=True, help="Instance of the store.")
 @click.option(
@@ -66,7 +66,7 @@ def _headers(_context: click.Context, _option: click.Parameter, given: tuple[str
     callback=_headers,
     help="Header of requests to a collector. Repeatable.",
 )
-@click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
+@click.option("--until-empty", is_flag=True, help="Stop once nothing is left to send.")
 @long_running
 def run(
     quiver: str,
@@ -78,7 +78,7 @@ def run(
     settings: Settings,
     watching: Watching,
 ) -> None:
-    """Send segments until interrupted; wait while a target is away.
+    """Send segments until interrupted, retrying targets that fail.
 
     QUIVER is the directory of the store. Every target is a subscriber of its own, named by its kind, with its own pace.
     """

@@ -18,7 +18,7 @@ from penstock.errors import InvalidInput
 
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
-    from penstock.indexing import Provider
+    from penstock.indexing import Provider, RerankEndpoint
 
 __all__ = ["MODES", "search"]
 
@@ -61,6 +61,15 @@ _WIDTH_MIN: Final = 20
     metavar="COUNT",
     help="Maximum number of passages from one document.",
 )
+@click.option("--rerank", default=None, metavar="URL", help="Reranking endpoint that orders the first 50 passages.")
+@click.option("--rerank-model", default="", metavar="NAME", help="Model of the reranking endpoint.")
+@click.option(
+    "--rerank-key-file",
+    default=None,
+    metavar="FILE",
+    envvar="PENSTOCK_RERANK_KEY_FILE",
+    help="File with the key of the reranking endpoint.",
+)
 @json_option
 @provider_options
 @settings_option
@@ -76,6 +85,9 @@ def search(
     min_score: float | None,
     context: int,
     per_document: int | None,
+    rerank: str | None,
+    rerank_model: str,
+    rerank_key_file: str | None,
     as_json: bool,
     provider: Provider,
     settings: Settings,
@@ -96,7 +108,8 @@ def search(
     from penstock.indexing import Asked, Question, find_passages, parse_filter, url_of
 
     chosen = parse_filter(where) if where is not None else None
-    question = Question(asked, count, chosen, mode, min_score, context, per_document)
+    judge = _judge(rerank, rerank_model, rerank_key_file)
+    question = Question(asked, count, chosen, mode, min_score, context, per_document, judge)
     whom = Asked(tenant, index_name, model, provider)
     hits = asyncio.run(find_passages(url_of(store), whom, question, Wiring(settings)))
     if as_json:
@@ -106,11 +119,22 @@ def search(
         _show(hits, asked)
 
 
+def _judge(url: str | None, model: str, key_file: str | None) -> RerankEndpoint | None:
+    """The reranker that is asked for. Its key is read from a file: a command line can be read by everybody."""
+    if url is None:
+        return None
+    from penstock.cli.settings.secrets import read_secret
+    from penstock.indexing import RerankEndpoint
+
+    return RerankEndpoint(url, model, read_secret(key_file) if key_file else None)
+
+
 def _show(hits: Sequence[Mapping[str, Any]], question: str) -> None:
     if not hits:
         click.echo("Nothing was found.")
     for number, hit in enumerate(hits, 1):
-        place = click.style(f"bytes {hit['start']:,}–{hit['end']:,}  score {hit['score']:.3f}", dim=True)
+        score = hit.get("rerank_score", hit["score"])
+        place = click.style(f"bytes {hit['start']:,}–{hit['end']:,}  score {score:.3f}", dim=True)
         heading = click.style(f"{number}. {terminal_text(hit['key'])}", bold=True)
         click.echo(f"{heading}  {place}")
         if hit["section"]:

@@ -51,18 +51,21 @@ def serve(
 ) -> None:
     """Run the gateway, the jobs and the queries until interrupted.
 
-    Whatever is acknowledged is durable: end it or kill it at any time, and start it again.
+    Whatever is acknowledged is durable: it can be stopped or killed at any time, and started again.
     """
     import asyncio
 
-    from penstock.cli.serving.process import ServeConfig, Serving
+    from penstock.cli.serving.house_view import EventBoard
+    from penstock.cli.serving.process import Serving
+    from penstock.cli.serving.serve_config import ServeConfig
     from penstock.gateway import GatewayConfig
 
     config = settings.of(ServeConfig, store=store, roles=roles, engine=engine, master=master)
     gateway = settings.of(GatewayConfig, host=host, port=port, tokens=tokens)
     context = click.get_current_context()
     file = context.params.get("config")
-    with watching.opened() as observer:
+    board = EventBoard(show_from=watching.level)
+    with watching.opened(heard=board.heard) as observer:
         serving = Serving(
             config,
             gateway,
@@ -70,5 +73,6 @@ def serve(
             observer,
             ("--config", str(file)) if file else (),
             lambda address: click.echo(f"Penstock answers at {address}"),
+            board,
         )
         asyncio.run(serving.run())

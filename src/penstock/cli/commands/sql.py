@@ -25,22 +25,25 @@ _CELL_CHARACTERS_MAX: Final = 60
 @click.argument("query", metavar="SELECT")
 @click.option("--store", default=STORE_DEFAULT, show_default=True, help="Directory or URL of the store.")
 @click.option("--prefix", default=LAKE_PREFIX, show_default=True, help="Prefix of the catalog below the store.")
-@click.option("--tenant", default=None, help="Tenant whose rows are seen.  [default: all]")
+@click.option("--tenant", default=None, help="Tenant whose rows are read.  [default: all]")
 @click.option(
     "--as-of", "as_of", default=None, metavar="SEQUENCE", help="Sequence, or position as JSON, of an earlier state."
 )
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="What answers."
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Query engine."
 )
 @master_option
 @click.option(
-    "--rows", type=click.IntRange(1), default=None, help="Maximum rows.  [default: that of the settings, else 10,000]"
+    "--rows",
+    type=click.IntRange(1),
+    default=None,
+    help="Maximum number of rows.  [default: from the settings, else 10,000]",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     default=None,
-    help="Maximum time.  [default: that of the settings, else 60]",
+    help="Time limit, in seconds.  [default: from the settings, else 60]",
 )
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -29,7 +29,7 @@ def telemetry() -> None:
 @click.option("--catalog", "catalog_path", default="lake", show_default=True, help="Prefix of the catalog.")
 @click.option("--series", "series_path", default="series", show_default=True, help="Prefix of the time series.")
 @click.option("--no-series", is_flag=True, help="Write data files only.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--follow", is_flag=True, help="Keep landing new batches until interrupted.")
 @click.option(
     "--shard",
     "shards",
@@ -60,12 +60,12 @@ def run(
     settings: Settings,
     watching: Watching,
 ) -> None:
-    """Land what waits in the queue, each row exactly once.
+    """Land queued telemetry, each row exactly once.
 
     Rows become data files of the catalog, and metrics also samples of the time series.
     """
     from penstock.cli.jobs.landing_run import landing_config, opened_landing
-    from penstock.cli.running.job import ENDING, Stop
+    from penstock.cli.running.stop import ENDING, Stop
     from penstock.cli.settings.sharding import apply_sharding
 
     with watching.opened() as observer, Stop(lambda: click.echo(ENDING, err=True)) as stop:

@@ -13,6 +13,14 @@ import click
 
 from penstock.cli.settings.long_running import long_running
 from penstock.cli.settings.options import json_option, settings_option
+from penstock.cli.settings.store_options import (
+    confirm_writing,
+    consume_options,
+    positions_option,
+    print_consumed,
+    store_argument,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
@@ -23,9 +31,7 @@ __all__ = ["TIMESERIES_PATH", "timeseries"]
 # Where the telemetry job keeps its series.
 TIMESERIES_PATH: Final = "telemetry/series"
 FILE_FORMATS: Final = ("openmetrics", "parquet", "arrow")
-_FENCES: Final = "Only one process may write: one that writes now will be stopped. Go on?"
 
-_store_argument = click.argument("store", metavar="STORE")
 _path_option = click.option(
     "--path", default=TIMESERIES_PATH, show_default=True, help="Path of the time series in the store."
 )
@@ -44,7 +50,6 @@ _format_option = click.option(
     default=None,
     help="File format.  [default: by the file's ending]",
 )
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask whether a running writer may be stopped.")
 
 
 def _range_options(start: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -74,7 +79,7 @@ def timeseries() -> None:
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @click.argument("expression")
 @click.option("--time", "at", default="now", show_default=True, metavar="TIME", help="Time of the query.")
 @_tenant_option
@@ -89,7 +94,7 @@ def query(store: str, expression: str, at: str, tenant: str, path: str, as_json:
 
 
 @timeseries.command("range")
-@_store_argument
+@store_argument
 @click.argument("expression")
 @_range_options("-1h")
 @click.option("--step", default=None, metavar="DURATION", help="Step of the query.  [default: 240 steps]")
@@ -118,7 +123,7 @@ def range_(
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @_match_option
 @_range_options("-1h")
 @_tenant_option
@@ -135,7 +140,7 @@ def series(
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @click.argument("name", required=False)
 @_match_option
 @_range_options("-1h")
@@ -161,7 +166,7 @@ def labels(
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Entries of each list.")
 @_path_option
 @json_option
@@ -174,11 +179,11 @@ def stats(store: str, top: int, path: str, as_json: bool, settings: Settings) ->
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @_path_option
 @settings_option
 def verify(store: str, path: str, settings: Settings) -> None:
-    """Read everything and report whatever does not agree.
+    """Read everything and report inconsistencies.
 
     The exit code is 1 if anything is wrong.
     """
@@ -189,7 +194,7 @@ def verify(store: str, path: str, settings: Settings) -> None:
 
 
 @timeseries.command("export")
-@_store_argument
+@store_argument
 @click.argument("file", type=click.Path(dir_okay=False, writable=True, allow_dash=True))
 @_match_option
 @_range_options("-1h")
@@ -219,7 +224,7 @@ def export_(
 
 
 @timeseries.command("import")
-@_store_argument
+@store_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @_format_option
 @click.option("--time", "at", default="now", show_default=True, metavar="TIME", help="Time of samples without one.")
@@ -248,10 +253,8 @@ def import_(
 
 
 @timeseries.command()
-@_store_argument
-@click.option("--queue", required=True, metavar="URL", help="Directory or URL of the queue.")
-@click.option("--source", default=None, metavar="NAME", help="Name of the queue in the store.  [default: its URL]")
-@click.option("--follow", is_flag=True, help="Go on until interrupted, instead of until the queue is empty.")
+@store_argument
+@consume_options
 @_path_option
 @long_running
 def consume(
@@ -259,27 +262,24 @@ def consume(
 ) -> None:
     """Store the samples of a queue, each exactly once.
 
-    Records that are no samples are set aside beside the queue. Only one process may consume, and only one may write:
-    those that do now will be stopped.
+    Records that are not samples are set aside beside the queue. Only one process may consume, and only one may write:
+    others will be stopped.
     """
     from penstock.cli.jobs.consuming import consume_samples
 
     with watching.opened() as observer:
         position, rejected = consume_samples(settings, observer, (store, path), queue, source, follow=follow)
-    click.echo(f"stored through sequence {position}" if position is not None else "nothing was stored yet")
-    if rejected:
-        click.echo(f"{rejected:,} records were set aside", err=True)
+    print_consumed(position, rejected)
 
 
 @timeseries.command()
-@_store_argument
+@store_argument
 @_path_option
-@_yes_option
+@yes_option
 @long_running
 def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watching) -> None:
-    """Fold every hour to one sorted run, closed or not."""
-    if not yes:
-        click.confirm(_FENCES, abort=True)
+    """Merge the samples of every hour into one sorted run."""
+    confirm_writing(yes)
     from penstock.cli.inspection.timeseries_files import compact_series
 
     with watching.opened() as observer:
@@ -291,43 +291,26 @@ def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watc
 
 
 @timeseries.command()
-@_store_argument
-@click.option(
-    "--position",
-    "positions",
-    multiple=True,
-    metavar="SOURCE=NUMBER",
-    help="Position of a source whose own cannot be read; `none` lets it begin anew. May be repeated.",
-)
+@store_argument
+@positions_option
 @_path_option
-@_yes_option
+@yes_option
 @long_running
 def repair(
-    store: str, positions: tuple[str, ...], path: str, yes: bool, settings: Settings, watching: Watching
+    store: str, positions: dict[str, int | None], path: str, yes: bool, settings: Settings, watching: Watching
 ) -> None:
-    """Make damaged records of tenants again.
+    """Rebuild damaged records of tenants.
 
-    The exit code is 1 if something is left as it is. Blocks are not made again: `verify` names the hours that lack one.
+    The exit code is 1 if anything could not be repaired. Damaged blocks cannot be rebuilt: `verify` names their hours.
     """
-    stated = dict(_position(each) for each in positions)
-    if not yes:
-        click.confirm(_FENCES, abort=True)
+    confirm_writing(yes)
     from penstock.cli.inspection.timeseries_files import repair_records
 
     with watching.opened() as observer:
-        reports = repair_records(settings, observer, store, path, stated)
+        reports = repair_records(settings, observer, store, path, positions)
     for report in reports:
         click.echo(f"{report.what} {report.outcome}" if report.repaired else f"{report.what} is left: {report.outcome}")
     if not reports:
         click.echo("Nothing is damaged.")
     if not all(report.repaired for report in reports):
         raise SystemExit(1)
-
-
-def _position(text: str) -> tuple[str, int | None]:
-    source, _, number = text.rpartition("=")
-    if not source or not (number == "none" or number.isdecimal()):
-        raise click.BadParameter(
-            "name a source and its position, as in source=41, or source=none", param_hint="--position"
-        )
-    return source, None if number == "none" else int(number)

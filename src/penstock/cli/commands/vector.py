@@ -14,6 +14,14 @@ import click
 
 from penstock.cli.settings.long_running import long_running
 from penstock.cli.settings.options import VECTOR_PATH, json_option, settings_option
+from penstock.cli.settings.store_options import (
+    confirm_writing,
+    consume_options,
+    positions_option,
+    print_consumed,
+    store_argument,
+    yes_option,
+)
 from penstock.errors import NotFound, PenstockError
 
 if TYPE_CHECKING:
@@ -24,12 +32,9 @@ __all__ = ["METRICS", "vector"]
 
 # The room's own, written again so that help does not load it; a test holds them equal.
 METRICS: Final = ("cosine", "dot", "l2")
-_FENCES: Final = "Only one process may write: one that writes now will be stopped. Go on?"
 
-_store_argument = click.argument("store", metavar="STORE")
 _collection_argument = click.argument("collection", metavar="TENANT/INDEX/MODEL")
 _path_option = click.option("--path", default=VECTOR_PATH, show_default=True, help="Path of the vectors in the store.")
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask whether a running writer may be stopped.")
 
 
 @click.group()
@@ -41,7 +46,7 @@ def vector() -> None:
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_path_option
 @json_option
 @settings_option
@@ -74,11 +79,11 @@ def stats(store: str, path: str, as_json: bool, settings: Settings) -> None:
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_path_option
 @long_running
 def verify(store: str, path: str, settings: Settings, watching: Watching) -> None:
-    """Read everything and report whatever does not agree.
+    """Read everything and report inconsistencies.
 
     The exit code is 1 if anything is wrong.
     """
@@ -102,17 +107,16 @@ def verify(store: str, path: str, settings: Settings, watching: Watching) -> Non
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_path_option
-@_yes_option
+@yes_option
 @long_running
 def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watching) -> None:
     """Drop dead rows, reshape lists and merge small blocks.
 
     It works in small steps and can be interrupted.
     """
-    if not yes:
-        click.confirm(_FENCES, abort=True)
+    confirm_writing(yes)
     from penstock.cli.inspection.vector import compact_store, size_text
     from penstock.cli.settings.wiring import Wiring
 
@@ -128,10 +132,8 @@ def compact(store: str, path: str, yes: bool, settings: Settings, watching: Watc
 
 
 @vector.command()
-@_store_argument
-@click.option("--queue", required=True, metavar="URL", help="Directory or URL of the queue.")
-@click.option("--source", default=None, metavar="NAME", help="Name of the queue in the store.  [default: its URL]")
-@click.option("--follow", is_flag=True, help="Go on until interrupted, instead of until the queue is empty.")
+@store_argument
+@consume_options
 @_path_option
 @long_running
 def consume(
@@ -139,20 +141,18 @@ def consume(
 ) -> None:
     """Store the vectors of a queue, each exactly once.
 
-    Records that are no vectors are set aside beside the queue. Only one process may consume, and only one may write:
-    those that do now will be stopped.
+    Records that are not vectors are set aside beside the queue. Only one process may consume, and only one may write:
+    others will be stopped.
     """
     from penstock.cli.jobs.consuming import consume_vectors
 
     with watching.opened() as observer:
         position, rejected = consume_vectors(settings, observer, (store, path), queue, source, follow=follow)
-    click.echo(f"stored through sequence {position}" if position is not None else "nothing was stored yet")
-    if rejected:
-        click.echo(f"{rejected:,} records were set aside", err=True)
+    print_consumed(position, rejected)
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_collection_argument
 @_path_option
 @click.option("--yes", is_flag=True, help="Do not ask whether rows may be lost and a running writer stopped.")
@@ -160,7 +160,7 @@ def consume(
 def drop(store: str, collection: str, path: str, yes: bool, settings: Settings) -> None:
     """Remove a collection and all its rows for good.
 
-    The exit code is 1 if it is not there.
+    The exit code is 1 if there is no such collection.
     """
     from penstock.cli.inspection.vector import drop_collection, require_collection
     from penstock.cli.settings.wiring import Wiring
@@ -176,25 +176,19 @@ def drop(store: str, collection: str, path: str, yes: bool, settings: Settings) 
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_path_option
 @click.option("--dry-run", is_flag=True, help="Only list what would be done.")
-@click.option(
-    "--position",
-    "positions",
-    multiple=True,
-    metavar="SOURCE=NUMBER",
-    help="Position of a source, or none to forget it. Repeatable.",
-)
+@positions_option
 @click.option("--metric", type=click.Choice(METRICS), help="Metric of a collection whose record is lost.")
 @click.option("--keep-doubtful", is_flag=True, help="Bring back rows that may have been deleted.")
-@_yes_option
+@yes_option
 @long_running
 def repair(
     store: str,
     path: str,
     dry_run: bool,
-    positions: tuple[str, ...],
+    positions: dict[str, int | None],
     metric: str | None,
     keep_doubtful: bool,
     yes: bool,
@@ -203,11 +197,9 @@ def repair(
 ) -> None:
     """Repair damaged collections from what is left of them.
 
-    The exit code is 1 if something is left as it is.
+    The exit code is 1 if anything could not be repaired.
     """
-    stated = dict(_position(each) for each in positions)
-    if not dry_run and not yes:
-        click.confirm(_FENCES, abort=True)
+    confirm_writing(yes or dry_run)
     from penstock.cli.inspection.vector import repair_store, show_repair
     from penstock.cli.settings.wiring import Wiring
 
@@ -217,7 +209,7 @@ def repair(
             store,
             path,
             dry_run=dry_run,
-            positions=stated,
+            positions=positions,
             metric=metric,
             keep_doubtful=keep_doubtful,
         )
@@ -230,7 +222,7 @@ def repair(
 
 
 @vector.command()
-@_store_argument
+@store_argument
 @_collection_argument
 @click.argument("ids", nargs=-1, required=True)
 @_path_option
@@ -239,7 +231,7 @@ def repair(
 def get(store: str, collection: str, ids: tuple[str, ...], path: str, as_json: bool, settings: Settings) -> None:
     """Show rows of a collection by their ids.
 
-    The exit code is 1 if one is not there.
+    The exit code is 1 if a row is missing.
     """
     name = _name(collection)
     from penstock.cli.inspection.vector import read_rows, show_row
@@ -263,12 +255,3 @@ def _name(text: str) -> tuple[str, str, str]:
     if len(parts) < 3:
         raise click.BadParameter("name the tenant, the index and the model, joined by slashes")
     return parts[0], parts[1], parts[2]
-
-
-def _position(text: str) -> tuple[str, int | None]:
-    source, _, number = text.rpartition("=")
-    if not source or not (number == "none" or number.isdecimal()):
-        raise click.BadParameter(
-            "name a source and its position, as in source=41, or source=none", param_hint="--position"
-        )
-    return source, None if number == "none" else int(number)

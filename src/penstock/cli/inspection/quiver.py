@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from penstock.quiver import Delivery, InstanceReport, Quiver, QuiverConfig, insp
 __all__ = ["damage_of", "drain_segments", "repair_store", "replay_segments", "segments_of", "status_of"]
 
 T = TypeVar("T")
+# A name has 255 bytes at most, and its other parts take less than 50.
+_SLOT_CHARACTERS_MAX: Final = 150
 
 
 def status_of(path: str) -> list[dict[str, Any]]:
@@ -91,10 +94,12 @@ def drain_segments(path: str, subscriber: str, into: str, instance: int, config_
 
 async def _copied(delivery: Delivery, folder: Path) -> list[str]:
     """The segment's tables under its number, synced before it is acknowledged."""
-    files = []
+    files: list[str] = []
     for slot, tables in (await delivery.read()).items():
-        for at, table in enumerate(tables):
-            target = folder / f"{delivery.segment_seq:020d}-{slot.replace('/', '_')}-{at}.arrow"
+        for table in tables:
+            # The count tells files apart whose slots look alike in a file's name.
+            name = quote(slot, safe=" ")[:_SLOT_CHARACTERS_MAX]
+            target = folder / f"{delivery.segment_seq:020d}-{name}-{len(files)}.arrow"
             with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table)
             RealDisk().sync_file(str(target))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.catalog import Catalog, CatalogConfig
-from penstock.cli.running.job import Stop
+from penstock.cli.running.stop import Stop
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import store_options
 from penstock.cli.settings.telemetry_place import catalog_place
@@ -41,7 +41,7 @@ class Compacting:
                 from penstock.cli.running.spark_session import opened_session
                 from penstock.pipelines import SparkMerging
 
-                merging = SparkMerging(stack.enter_context(opened_session(self.master, url, stop)), place)
+                merging = SparkMerging(stack.enter_context(opened_session(self.master, url, stop)).session, place)
             else:
                 merging = LocalMerging(place, config.tasks_at_once)
             done, upkept = asyncio.run(self._work(place, merging, config, stop, follow=follow, upkeep=upkeep))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from penstock.cli.running.job import Stop
+from penstock.cli.running.stop import Stop
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError
 from penstock.indexing import RENEW_SECONDS, Notice, NoticeBoard, Watch, read_notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import click
@@ -12,12 +12,13 @@ from rich.console import Console
 
 from penstock.cli.jobs.handover import await_rebuild
 from penstock.cli.jobs.shelf import IndexPlace, Order
-from penstock.cli.running.job import Stop, opened_job
+from penstock.cli.running.job import opened_job
+from penstock.cli.running.stop import Stop
 from penstock.cli.terminal.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.documents import Notification, UploadNotification
 from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
-from penstock.indexing import Follower, Listing, is_waiting, read_notice, send
+from penstock.indexing import CostEstimate, Follower, Listing, estimate_cost, is_waiting, read_notice, send
 
 __all__ = ["IndexRun", "has_set_aside"]
 
@@ -48,11 +49,26 @@ class IndexRun:
         if len(listing.events) > _EVENTS_SHOWN_MAX:
             self.console.print(f"  … and {len(listing.events) - _EVENTS_SHOWN_MAX:,} more: see --json")
         self.console.print(f"{_told(listing)}: nothing was changed")
+        estimate = self._estimate(shelf, listing)
         planned = [
             {"bucket": event.bucket, "key": event.key, "event": _planned(event).partition(" ")[0]}
             for event in listing.events
         ]
-        return {"listed": fields, "planned": planned, "done": None}
+        return {"listed": fields, "planned": planned, "estimate": asdict(estimate), "done": None}
+
+    def _estimate(self, shelf: IndexPlace, listing: Listing) -> CostEstimate:
+        """Read what would be indexed, and tell what it comes to."""
+        name, plan = shelf.target.name, shelf.plan
+        profile = plan.embedding.profile_of(name.model, (name.tenant, name.index))
+        uploads = (event for event in listing.events if isinstance(event, UploadNotification))
+        reading = replace(plan.reading, embedding=plan.embedding, chunking=shelf.chunking)
+        found = estimate_cost(reading, uploads, shelf.chunking, profile, stopped=lambda: self.stop.requested)
+        for key, reason in found.unreadable[:_LEFT_OUT_SHOWN_MAX]:
+            self.console.print(f"  cannot be read: {terminal_text(key)}: {terminal_text(reason)}", markup=False)
+        self.console.print(
+            f"at most {found.chunks:,} chunks, {found.tokens:,} tokens, ${found.cost_usd:,.4f} with {name.model}"
+        )
+        return found
 
     def run(self, shelf: IndexPlace) -> dict[str, Any]:
         """Look, send, and work; what was seen and done, as fields."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from penstock.buffer import ConsumerConfig
 from penstock.catalog import CatalogConfig
-from penstock.cli.running.job import Stop, close_quietly
+from penstock.cli.running.stop import Stop, close_quietly
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import service_options
 from penstock.cli.settings.telemetry_place import telemetry_url
@@ -58,7 +58,7 @@ def opened_landing(
     with opened_session(master, config.url, stop) as spark:
         from penstock.pipelines import TelemetryJob
 
-        with _ended(TelemetryJob(spark, config, shards, observer=observer), stop) as job:
+        with _ended(TelemetryJob(spark.session, config, shards, observer=observer), stop) as job:
             yield job
 
 

@@ -15,7 +15,8 @@ import msgspec
 from rich.console import Console
 
 from penstock.cli.jobs.handover import announced, await_rebuild
-from penstock.cli.running.job import JobPlan, StageEngine, Stop, opened_job
+from penstock.cli.running.job import JobPlan, StageEngine, opened_job
+from penstock.cli.running.stop import Stop
 from penstock.cli.settings.wiring import UNWIRED, Wiring
 from penstock.cli.terminal.progress import ProgressView, summary_fields, summary_lines
 from penstock.clock import SYSTEM_CLOCK

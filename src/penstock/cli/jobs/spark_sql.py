@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from penstock.catalog import Catalog, CatalogConfig
-from penstock.cli.running.job import Stop
 from penstock.cli.running.spark_session import opened_session
+from penstock.cli.running.stop import Stop
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import service_options, store_options
 from penstock.cli.settings.telemetry_place import catalog_place
@@ -39,10 +39,10 @@ def answer_on_spark(
     if tenant is not None:
         options["tenant"] = tenant
     with Stop() as stop, opened_session(master, url, stop) as spark:
-        stop.calls(spark.sparkContext.cancelAllJobs)
+        stop.calls(spark.session.sparkContext.cancelAllJobs)
         from penstock.pipelines import spark_rows
 
-        table, is_cut = spark_rows(spark, query, tables, options, config.rows_max)
+        table, is_cut = spark_rows(spark.session, query, tables, options, config.rows_max)
     return SqlAnswer(
         table=table,
         is_cut=is_cut,

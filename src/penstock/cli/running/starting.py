@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from penstock.errors import Closed
 
 if TYPE_CHECKING:
-    from penstock.cli.running.job import Stop
+    from penstock.cli.running.stop import Stop
 
 __all__ = ["started"]
 

@@ -28,6 +28,8 @@ class OpenEdge:
 
     quiver: Quiver
     queue_store: ObjectStore
+    # Ends with the block; before that, only because of an error that the relay cannot wait out.
+    relaying: asyncio.Future[None]
 
 
 @asynccontextmanager
@@ -51,7 +53,7 @@ async def opened_edge(
             await quiver.register(_SUBSCRIBER)
             running = asyncio.ensure_future(relay.run())
             try:
-                yield OpenEdge(quiver, objects)
+                yield OpenEdge(quiver, objects, running)
             finally:
                 relay.stop()
                 await asyncio.wait((running,))

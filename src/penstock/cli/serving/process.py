@@ -7,26 +7,31 @@ was acknowledged is durable before the answer, so that any part may be killed an
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from penstock.buffer import Producer, ProducerConfig
+from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.serving.edge import opened_edge
-from penstock.cli.serving.house_view import QueueView, ServedHouse
-from penstock.cli.serving.supervisor import ChildSpec, Supervisor
+from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatalog, QueueView, ServedHouse
+from penstock.cli.serving.live_tokens import LiveTokens
+from penstock.cli.serving.serve_config import CATALOG_PATH, SERIES_PATH, ServeConfig
+from penstock.cli.serving.storage_meter import StorageMeter
+from penstock.cli.serving.supervisor import SUPERVISED, ChildSpec, Supervisor
+from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.secrets import read_secret
 from penstock.cli.settings.sharding import apply_sharding, sharded_series
 from penstock.cli.settings.store_access import store_options
-from penstock.cli.settings.telemetry_place import signal_tables, telemetry_url
 from penstock.cli.settings.wiring import Wiring
-from penstock.errors import InvalidInput, NotFound
+from penstock.errors import NotFound
 from penstock.gateway import (
     AboutRoutes,
     DashboardRoutes,
@@ -40,18 +45,19 @@ from penstock.gateway import (
     IngestRoutes,
     KeptReader,
     NotificationRoutes,
+    NotificationSenders,
     PrometheusRoutes,
     Sessions,
+    SqlProcesses,
     SqlRoutes,
+    StorageQuota,
     StoredSeries,
-    StoredTables,
-    TokenBook,
     serving,
 )
-from penstock.indexing import url_of
-from penstock.lake import SqlConfig, SqlEngine
-from penstock.objects import ObjectStore, StoreUrl, open_store, parse_url
-from penstock.observability import LiveObserver, Observer
+from penstock.indexing import Credentials
+from penstock.lake import SqlConfig
+from penstock.objects import ObjectStore, open_store
+from penstock.observability import Observer
 from penstock.telemetry import DecodeLimits
 
 if TYPE_CHECKING:
@@ -59,68 +65,10 @@ if TYPE_CHECKING:
 
     from penstock.gateway import Route
 
-__all__ = ["ROLES", "ServeConfig", "Serving"]
+__all__ = ["Serving"]
 
-ROLES: Final = ("gateway", "jobs", "query")
-JOBS: Final = ("index", "telemetry", "compact")
-# Where the telemetry job keeps what it makes, below its store.
-_SERIES_PATH: Final = "series"
-CATALOG_PATH: Final = "lake"
-
-
-@dataclass(frozen=True, slots=True)
-class ServeConfig:
-    """What `penstock serve` runs, and where its data is."""
-
-    # Directory or URL of the store.
-    store: str = "penstock-data"
-    # Directory of the store at the edge; None keeps it beside a directory store.
-    edge: str | None = None
-    # YAML file with the settings of the store at the edge.
-    edge_config: str | None = None
-    # Parts that run here: gateway, jobs, query.
-    roles: tuple[str, ...] = ROLES
-    # Jobs that run here: index, telemetry, compact.
-    jobs: tuple[str, ...] = JOBS
-    # What runs the heavy stages of jobs: `spark`, or `local` for this machine alone.
-    engine: str = "spark"
-    # Spark master of the jobs.
-    master: str = "local[*]"
-
-    def __post_init__(self) -> None:
-        unknown = [role for role in self.roles if role not in ROLES]
-        if unknown or not self.roles:
-            raise InvalidInput(f"roles = {list(self.roles)}", "there is no such choice", f"use {', '.join(ROLES)}")
-        if any(job not in JOBS for job in self.jobs):
-            raise InvalidInput(f"jobs = {list(self.jobs)}", "there is no such choice", f"use {', '.join(JOBS)}")
-        if self.engine not in ("spark", "local"):
-            raise InvalidInput(f"engine = {self.engine!r}", "there is no such choice", "use spark or local")
-
-    @property
-    def url(self) -> str:
-        return url_of(self.store)
-
-    @property
-    def uploads_url(self) -> str:
-        """Beside the store, never inside it."""
-        url = parse_url(self.url)
-        if url.prefix:
-            return str(StoreUrl(url.scheme, url.place, f"{url.prefix}-uploads"))
-        if url.scheme == "file":
-            return str(StoreUrl("file", f"{url.place}-uploads"))
-        return str(StoreUrl(url.scheme, url.place, "penstock-uploads"))
-
-    @property
-    def telemetry_url(self) -> str:
-        """The queue, the data files and the series of telemetry: a part of the store."""
-        return telemetry_url(self.store)
-
-    @property
-    def edge_path(self) -> str:
-        if self.edge is not None:
-            return str(Path(self.edge).absolute())
-        url = parse_url(self.url)
-        return f"{url.place}-edge" if url.scheme == "file" else str(Path("penstock-edge").absolute())
+# Nothing is ever stored there.
+_PROBED_KEY: Final = "penstock-readiness"
 
 
 @dataclass
@@ -134,38 +82,55 @@ class Serving:
     # Options that jobs are started with besides their own, such as `--config FILE`.
     job_options: tuple[str, ...] = ()
     announce: Callable[[str], None] = lambda _address: None
+    # Hears the events of the observer and of the jobs.
+    board: EventBoard = field(default_factory=EventBoard)
+    _relaying: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
         stop = asyncio.Event()
         _on_signals(stop)
         await apply_sharding(self.config.telemetry_url, self.settings, self.observer)
-        supervisor = Supervisor(self._jobs(), observer=self.observer)
         async with AsyncExitStack() as stack:
+            watch = ServeWatch(self.observer, self.board)
+            watch.open(stack)
+            supervisor = Supervisor(self._jobs(watch), observer=self.observer, line_shown=self.board.line)
             keeping = asyncio.ensure_future(supervisor.run())
             stack.push_async_callback(_ended, supervisor, keeping)
             if "gateway" in self.config.roles or "query" in self.config.roles:
-                await self._serve(stack, supervisor, stop)
+                await self._serve(stack, supervisor, stop, watch)
             else:
                 self.announce("jobs only")
                 await stop.wait()
 
-    async def _serve(self, stack: AsyncExitStack, supervisor: Supervisor, stop: asyncio.Event) -> None:
+    async def _serve(
+        self, stack: AsyncExitStack, supervisor: Supervisor, stop: asyncio.Event, watch: ServeWatch
+    ) -> None:
         documents = await stack.enter_async_context(self._documents())
-        view = ServedHouse(
-            documents, QueueView("Documents queue", documents.producer_store, self._manifest), supervisor
-        )
+        view = self._view(documents, supervisor, watch)
+        sampling = asyncio.ensure_future(view.figures.run())
+        stack.callback(sampling.cancel)
         sessions = Sessions(secure=self.gateway.certificate is not None)
-        guard = Guard(self.gateway, _Tokens(self.gateway.tokens), session=sessions.principal)
+        catalog = await self._catalog(stack)
+        guard = Guard(
+            self.gateway,
+            LiveTokens(self.gateway.tokens),
+            session=sessions.principal,
+            storage=self._storage(stack, documents, catalog),
+        )
         routes = DocumentRoutes(documents, self.gateway)
         endpoints = routes.endpoints()
         if "gateway" in self.config.roles:
-            endpoints += NotificationRoutes(documents, self.gateway).endpoints()
-            endpoints += await self._telemetry_in(stack, view, guard)
+            senders = self._senders(documents, guard)
+            endpoints += NotificationRoutes(documents, self.gateway, guard, senders).endpoints()
+            endpoints += await self._telemetry_in(stack, view, guard, stop)
         sql: SqlRoutes | None = None
+        series: StoredSeries | None = None
         if "query" in self.config.roles:
-            endpoints += PrometheusRoutes(self._series(stack), self.gateway, version("penstock")).endpoints()
-            sql = SqlRoutes(await self._tables(stack), self.gateway)
+            series = self._series(stack)
+            endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
+            view.catalog = catalog
+            sql = SqlRoutes(self._tables(stack), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -174,13 +139,18 @@ class Serving:
             authenticate=lambda exchange, token: guard.authenticate(exchange, f"Bearer {token}"),
             search=routes.passages,
             sql=sql.shown if sql else None,
-            has_series="query" in self.config.roles,
+            series=series,
         ).endpoints()
-        endpoints += AboutRoutes(version("penstock"), registry=self._registry).endpoints(endpoints)
+        # Duck-typed: what collects, not a registry that somebody could register with.
+        every = cast("CollectorRegistry | None", watch.registry)
+        # Metrics have one listener: that of administration, where there is one.
+        registry = None if self.gateway.admin_port else every
+        probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
+        endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), registry=self._registry)
+            about = AboutRoutes(version("penstock"), probes, registry=every)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -188,16 +158,23 @@ class Serving:
         scheme = "https" if self.gateway.certificate else "http"
         self.announce(f"{scheme}://{self.gateway.host}:{server.port}")
         await stop.wait()
+        if self._relaying is not None and self._relaying.done():
+            # It never ends by itself: its error ends the process, and whoever runs it starts it again.
+            self._relaying.result()
 
-    async def _telemetry_in(self, stack: AsyncExitStack, view: ServedHouse, guard: Guard) -> list[Route]:
+    async def _telemetry_in(
+        self, stack: AsyncExitStack, view: ServedHouse, guard: Guard, stop: asyncio.Event
+    ) -> list[Route]:
         """The store at the edge with its relay, and the routes into it."""
         edge = await stack.enter_async_context(
             opened_edge(
                 self.config.edge_path, self.config.edge_config, self.config.telemetry_url, self.settings, self.observer
             )
         )
+        self._relaying = edge.relaying
+        edge.relaying.add_done_callback(lambda _: stop.set())
         view.edge = edge.quiver
-        view.telemetry_queue = QueueView("Telemetry queue", edge.queue_store, self._manifest)
+        view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
@@ -207,29 +184,61 @@ class Serving:
 
     def _series(self, stack: AsyncExitStack) -> StoredSeries:
         url = self.config.telemetry_url
-        series = StoredSeries(lambda: sharded_series(url, _SERIES_PATH, self.settings, self.observer))
+        series = StoredSeries(lambda: sharded_series(url, SERIES_PATH, self.settings, self.observer))
         stack.push_async_callback(series.close)
         return series
 
-    async def _tables(self, stack: AsyncExitStack) -> StoredTables:
+    def _senders(self, documents: DocumentServices, guard: Guard) -> NotificationSenders:
+        rules = self.gateway.notifications
+        credentials = {
+            tenant: Credentials(
+                keys=[read_secret(file) for file in rules.key_files.get(tenant, ())],
+                topics=rules.topics.get(tenant, ()),
+            )
+            for tenant in (*rules.key_files, *rules.topics)
+        }
+        return NotificationSenders(rules, credentials, documents.doors.spec(documents.url), guard.address)
+
+    def _storage(self, stack: AsyncExitStack, documents: DocumentServices, catalog: KeptCatalog) -> StorageQuota | None:
+        if not self.gateway.tenant.storage_bytes:
+            return None
+        quota = StorageQuota(self.gateway.tenant.storage_bytes, StorageMeter(catalog, documents.uploads))
+        measuring = asyncio.ensure_future(quota.keep_measuring())
+        stack.callback(measuring.cancel)
+        return quota
+
+    def _tables(self, stack: AsyncExitStack) -> SqlProcesses:
+        place = ("--store", self.config.telemetry_url, "--prefix", CATALOG_PATH)
+        processes = SqlProcesses(
+            (sys.executable, "-m", "penstock.cli", "sql-worker", *place, *self.job_options),
+            self.settings.of(SqlConfig),
+            environment={**os.environ, SUPERVISED: "1"},
+            observer=self.observer,
+        )
+        stack.push_async_callback(processes.close)
+        return processes
+
+    async def _catalog(self, stack: AsyncExitStack) -> KeptCatalog:
+        """The catalog of telemetry, for the dashboard and for quotas."""
         store = await self._opened(self.config.telemetry_url, stack)
 
-        async def opened() -> SqlEngine:
+        async def opened() -> Catalog:
             catalog = await Catalog.open(store, CATALOG_PATH, self.settings.of(CatalogConfig), observer=self.observer)
             stack.push_async_callback(catalog.close)
-            return SqlEngine(catalog, self.settings.of(SqlConfig), known=signal_tables(), observer=self.observer)
+            return catalog
 
-        tables = StoredTables(opened)
-        stack.push_async_callback(tables.close)
-        return tables
+        return KeptCatalog(opened)
 
-    @property
-    def _manifest(self) -> str:
-        return Wiring(self.settings).manifest_path
+    def _view(self, documents: DocumentServices, supervisor: Supervisor, watch: ServeWatch) -> ServedHouse:
+        reading = Wiring(self.settings).reading(places=(self.config.uploads_url,))
+        queue = self._queue_view("Documents queue", documents.producer_store)
+        view = ServedHouse(DocumentsView(documents, reading), queue, supervisor, watch.figures(), watch.board)
+        view.queue = replace(queue, position=view.position)
+        return view
 
-    @property
-    def _registry(self) -> CollectorRegistry | None:
-        return self.observer.registry if isinstance(self.observer, LiveObserver) else None
+    def _queue_view(self, title: str, store: ObjectStore) -> QueueView:
+        consumer = self.settings.of(ConsumerConfig)
+        return QueueView(title, store, consumer.manifest_path, consumer.data_path_prefix)
 
     @asynccontextmanager
     async def _documents(self) -> AsyncIterator[DocumentServices]:
@@ -248,7 +257,7 @@ class Serving:
         stack.push_async_callback(store.close)
         return store
 
-    def _jobs(self) -> list[ChildSpec]:
+    def _jobs(self, watch: ServeWatch) -> list[ChildSpec]:
         if "jobs" not in self.config.roles:
             return []
         engine: tuple[str, ...] = ("--engine", self.config.engine)
@@ -261,40 +270,16 @@ class Serving:
             "compact": ("compact", "--follow", *store),
         }
         return [
-            ChildSpec(name, (*base, *command, *engine, *self.job_options))
+            ChildSpec(name, (*base, *command, *engine, *self.job_options), watch.environment(name))
             for name, command in jobs.items()
             if name in self.config.jobs
         ]
 
 
-class _Tokens:
-    """The tokens of a file as they are now; None without a file. A file that becomes unreadable keeps what was read."""
-
-    def __init__(self, file: str | None) -> None:
-        self._path = Path(file) if file else None
-        self._stamp: tuple[int, int] | None = None
-        self._book: TokenBook | None = None
-        if self._path is not None:
-            self._book = TokenBook.load(self._path)
-            self._stamp = self._stamped()
-
-    def __call__(self) -> TokenBook | None:
-        if self._path is not None and (stamp := self._stamped()) != self._stamp:
-            try:
-                self._book = TokenBook.load(self._path)
-            except NotFound:
-                # Without the file nobody has a token.
-                self._book = TokenBook.new()
-            self._stamp = stamp
-        return self._book
-
-    def _stamped(self) -> tuple[int, int] | None:
-        assert self._path is not None
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return status.st_mtime_ns, status.st_ino
+async def _probe(store: ObjectStore) -> None:
+    """Return when a store answers, whatever it has."""
+    with suppress(NotFound):
+        await store.head(_PROBED_KEY)
 
 
 async def _ended(supervisor: Supervisor, keeping: asyncio.Future[None]) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -38,6 +38,8 @@ class ChildSpec:
 
     name: str
     command: tuple[str, ...]
+    # Variables of the environment besides ours.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ async def launched(spec: ChildSpec) -> ChildProcess:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, SUPERVISED: "1"},
+        env={**os.environ, **spec.environment, SUPERVISED: "1"},
         limit=_LINE_BYTES_MAX,
         start_new_session=True,
     )
@@ -98,8 +100,11 @@ class Supervisor:
         launch: Callable[[ChildSpec], object] = launched,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
+        line_shown: Callable[[str, str], str | None] = lambda _name, text: text,
     ) -> None:
         self._specs, self._launch, self._clock, self._observer = list(specs), launch, clock, observer
+        # What the terminal shows of a child's line, by its name; None for nothing.
+        self._line_shown = line_shown
         self.statuses = [ChildStatus(spec.name) for spec in specs]
         self._stopping = asyncio.Event()
 
@@ -137,7 +142,7 @@ class Supervisor:
             status.last_lines.append(f"it cannot be started: {error.strerror}")
             return -1
         self._enter(status, "running", child.pid)
-        reading = asyncio.ensure_future(_keep_lines(child.stderr, status))
+        reading = asyncio.ensure_future(self._keep_lines(child.stderr, status))
         ended, stopping = asyncio.ensure_future(child.wait()), asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -162,24 +167,24 @@ class Supervisor:
         for task in (sleeping, stopping):
             task.cancel()
 
+    async def _keep_lines(self, stream: asyncio.StreamReader | None, status: ChildStatus) -> None:
+        """Pass a child's lines on, and keep the last ones that the terminal shows."""
+        while stream is not None:
+            try:
+                line = await stream.readline()
+            except ValueError:
+                # Longer than the limit: what is left of it comes as a line of its own.
+                continue
+            if not line:
+                return
+            text = self._line_shown(status.name, line.decode(errors="replace").rstrip())
+            if text is not None:
+                status.last_lines.append(text[:500])
+                sys.stderr.write(f"[{status.name}] {text}\n")
+
     def _enter(self, status: ChildStatus, state: str, pid: int | None = None) -> None:
         status.state, status.pid, status.since_ms = state, pid, self._clock.now_ms()
         self._observer.gauge(names.SERVE_RUNNING, 1.0 if state == "running" else 0.0, job=status.name)
-
-
-async def _keep_lines(stream: asyncio.StreamReader | None, status: ChildStatus) -> None:
-    """Pass a child's lines on, and keep the last ones."""
-    while stream is not None:
-        try:
-            line = await stream.readline()
-        except ValueError:
-            # Longer than the limit: what is left of it comes as a line of its own.
-            continue
-        if not line:
-            return
-        text = line.decode(errors="replace").rstrip()
-        status.last_lines.append(text[:500])
-        sys.stderr.write(f"[{status.name}] {text}\n")
 
 
 def end_with_parent(environment: dict[str, str] | os._Environ[str]) -> None:

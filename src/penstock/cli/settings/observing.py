@@ -7,20 +7,24 @@ observer is the silent one, and no library of it is imported.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from penstock.cli.settings.job_figures import FIGURES_FILE, figures_written
 from penstock.cli.settings.long_running import LOG_FORMATS, LOG_LEVELS
 from penstock.errors import InvalidInput, Unavailable
-from penstock.observability import SILENT, LiveObserver, Observer
+from penstock.observability import SILENT, Event, LiveObserver, Observer
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
     from prometheus_client import CollectorRegistry
 
-__all__ = ["ObservingConfig", "Watching", "parse_address"]
+__all__ = ["Heard", "ObservingConfig", "Watching", "parse_address"]
+
+Heard: TypeAlias = Callable[[Event, Mapping[str, Any]], None]
 
 _HOST: Final = "127.0.0.1"
 _PORT_MAX: Final = 65_535
@@ -59,22 +63,31 @@ class Watching:
         traced = any(self.environment.get(name) for name in _OTLP)
         return traced or self.config != ObservingConfig()
 
+    @property
+    def level(self) -> str:
+        """Asked for or not, what goes wrong is logged; what goes well only if somebody wants a log."""
+        return self.config.log_level or ("info" if self.config.log_format else "warning")
+
     @contextmanager
-    def opened(self) -> Iterator[Observer]:
-        """The observer, and everything behind it until the work is done."""
-        if not self.wanted:
+    def opened(self, *, heard: Heard | None = None) -> Iterator[Observer]:
+        """The observer, and everything behind it until the work is done. `heard` is told of every event."""
+        figures = self.environment.get(FIGURES_FILE)
+        if not self.wanted and heard is None and not figures:
             yield SILENT
             return
         from penstock.observability import names
         from penstock.observability.logs import open_log
 
-        # Asked for or not, what goes wrong is logged; what goes well only if somebody wants a log.
-        level = self.config.log_level or ("info" if self.config.log_format else "warning")
-        log = open_log(sys.stderr, form=self.config.log_format or "text", level=level)
+        # A supervisor reads the lines of its jobs, shows those that were asked for, and keeps the others for a while.
+        form, level = ("json", "info") if figures else (self.config.log_format or "text", self.level)
+        log = open_log(sys.stderr, form=form, level=level)
         with ExitStack() as stack:
-            observer = LiveObserver(tracer=stack.enter_context(_tracer(self.environment)), log=log)
+            observer = LiveObserver(tracer=stack.enter_context(_tracer(self.environment)), log=log, heard=heard)
             observer.declare(names.METRICS.values())
-            if self.config.metrics:
+            if figures:
+                # Its supervisor serves the figures of all jobs: one port is not for several processes.
+                stack.enter_context(figures_written(observer.registry, Path(figures)))
+            elif self.config.metrics:
                 stack.enter_context(_served(self.config.metrics, observer.registry))
             yield observer
 

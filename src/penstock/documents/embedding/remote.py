@@ -8,7 +8,6 @@ may have been counted by the provider; it changes nothing there, so it is safe t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -16,9 +15,10 @@ import msgspec
 import numpy as np
 
 from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents.embedding.http_answers import answer_of_status, unreachable
 from penstock.documents.embedding.profiles import ModelProfile, bare_name
-from penstock.documents.embedding.provider import Answer, Later, Refused, Vectors, checked
-from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
+from penstock.documents.embedding.provider import Answer, Vectors, checked
+from penstock.errors import Corrupt, InvalidInput
 
 if TYPE_CHECKING:
     import httpx
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["OpenAiProvider"]
 
 REQUEST_SECONDS_MAX: Final = 60.0
-_LATER: Final = frozenset({408, 409, 425, 429})
-_REFUSED: Final = frozenset({400, 413, 422})
-_REASON_CHARACTERS_MAX: Final = 300
 # What stays readable in a header: visible ASCII, but for the sign that marks everything else.
 _PLAIN: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
@@ -90,10 +87,10 @@ class OpenAiProvider:
                 headers={"content-type": "application/json", "idempotency-key": _header(idempotency_key)},
             )
         except httpx.RequestError as error:
-            return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
+            return unreachable(error)
         if response.status_code == httpx.codes.OK:
             return self._vectors(response.content, len(texts))
-        return self._failure(response)
+        return answer_of_status(response, f"the embedding endpoint refuses model {self._profile.name}", self._clock)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -109,32 +106,6 @@ class OpenAiProvider:
             raise Corrupt(f"model {self._profile.name} answered {len(body.data)} rows for {count} texts")
         rows = np.array([row.embedding for row in body.data], dtype=np.float32)
         return checked(Vectors(rows, body.usage.total_tokens if body.usage else None), count, self._profile.name)
-
-    def _failure(self, response: httpx.Response) -> Answer:
-        status, reason = response.status_code, f"{response.status_code}: {response.text[:_REASON_CHARACTERS_MAX]}"
-        if status in _LATER or status >= 500:
-            return Later(reason, self._retry_after(response.headers.get("retry-after")))
-        if status in _REFUSED:
-            return Refused(reason)
-        what = f"the embedding endpoint refuses model {self._profile.name}"
-        if status in (401, 403):
-            raise PermissionDenied(what, reason, "check its key")
-        if status == 404:
-            raise NotFound(what, reason, "check its address and the model's name")
-        raise InvalidInput(what, reason)
-
-    def _retry_after(self, value: str | None) -> float | None:
-        """Seconds, or a date."""
-        if not value:
-            return None
-        try:
-            return max(0.0, float(value))
-        except ValueError:
-            pass
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - self._clock.now_ms() / 1000)
-        except (ValueError, TypeError):
-            return None
 
 
 def _header(text: str) -> str:

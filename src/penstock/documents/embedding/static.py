@@ -1,8 +1,9 @@
 """The embedded model: static word vectors that need no network, no accelerator and no download.
 
-A text's vector is the mean of the vectors of its word pieces, of length one. The vectors were distilled from
-all-MiniLM-L6-v2 (Apache-2.0) as `distillation` shows, and ship with this package; `NOTICE` beside them says so. It
-knows words, not their order: good enough to search a handbook, not a match for a hosted model.
+A text's vector is the mean of the vectors of its word pieces, of length one. The vectors were fitted to what
+all-MiniLM-L6-v2 (Apache-2.0) makes of passages, as `tools/embedded_model` shows, and ship with this package; `NOTICE`
+beside them says so. The table knows words, not their order: it helps the words of a search, and is no match for a
+transformer. The first table stays for the indexes that were made with it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.documents.embedding.profiles import EMBEDDED_MODEL, ModelProfile, profile_of
+from penstock.documents.embedding.profiles import EMBEDDED_MODEL, FIRST_EMBEDDED_MODEL, ModelProfile, profile_of
 from penstock.documents.embedding.provider import Answer, Vectors
 from penstock.errors import Unsupported
 
 __all__ = ["StaticProvider"]
 
-_FILE: Final = "static-256.npz"
+_FILES: Final = {EMBEDDED_MODEL: "static-256-v2.npz", FIRST_EMBEDDED_MODEL: "static-256.npz"}
 _UNKNOWN: Final = "[UNK]"
 # Longer words are cut by no vocabulary; the tokenizer calls them unknown.
 _WORD_CHARACTERS_MAX: Final = 100
@@ -30,19 +31,20 @@ _WORD_CHARACTERS_MAX: Final = 100
 class StaticProvider:
     """Embeds in this process, deterministically: equal texts give equal vectors on every machine."""
 
-    def __init__(self) -> None:
-        self._model = _model()
+    def __init__(self, model: str = EMBEDDED_MODEL) -> None:
+        self._model = _model(model)
+        self._profile = profile_of(model)
 
     @property
     def profile(self) -> ModelProfile:
-        return profile_of(EMBEDDED_MODEL)
+        return self._profile
 
     async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
         return self.embed_now(texts)
 
     def embed_now(self, texts: Sequence[str]) -> Vectors:
         """The same without a loop: for executors and for queries."""
-        rows = np.zeros((len(texts), self.profile.dimensions), dtype=np.float32)
+        rows = np.zeros((len(texts), self._profile.dimensions), dtype=np.float32)
         tokens = 0
         for row, ids in zip(rows, self._model.tokenizer.encode_batch(list(texts)), strict=True):
             tokens += len(ids)
@@ -57,8 +59,8 @@ class StaticProvider:
 
 
 class _Model:
-    def __init__(self) -> None:
-        with resources.files(__package__).joinpath("model", _FILE).open("rb") as file, np.load(file) as stored:
+    def __init__(self, file_name: str) -> None:
+        with resources.files(__package__).joinpath("model", file_name).open("rb") as file, np.load(file) as stored:
             # As they are stored: a question needs ten rows of thirty thousand.
             self._vectors: npt.NDArray[np.int8] = stored["vectors"]
             self._scales: npt.NDArray[np.float32] = stored["scales"]
@@ -75,8 +77,8 @@ class _Model:
 
 
 @cache
-def _model() -> _Model:
-    return _Model()
+def _model(name: str) -> _Model:
+    return _Model(_FILES[name])
 
 
 def _splintr() -> Any:

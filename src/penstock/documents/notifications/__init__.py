@@ -16,12 +16,13 @@ from penstock.documents.notifications.cloudevents import BATCHED
 from penstock.documents.notifications.received import Destination, NotificationMessage, Parser, Received, Router
 from penstock.documents.notifications.replays import StoredReplays
 from penstock.documents.notifications.sns import SnsTrust
-from penstock.documents.notifications.trust import BearerTrust, HmacTrust
+from penstock.documents.notifications.trust import SIGNATURE_HEADER, BearerTrust, HmacTrust
 from penstock.errors import InvalidInput
 
 __all__ = [
     "BATCHED",
     "PARSERS",
+    "SIGNATURE_HEADER",
     "BearerTrust",
     "Destination",
     "HmacTrust",

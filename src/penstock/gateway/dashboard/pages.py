@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +11,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from penstock.gateway.exchange import HttpAnswer
+from penstock.gateway.http.exchange import HttpAnswer
 
-__all__ = ["HTML", "SECURITY_HEADERS", "highlighted", "html_page", "static_file"]
+__all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "excerpt", "highlighted", "html_page", "static_file"]
 
 HTML: Final = "text/html; charset=utf-8"
 _FOLDER: Final = Path(__file__).parent
@@ -24,9 +25,12 @@ SECURITY_HEADERS: Final = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "cross-origin-opener-policy": "same-origin",
+    # With `no-referrer`, browsers send `Origin: null` with our own forms, which looks like another site's.
+    "referrer-policy": "same-origin",
 }
 _WORD: Final = re.compile(r"\w{2,}")
 _WORDS_MAX: Final = 20
+_EXCERPT_CHARACTERS: Final = 900
 
 
 @lru_cache(maxsize=1)
@@ -39,6 +43,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["highlighted"] = highlighted
+    environment.globals["curve_points"] = curve_points
+    environment.globals["excerpt"] = excerpt
     return environment
 
 
@@ -56,6 +62,27 @@ def static_file(name: str) -> HttpAnswer | None:
         return None
     kept = {"cache-control": "public, max-age=3600", **SECURITY_HEADERS}
     return HttpAnswer(path.read_bytes(), content_type=_STATIC_TYPES[path.suffix], headers=kept)
+
+
+def curve_points(rates: Sequence[float], width: float = 100.0, height: float = 24.0) -> str:
+    """Rates as the points of a line in a box, from the left to the right; empty when there is nothing to see."""
+    highest = max(rates, default=0.0)
+    if len(rates) < 2 or highest <= 0:
+        return ""
+    step = width / (len(rates) - 1)
+    return " ".join(f"{number * step:.1f},{height - rate / highest * height:.1f}" for number, rate in enumerate(rates))
+
+
+def excerpt(text: str, question: str, characters: int = _EXCERPT_CHARACTERS) -> str:
+    """The part of a passage that has most words of the question; all of it when it is short."""
+    if len(text) <= characters:
+        return text
+    words = {word.lower() for word in _WORD.findall(question)[:_WORDS_MAX]}
+    places = [found.start() for found in _WORD.finditer(text) if found[0].lower() in words]
+    best = max(places, key=lambda start: sum(start <= place < start + characters for place in places), default=0)
+    start = max(0, text.rfind("\n", 0, best) + 1 if best - text.rfind("\n", 0, best) < 200 else best - 100)
+    cut = text[start : start + characters]
+    return ("… " if start else "") + cut.strip() + (" …" if start + characters < len(text) else "")
 
 
 def highlighted(text: str, question: str) -> Markup:

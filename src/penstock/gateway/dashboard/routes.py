@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
-from penstock.gateway.bodies import read_body
+from penstock.gateway.access.tokens import Principal, Scope
 from penstock.gateway.config import GatewayConfig
+from penstock.gateway.dashboard.metrics_page import ExploredSeries, MetricExplorer
 from penstock.gateway.dashboard.pages import html_page, static_file
 from penstock.gateway.dashboard.sessions import Sessions
-from penstock.gateway.dashboard.views import HouseView, Section, Stage, StageState, verdict
-from penstock.gateway.exchange import HttpAnswer, HttpExchange, form_of
-from penstock.gateway.refusals import Refusal
-from penstock.gateway.routing import Route
-from penstock.gateway.tokens import Principal, Scope
+from penstock.gateway.dashboard.views import DocumentChange, HouseView, Section, Stage, StageState, Viewer, verdict
+from penstock.gateway.http.bodies import read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of
+from penstock.gateway.http.refusals import Refusal
+from penstock.gateway.http.routing import Route
 
 __all__ = ["DashboardRoutes"]
 
@@ -40,26 +41,28 @@ class DashboardRoutes:
         authenticate: Callable[[HttpExchange, str], Principal],
         search: SearchPassages | None = None,
         sql: AskSql | None = None,
-        has_series: bool = False,
+        series: ExploredSeries | None = None,
     ) -> None:
         self._view, self._config, self._sessions = view, config, sessions
         self._authenticate, self._search, self._sql = authenticate, search, sql
-        optional = [("search", "Search", search), ("metrics", "Metrics", has_series), ("sql", "SQL", sql)]
-        self._pages = [("", "Overview"), *view.pages, *[(name, title) for name, title, there in optional if there]]
+        self._explorer = MetricExplorer(series, config.query_seconds_max) if series is not None else None
 
     def endpoints(self) -> list[Route]:
-        def page(path: str, handler: Any, summary: str, method: str = "GET") -> Route:
-            return Route(method, path, Scope.READ, handler, summary, self._refused, gives=_HTML, tag=_TAG)
+        def page(path: str, handler: Any, summary: str, method: str = "GET", scope: Scope = Scope.READ) -> Route:
+            return Route(method, path, scope, handler, summary, self._refused, gives=_HTML, tag=_TAG)
 
         found = [
             page("/", self.overview, "Show whether anything is lost or late."),
             page("/ui/path", self.path, "Show the stages alone."),
             page("/ui/page/{name}", self.page, "Show a part."),
+            page("/ui/events", self.events, "Show events."),
+            page("/ui/events/new", self.new_events, "Show the events after a number."),
+            page("/ui/documents", self.change, "Retry or forget documents.", "POST", Scope.WRITE),
             Route("GET", "/ui/static/{name}", None, self.static, "Get a file.", gives=("text/css",), tag=_TAG),
         ]
         if self._search:
             found.append(page("/ui/search", self.search, "Search passages."))
-        if any(name == "metrics" for name, _ in self._pages):
+        if self._explorer:
             found.append(page("/ui/metrics", self.metrics, "Explore metrics."))
         if self._sql:
             found += [page("/ui/sql", self.sql, "Ask SQL."), page("/ui/sql", self.ask_sql, "Ask SQL.", "POST")]
@@ -74,31 +77,47 @@ class DashboardRoutes:
     # Overview and parts ------------------------------------------------------------------------------
 
     async def overview(self, exchange: HttpExchange) -> HttpAnswer:
-        return self._page(exchange, "overview.html", "", "Overview", **await self._stages(exchange))
+        return self._page(exchange, "overview.html", "/", "Overview", **await self._stages(exchange))
 
     async def path(self, exchange: HttpExchange) -> HttpAnswer:
         return html_page("path.html", **await self._stages(exchange))
 
     async def page(self, exchange: HttpExchange) -> HttpAnswer:
-        name = exchange.parameters["name"]
-        title = dict(self._view.pages).get(name)
-        if title is None:
+        name, viewer = exchange.parameters["name"], _viewer(exchange)
+        link = next((one for one in self._view.pages if one.name == name), None)
+        if link is None or (link.for_admin and not viewer.is_admin):
             raise NotFound(f"there is no page {name[:80]!r}")
+        choice = {key: values[-1] for key, values in exchange.query().items()}
         try:
-            sections = await self._view.page(name, exchange.principal.tenant)
-        except NotFound:
-            raise
+            sections = await self._view.page(name, viewer, choice)
         except PenstockError as error:
-            sections = [Section(title, error=str(error))]
-        return self._page(exchange, "page.html", name, title, sections=sections)
+            sections = [Section(link.title, error=str(error))]
+        notice = _notice(choice)
+        return self._page(exchange, "page.html", f"/ui/page/{name}", link.title, sections=sections, notice=notice)
 
     async def _stages(self, exchange: HttpExchange) -> dict[str, Any]:
         try:
-            stages = await self._view.stages(exchange.principal.tenant)
+            stages = await self._view.stages(_viewer(exchange))
         except PenstockError as error:
             stages = [Stage("Penstock", StageState.DOWN, error=str(error))]
         state, line = verdict(stages)
-        return {"stages": stages, "state": state, "verdict": line}
+        lanes: dict[str, list[Stage]] = {}
+        for stage in stages:
+            lanes.setdefault(stage.lane, []).append(stage)
+        return {"lanes": lanes, "state": state, "verdict": line}
+
+    # Events ------------------------------------------------------------------------------------------
+
+    async def events(self, exchange: HttpExchange) -> HttpAnswer:
+        found = await self._view.events(_viewer(exchange), 0)
+        return self._page(exchange, "events.html", "/ui/events", "Events", events=found, last=_last(found, 0))
+
+    async def new_events(self, exchange: HttpExchange) -> HttpAnswer:
+        text = exchange.query().get("after", ["0"])[0]
+        if not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise InvalidInput(f"after {text[:40]!r}", "it is the number of an event")
+        found = await self._view.events(_viewer(exchange), int(text))
+        return html_page("event_rows.html", events=found, last=_last(found, int(text)))
 
     # Asking ------------------------------------------------------------------------------------------
 
@@ -114,24 +133,23 @@ class DashboardRoutes:
             except PenstockError as error:
                 problem = str(error)
         given: dict[str, Any] = {"words": words, "index": index, "hits": hits, "problem": problem}
-        return self._page(exchange, "search.html", "search", "Search", **given)
+        return self._page(exchange, "search.html", "/ui/search", "Search", **given)
 
     async def metrics(self, exchange: HttpExchange) -> HttpAnswer:
-        query = exchange.query()
-        hours = query.get("hours", ["1"])[0]
-        given: dict[str, Any] = {
-            "query": query.get("query", [""])[0],
-            "hours": hours if hours in ("1", "6", "24", "168") else "1",
-        }
-        return self._page(exchange, "metrics.html", "metrics", "Metrics", **given)
+        assert self._explorer is not None
+        asked = {name: values[0] for name, values in exchange.query().items()}
+        given = await self._explorer.page(
+            exchange.principal.tenant, asked.get("query", ""), asked.get("hours", "1"), asked.get("find", "")
+        )
+        return self._page(exchange, "metrics.html", "/ui/metrics", "Metrics", **given)
 
     async def sql(self, exchange: HttpExchange) -> HttpAnswer:
-        return self._page(exchange, "sql.html", "sql", "SQL", statement="", columns=[], rows=[], problem="")
+        return self._page(exchange, "sql.html", "/ui/sql", "SQL", statement="", columns=[], rows=[], problem="")
 
     async def ask_sql(self, exchange: HttpExchange) -> HttpAnswer:
         form = await self._form(exchange)
         self._check_form(exchange, form)
-        statement = form.get("statement", "")
+        statement = _one(form, "statement")
         columns: list[str] = []
         rows: list[list[str]] = []
         problem = ""
@@ -141,19 +159,35 @@ class DashboardRoutes:
         except PenstockError as error:
             problem = str(error)
         given: dict[str, Any] = {"statement": statement, "columns": columns, "rows": rows, "problem": problem}
-        return self._page(exchange, "sql.html", "sql", "SQL", **given)
+        return self._page(exchange, "sql.html", "/ui/sql", "SQL", **given)
+
+    # Changing ----------------------------------------------------------------------------------------
+
+    async def change(self, exchange: HttpExchange) -> HttpAnswer:
+        """Retry at once; forget only after a second click."""
+        form = await self._form(exchange)
+        self._check_form(exchange, form)
+        change = DocumentChange.FORGET if "forget" in form else DocumentChange.RETRY
+        index, keys = _one(form, "index"), form.get(change, [])
+        if not keys:
+            raise InvalidInput("no documents are named", "", "load the page again and press a document's button")
+        if change is DocumentChange.FORGET and _one(form, "confirmed") != "yes":
+            given = {"index": index, "keys": keys, "shown": form.get("name", [])[:1]}
+            return self._page(exchange, "forget.html", "/ui/page/documents", "Forget a document?", **given)
+        count = await self._view.change_documents(change, index, keys, _viewer(exchange))
+        return HttpAnswer(status=303, headers={"location": f"/ui/page/documents?done={change}&count={count}"})
 
     # Sessions ----------------------------------------------------------------------------------------
 
     async def login_page(self, exchange: HttpExchange) -> HttpAnswer:
-        return self._page(exchange, "login.html", "login", "Log in", problem="")
+        return self._page(exchange, "login.html", "/login", "Log in", problem="")
 
     async def login(self, exchange: HttpExchange) -> HttpAnswer:
-        token = (await self._form(exchange)).get("token", "").strip()
+        token = _one(await self._form(exchange), "token").strip()
         try:
             principal = self._authenticate(exchange, token)
         except PenstockError as error:
-            return self._page(exchange, "login.html", "login", "Log in", status=401, problem=str(error))
+            return self._page(exchange, "login.html", "/login", "Log in", status=401, problem=str(error))
         return HttpAnswer(status=303, headers={"location": "/", "set-cookie": self._sessions.begin(principal)})
 
     async def logout(self, exchange: HttpExchange) -> HttpAnswer:
@@ -169,33 +203,78 @@ class DashboardRoutes:
         return found
 
     def _page(
-        self, exchange: HttpExchange, template: str, name: str, title: str, status: int = 200, **given: Any
+        self, exchange: HttpExchange, template: str, path: str, title: str, status: int = 200, **given: Any
     ) -> HttpAnswer:
-        session = exchange.headers.get("cookie")
+        has_session = bool(self._sessions.form_secret(exchange.headers.get("cookie")))
         frame = {
             "title": title,
-            "current": name,
-            "pages": self._pages if template != "login.html" else [],
+            "current": path,
+            "pages": self._links(_viewer(exchange)) if template != "login.html" else [],
             "tenant": exchange.principal.tenant,
-            "form_secret": self._sessions.form_secret(session),
+            "has_session": has_session,
+            "form_secret": self._form_secret(exchange),
         }
         return html_page(template, status, **frame, **given)
 
-    async def _form(self, exchange: HttpExchange) -> dict[str, str]:
+    def _links(self, viewer: Viewer) -> list[tuple[str, str]]:
+        """Address and title of every page that the viewer can open."""
+        own = [(f"/ui/page/{one.name}", one.title) for one in self._view.pages if viewer.is_admin or not one.for_admin]
+        optional = [
+            ("search", "Search", self._search),
+            ("metrics", "Metrics", self._explorer),
+            ("sql", "SQL", self._sql),
+        ]
+        asking = [(f"/ui/{name}", title) for name, title, there in optional if there]
+        return [("/", "Overview"), *own, *asking, ("/ui/events", "Events")]
+
+    async def _form(self, exchange: HttpExchange) -> dict[str, list[str]]:
         body = await read_body(
             exchange.receive, exchange.announced_bytes, _FORM_BYTES_MAX, self._config.body_seconds_max
         )
-        return {name: values[-1] for name, values in form_of(body).items()}
+        return form_of(body)
 
-    def _check_form(self, exchange: HttpExchange, form: dict[str, str]) -> None:
-        """A form of a session must carry the session's second secret."""
-        cookie = exchange.headers.get("cookie")
-        by_session = self._config.tokens is not None and "authorization" not in exchange.headers
-        if by_session and not self._sessions.is_own_form(cookie, form.get("form_secret", "")):
-            raise InvalidInput("the form cannot be taken", "it was not made by this session", "load the page again")
+    def _form_secret(self, exchange: HttpExchange) -> str:
+        """Of the session; on a gateway without tokens, of the process: no other site can read it from a page."""
+        if self._config.tokens is None:
+            return self._sessions.open_form_secret
+        return self._sessions.form_secret(exchange.headers.get("cookie"))
+
+    def _check_form(self, exchange: HttpExchange, form: dict[str, list[str]]) -> None:
+        """A form must carry the second secret, unless the request shows a token, which no browser adds by itself."""
+        if self._config.tokens is not None and "authorization" in exchange.headers:
+            return
+        if not self._sessions.is_same(self._form_secret(exchange), _one(form, "form_secret")):
+            raise InvalidInput(
+                "the form was not accepted", "it was not made by this session", "load the page again and repeat"
+            )
 
     def _refused(self, exchange: HttpExchange, refusal: Refusal) -> HttpAnswer:
         """An error as a page; whoever is not known is sent to the login."""
         if refusal.status == 401:
             return HttpAnswer(status=303, headers={"location": "/login"})
-        return self._page(exchange, "error.html", "", "Not possible", status=refusal.status, refusal=refusal)
+        return self._page(exchange, "error.html", "", "That did not work", status=refusal.status, refusal=refusal)
+
+
+def _viewer(exchange: HttpExchange) -> Viewer:
+    principal = exchange.principal
+    return Viewer(principal.tenant, Scope.ADMIN in principal.scopes, Scope.WRITE in principal.scopes)
+
+
+def _one(form: dict[str, list[str]], name: str) -> str:
+    return form.get(name, [""])[-1]
+
+
+def _last(events: list[Any], before: int) -> int:
+    return events[0].number if events else before
+
+
+def _notice(choice: dict[str, str]) -> str:
+    """What a change that was just made did; only numbers come from the address."""
+    count = choice.get("count", "")
+    if not (count.isascii() and count.isdigit() and len(count) < 8):
+        return ""
+    what = "1 document is" if int(count) == 1 else f"{int(count):,} documents are"
+    done = {"retry": "queued to be read again", "forget": "queued to be removed from the index"}.get(
+        choice.get("done", "")
+    )
+    return f"{what} {done}. The indexing job does it next." if done else ""

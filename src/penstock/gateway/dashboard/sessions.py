@@ -13,7 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.gateway.tokens import Principal, TokenBook
+from penstock.gateway.access.tokens import Principal, TokenBook
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["COOKIE", "Sessions"]
@@ -58,8 +58,14 @@ class Sessions:
         value = self._value(cookie_header)
         return "" if value is None else self._signature("form", value)
 
-    def is_own_form(self, cookie_header: str | None, given: str) -> bool:
-        expected = self.form_secret(cookie_header)
+    @property
+    def open_form_secret(self) -> str:
+        """What a form must carry where nobody logs in."""
+        return self._signature("form", "")
+
+    @staticmethod
+    def is_same(expected: str, given: str) -> bool:
+        """In constant time; an empty secret is nobody's."""
         return bool(expected) and hmac.compare_digest(expected.encode(), given.encode())
 
     def _value(self, cookie_header: str | None) -> str | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
-from penstock.documents.embedding import EMBEDDED_MODEL
+from penstock.documents.embedding import EMBEDDED_MODELS
 from penstock.errors import InvalidInput, Unavailable
 from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.embedding_requests import EmbeddingRequests
@@ -404,8 +404,8 @@ class Indexer:
     def _made_by(self, event: Notification) -> IndexSettings:
         index = (event.tenant_id, event.index_id)
         asked = self._embedding.endpoint_of(event.model, index)
-        # The embedded model needs none, wherever this job may ask it.
-        endpoint = remembered(asked.url) if asked and event.model != EMBEDDED_MODEL else None
+        # The embedded models need none, wherever this job may ask them.
+        endpoint = remembered(asked.url) if asked and event.model not in EMBEDDED_MODELS else None
         profile = self._embedding.described(event.model, index)
         build = Build(model=event.model, cut=self._first_cut(event), endpoint=endpoint, profile=profile)
         return IndexSettings(tenant=event.tenant_id, index=event.index_id, current=build)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from penstock.indexing.rounds.leads import LEAD, without_lead
 from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
 from penstock.indexing.search.lookup import no_store
 from penstock.indexing.search.providers import Provider
+from penstock.indexing.search.reranking import RERANKED, RerankEndpoint, rerank_at
 from penstock.indexing.search.surroundings import add_context
 from penstock.indexing.search.targets import Target, embedding_for, target_in
 from penstock.indexing.stages.embedding import Embedding
@@ -44,6 +45,8 @@ class Question:
     context: int = 0
     # Passages of one document at most; None for as many as there are.
     per_document: int | None = None
+    # Who judges the first passages; None leaves them as they are ranked.
+    rerank: RerankEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,14 @@ async def find_passages(
 
 
 async def passages_in(reader: VectorReader, asked: Asked, question: Question) -> list[dict[str, Any]]:
+    """The answers of an index, in the order of a reranker where one is asked for."""
+    if question.rerank is None:
+        return await _passages(reader, asked, question)
+    found = await _passages(reader, asked, replace(question, count=max(question.count, RERANKED), rerank=None))
+    return (await rerank_at(question.rerank, found, question.words))[: question.count]
+
+
+async def _passages(reader: VectorReader, asked: Asked, question: Question) -> list[dict[str, Any]]:
     """The answers of the collection that answers for the index, also while another one takes over."""
     for _ in range(_ATTEMPTS_MAX):
         target = await target_in(reader, asked.tenant, asked.index, asked.model)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.documents import ChunkingConfig
-from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile
+from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile, check_local
 from penstock.errors import InvalidInput, NotFound
 from penstock.indexing.registry.entries import check_names
 from penstock.indexing.registry.settings import Cut, IndexSettings, read_settings, remembered
@@ -98,6 +98,8 @@ def embedding_for(target: Target, provider: Provider) -> Embedding:
     profile = target.described(provider.description)
     if asked is not None:
         check_endpoint(asked)
+    else:
+        check_local(name.model)
     # For this index alone: another one may ask a model of the same name elsewhere.
     own = OwnModel(None if asked is None else Endpoint(asked, provider.key), profile)
     return Embedding(own={(name.tenant, name.index, name.model): own}, rate=provider.rate, keys=provider.keys)

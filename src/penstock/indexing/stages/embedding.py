@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import BatchRequest, ChunkingConfig, vo_key
 from penstock.documents.embedding import (
-    EMBEDDED_MODEL,
+    LOCAL_MODELS,
     REQUEST_SECONDS_MAX,
     Dispatcher,
     DispatchPolicy,
@@ -29,7 +29,7 @@ from penstock.documents.embedding import (
     OpenAiProvider,
     Pace,
     RateLimit,
-    StaticProvider,
+    local_provider,
     profile_of,
 )
 from penstock.errors import InvalidInput
@@ -82,7 +82,7 @@ class ModelAccess:
 
     def provider(self, timeout_seconds: float) -> EmbeddingProvider:
         if self.endpoint is None:
-            return StaticProvider()
+            return local_provider(self.model)
         return OpenAiProvider(self.endpoint.url, self.profile, api_key=self.endpoint.api_key, timeout=timeout_seconds)
 
 
@@ -110,7 +110,7 @@ class Embedding:
     trials: frozenset[str] = frozenset()
 
     def endpoint_of(self, model: str, index: IndexKey = None) -> Endpoint | None:
-        """Where an index asks a model; None when the embedded one answers."""
+        """Where an index asks a model; None when it runs in this process."""
         everywhere = Endpoint(self.url, self.api_key) if self.url is not None else None
         found = self._own(model, index).endpoint or self.endpoints.get(model, everywhere)
         return replace(found, api_key=self._key_of(found.url)) if found and found.api_key is None else found
@@ -153,9 +153,11 @@ class Embedding:
 
     def profile_of(self, model: str, index: IndexKey = None) -> ModelProfile:
         """The limits of a model that an index can ask; `InvalidInput` for any other."""
-        if self.endpoint_of(model, index) is None and model != EMBEDDED_MODEL:
+        if self.endpoint_of(model, index) is None and model not in LOCAL_MODELS:
             raise InvalidInput(
-                f"model {model!r} cannot be asked", "it has no endpoint", f"give its URL, or use {EMBEDDED_MODEL}"
+                f"model {model!r} cannot be asked",
+                "it has no endpoint",
+                f"give its URL, or use one of {', '.join(sorted(LOCAL_MODELS))}",
             )
         return self._own(model, index).profile or self.profile or self.profiles.get(model) or profile_of(model)
 

@@ -34,7 +34,7 @@ from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.protobuf import to_arrow
 
-__all__ = ["RemoteWriteVersion", "decode_remote_write"]
+__all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_request"]
 
 _LIMITS: Final = DecodeLimits()
 _MS: Final = 1_000_000
@@ -55,7 +55,13 @@ def decode_remote_write(
 ) -> DecodedRows:
     """A request as it comes over HTTP, packed with snappy."""
     limits.check_request(len(body))
-    unpacked = unpack_snappy(body, limits)
+    return decode_write_request(unpack_snappy(body, limits), source, version, limits)
+
+
+def decode_write_request(
+    unpacked: bytes, source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits = _LIMITS
+) -> DecodedRows:
+    """The message of a request, unpacked."""
     try:
         if version is RemoteWriteVersion.V1:
             found = _first_version(to_arrow(write_request_v1(), unpacked, "remote write 1.0 request"), limits)

@@ -6,6 +6,7 @@ between them, and whole counts as differences from bucket to bucket. There are f
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,11 +46,12 @@ def _row(one: dict[str, Any], name: str) -> dict[str, Any]:
         raise Unsupported(f"histogram {name!r} counts in fractions", "", "send histograms of whole counts")
     positive = _buckets(one["positive_spans"], one["positive_deltas"], name)
     negative = _buckets(one["negative_spans"], one["negative_deltas"], name)
+    if one["schema"] not in _SCALES and one["schema"] != _CUSTOM_BOUNDS:
+        raise Unsupported(f"histogram {name!r} has schema {one['schema']}", "there are -4 to 8, and -53")
+    _check_count(one, sum(positive[1]) + sum(negative[1]), name)
     row: dict[str, Any] = {"count": one["count_int"] or 0, "sum": one["sum"]}
     if one["schema"] == _CUSTOM_BOUNDS:
         return row | _explicit(positive, one["custom_values"], name)
-    if one["schema"] not in _SCALES:
-        raise Unsupported(f"histogram {name!r} has schema {one['schema']}", "there are -4 to 8, and -53")
     return row | {
         "type": "exponential_histogram",
         "scale": one["schema"],
@@ -60,6 +62,13 @@ def _row(one: dict[str, Any], name: str) -> dict[str, Any]:
         "negative_offset": negative[0] - 1,
         "negative_counts": negative[1],
     }
+
+
+def _check_count(one: dict[str, Any], in_buckets: int, name: str) -> None:
+    """Observations that are no number are counted and lie in no bucket; then the sum is no number either."""
+    count, found = one["count_int"] or 0, in_buckets + (one["zero_count_int"] or 0)
+    if found > count or (found != count and not isnan(one["sum"])):
+        raise InvalidInput(f"histogram {name!r} has count {count}", f"its buckets hold {found} observations")
 
 
 def _explicit(buckets: tuple[int, list[int]], bounds: list[float], name: str) -> dict[str, Any]:

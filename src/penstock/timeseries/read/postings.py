@@ -15,7 +15,7 @@ from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.read.labels import fingerprints_at
 from penstock.timeseries.read.matching import LabelTest, matching_ids
 
-__all__ = ["Postings", "StoredSeries", "check_bound", "find_postings", "series_name"]
+__all__ = ["Postings", "SelectedSeries", "check_bound", "find_postings", "series_name"]
 
 # Hours whose index is read in one go: what a query over years holds in memory at once.
 _HOURS_AT_ONCE: Final = 48
@@ -37,7 +37,7 @@ class Postings:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSeries:
+class SelectedSeries:
     """The series of some hours, each once, in the order of labels; and for each hour its ids and their numbers."""
 
     labels: list[Labels]

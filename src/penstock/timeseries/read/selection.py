@@ -22,7 +22,7 @@ from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.read.assembly import SamplePart, assemble, cut_block
 from penstock.timeseries.read.labels import hour_labels
 from penstock.timeseries.read.matching import LabelTest, label_tests
-from penstock.timeseries.read.postings import StoredSeries, check_bound, find_postings, series_name
+from penstock.timeseries.read.postings import SelectedSeries, check_bound, find_postings, series_name
 from penstock.timeseries.read.unflushed import matching_rows, unflushed_batches
 from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.series_table import SeriesTable
@@ -73,8 +73,8 @@ async def find_series(
     tests = label_tests(matchers)
     state, blocks = moment.state, moment.blocks
     hours = moment.hours(start_ms, end_ms)
-    name = None if state is None or moment.unflushed else (series_name(state, hours, tests), StoredSeries)
-    kept = None if name is None else blocks.cache.get(name, StoredSeries)
+    name = None if state is None or moment.unflushed else (series_name(state, hours, tests), SelectedSeries)
+    kept = None if name is None else blocks.cache.get(name, SelectedSeries)
     if kept is not None and kept.block is not None:
         check_bound("series", len(kept.block.labels), bounds.series_max)
         return SeriesFound(list(kept.block.labels), dict(kept.block.hours))
@@ -101,7 +101,7 @@ async def find_series(
         at += len(chosen)
     found.tables = tables
     if name is not None:
-        blocks.cache.put(name, StoredSeries(list(found.labels), dict(found.hours)))
+        blocks.cache.put(name, SelectedSeries(list(found.labels), dict(found.hours)))
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, Final
 
 import faiss
@@ -20,7 +21,20 @@ from penstock.vector.arrays import Array, Bools, Floats, Indices
 from penstock.vector.format.coarse import CoarseScan
 from penstock.vector.format.metric import DistanceMetric
 
-__all__ = ["Centroids", "NearestCentre", "is_overfull", "is_sparse", "means", "nearest", "partition", "pieces"]
+__all__ = [
+    "NO_LIST",
+    "Centroids",
+    "NearestCentre",
+    "is_overfull",
+    "is_sparse",
+    "means",
+    "nearest",
+    "partition",
+    "pieces",
+]
+
+# In the place of a list that is not looked into.
+NO_LIST: Final = -1
 
 _OVERFULL: Final = 2.0
 _SPARSE: Final = 0.125
@@ -55,18 +69,27 @@ class Centroids:
         coarse = sum(each.size_bytes for each in self._coarse.values())
         return int(self.lists.nbytes + self.vectors.nbytes) + coarse
 
-    def probe(self, metric: DistanceMetric, queries: Floats, probes: int) -> Indices:
-        """The numbers of the `probes` lists most worth looking into for each query, best first."""
+    def probe(self, metric: DistanceMetric, queries: Floats, probes: int, reach: float = inf) -> Indices:
+        """The numbers of the `probes` lists most worth looking into for each query, best first.
+
+        Lists whose squared distance is over that of the nearest by more than `reach` are left out, and NO_LIST in their
+        place if other queries have so many. Products have no reach.
+        """
         count = min(probes, len(self))
         if len(queries) == 1 and CoarseScan.suits(len(self), count):
-            some = self._candidates(metric, queries, count)
+            some = self._candidates(metric, queries, count, reach)
             if some is not None:
                 return self.lists[some]
         kind = faiss.METRIC_INNER_PRODUCT if metric is DistanceMetric.DOT else faiss.METRIC_L2
-        _, places = faiss.knn(queries, self.vectors, count, metric=kind)
-        return np.asarray(self.lists[places])
+        values, places = faiss.knn(queries, self.vectors, count, metric=kind)
+        lists = np.asarray(self.lists[places])
+        if reach == inf:
+            return lists
+        near = values <= values[:, :1] + np.float32(reach)
+        width = int(near.sum(axis=1).max(initial=0))
+        return np.where(near, lists, NO_LIST)[:, :width]
 
-    def _candidates(self, metric: DistanceMetric, query: Floats, count: int) -> Indices | None:
+    def _candidates(self, metric: DistanceMetric, query: Floats, count: int, reach: float) -> Indices | None:
         """Places of the best lists for one query by their short form; None if it is not worth making or cannot tell."""
         coarse = self._coarse.get(metric)
         if coarse is None:
@@ -74,7 +97,7 @@ class Centroids:
             if self._asked[metric] <= _COARSE_AFTER:
                 return None
             coarse = self._coarse[metric] = CoarseScan(metric, self.vectors)
-        return coarse.best(query, count)[None] if coarse.is_true else None
+        return coarse.best(query, count, reach)[None] if coarse.is_true else None
 
     @cached_property
     def _coarse(self) -> dict[DistanceMetric, CoarseScan]:

@@ -1,7 +1,7 @@
 """A short form of many centres, so that one query need not be compared with all of them in full.
 
 Four bits a component, between the least and the greatest that a component has among the centres: nothing is trained, and
-making it takes one pass. The native fast scan looks through an eighth of the bytes and gives candidates, four times as
+making it takes one pass. The native fast scan looks through an eighth of the bytes and gives candidates, three times as
 many as lists are wanted, of which the full centres choose. That this is the choice of a full comparison is measured on
 the centres themselves; where it is not (centres along a line, say, which sixteen steps do not tell apart) the short
 form is not used.
@@ -9,6 +9,7 @@ form is not used.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, Final
 
 import faiss as typed_faiss
@@ -25,9 +26,10 @@ faiss: Any = typed_faiss
 _BITS: Final = 4
 _LEVELS: Final = 1 << _BITS
 # Candidates for each list that is wanted, and at least.
-_SPARE_FACTOR: Final = 4
-_CANDIDATES_MIN: Final = 32
-# Fewer centres are compared in full as soon.
+_SPARE_FACTOR: Final = 3
+_CANDIDATES_MIN: Final = 24
+# So many times as many centres as candidates, and at least this many centres; fewer are compared in full as soon.
+_WORTH_FACTOR: Final = 4
 _LISTS_MIN: Final = 768
 # Centres that stand for queries when the short form is judged, and the best of each that it has to find.
 _CHECKED: Final = 64
@@ -51,10 +53,10 @@ class CoarseScan:
     @staticmethod
     def suits(lists: int, probes: int) -> bool:
         """Whether looking through candidates is sooner done than comparing all."""
-        return lists >= _LISTS_MIN and _SPARE_FACTOR * _candidates(probes) <= lists
+        return lists >= _LISTS_MIN and _WORTH_FACTOR * _candidates(probes) <= lists
 
-    def best(self, query: Floats, count: int) -> Indices:
-        """Places of the best centres for one query, best first."""
+    def best(self, query: Floats, count: int, reach: float = inf) -> Indices:
+        """Places of the best centres for one query, best first; of distances none over the least by more than `reach`."""
         width, wanted = self._centres.shape[1], _candidates(count)
         values, places = np.empty(wanted, np.float32), np.empty(wanted, np.int64)
         queried, found, labels = map(faiss.swig_ptr, (np.ascontiguousarray(query), values, places))
@@ -64,9 +66,12 @@ class CoarseScan:
         product = self._metric is DistanceMetric.DOT
         kernel = faiss.fvec_inner_products_by_idx if product else faiss.fvec_L2sqr_by_idx
         kernel(found, queried, faiss.swig_ptr(self._centres), labels, width, 1, wanted)
-        order = (-values if product else values).argsort(kind="stable")
-        best: Indices = places[order[:count]]
-        return best
+        order = (-values if product else values).argsort(kind="stable")[:count]
+        best: Indices = places[order]
+        if reach == inf:
+            return best
+        near = values[order]
+        return best[: near.searchsorted(near[0] + np.float32(reach), "right")]
 
     def _agreement(self) -> float:
         """The share of the best centres of a full comparison that this finds too, for some centres as queries."""

@@ -134,6 +134,11 @@ class ColumnBlock:
         _, starts, letters = self.values.buffers()
         return memoryview(starts).cast("i")[self.values.offset :], memoryview(letters if letters is not None else b"")
 
+    def text(self, row: int) -> memoryview:
+        """The bytes of one row's text."""
+        starts, letters = self.texts
+        return letters[starts[row] : starts[row + 1]]
+
     @cached_property
     def dense_from(self) -> int | None:
         """The first id, if each of the others is one more than the one before."""

@@ -43,7 +43,7 @@ class DistanceMetric(StrEnum):
             squares = squared_lengths(vectors)
         if len(vectors) == 1 and _SQUARE_MIN < (square := squares.item()) < _SQUARE_MAX:
             # One number is sooner had from Python's own root, which rounds to the same.
-            return np.divide(vectors, np.float32(sqrt(square)))
+            return vectors / np.float32(sqrt(square))
         if all_between(squares, _SQUARE_MIN, _SQUARE_MAX):
             usual: Floats = np.divide(vectors, np.sqrt(squares)[:, None], dtype=np.float32)
             return usual
@@ -75,6 +75,9 @@ class DistanceMetric(StrEnum):
 
 def squared_lengths(vectors: Floats) -> Floats:
     """The square of each vector's length, to the same bit for one vector and for many."""
+    if len(vectors) == 1:
+        # What `vecdot` does for each, without its preparations.
+        return np.array([vectors[0].dot(vectors[0])])
     squares: Floats = np.vecdot(vectors, vectors)
     return squares
 

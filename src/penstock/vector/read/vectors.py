@@ -22,6 +22,7 @@ from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import OneThread
 from penstock.vector.read.lookup import FEW_ROWS, each_bucket, row_of, rows_in_buckets
+from penstock.vector.read.slabs import room_for
 
 __all__ = [
     "NOWHERE",
@@ -209,8 +210,9 @@ def _groups(state: CollectionState, ordered: Ids) -> Iterator[tuple[int, slice]]
 def _aligned(vectors: Floats) -> Floats:
     """A copy that lies at a multiple of a row's bytes."""
     rows, width = vectors.shape
-    room = np.empty((rows + 1) * width, np.float32)
-    skipped = -room.ctypes.data % max(1, _FLOAT_BYTES * width) // _FLOAT_BYTES
-    copy = room[skipped : skipped + rows * width].reshape(rows, width)
+    row_bytes = _FLOAT_BYTES * width
+    room = room_for((rows + 1) * row_bytes)
+    skipped = -room.ctypes.data % max(1, row_bytes)
+    copy = room[skipped : skipped + rows * row_bytes].view(np.float32).reshape(rows, width)
     copy[:] = vectors
     return copy

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.blocks import BlockReader, Damage, Shelf
 from penstock.vector.arrays import Array, Floats, Ids
 from penstock.vector.config import VectorConfig
+from penstock.vector.format.clusters import NO_LIST
 from penstock.vector.format.codes import uncertainty
 from penstock.vector.format.content import PostingBlock
 from penstock.vector.format.idset import IdSet
@@ -25,6 +26,7 @@ from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import kernel_threads, offload
 from penstock.vector.read.select import Selection
 from penstock.vector.read.vectors import VectorRows, exact_scores, find_comparable
+from penstock.vector.search.calibration import ProbePlan
 from penstock.vector.search.fusion import best_places
 from penstock.vector.search.scan import NONE, Candidates, PostingList, Stack, scan_lists
 
@@ -65,7 +67,7 @@ class NearestRows:
         state: CollectionState,
         queries: Floats,
         count: int,
-        probes: int,
+        plan: ProbePlan,
         selection: Selection | None,
         damage: Damage,
         *,
@@ -84,11 +86,11 @@ class NearestRows:
         parts = []
         for first in range(0, len(queries), _QUERIES_AT_ONCE):
             chunk = queries[first : first + _QUERIES_AT_ONCE]
-            if probes >= len(state.centroids):
+            if plan.probes >= len(state.centroids):
                 parts.append(await self._exactly(blocks, state, chunk, count, selected, damage))
                 continue
             wanted = count + SPARE if rerank else count
-            found = await self._filled(blocks, state, chunk, wanted, probes, selected, damage, count)
+            found = await self._filled(blocks, state, chunk, wanted, plan, selected, damage, count)
             if rerank:
                 found = await _rank(blocks, state, chunk, found, damage)
             parts.append(Candidates(found.scores[:, :count], found.ids[:, :count]))
@@ -100,17 +102,17 @@ class NearestRows:
         state: CollectionState,
         queries: Floats,
         wanted: int,
-        probes: int,
+        plan: ProbePlan,
         selected: IdSet | None,
         damage: Damage,
         count: int,
     ) -> Candidates:
         """Candidates; a query that finds fewer rows than asked for looks into more lists."""
-        found = await self._scan(blocks, state, queries, wanted, probes, selected, damage)
-        short = np.flatnonzero(found.ids[:, count - 1] == NONE)
+        found = await self._scan(blocks, state, queries, wanted, plan, selected, damage)
+        short, probes = np.flatnonzero(found.ids[:, count - 1] == NONE), plan.probes
         while len(short) and probes < len(state.centroids):
             probes = min(probes * _WIDENING, len(state.centroids))
-            more = await self._scan(blocks, state, queries[short], wanted, probes, selected, damage)
+            more = await self._scan(blocks, state, queries[short], wanted, ProbePlan(probes), selected, damage)
             found.ids[short], found.scores[short] = more.ids, more.scores
             short = short[more.ids[:, count - 1] == NONE]
         return found
@@ -126,7 +128,7 @@ class NearestRows:
     ) -> Candidates:
         rows = max(1, int(state.list_rows.sum()))
         best = _nothing(len(queries), count)
-        open_queries = np.arange(len(queries))
+        open_queries, everything = np.arange(len(queries)), ProbePlan(len(state.centroids))
         wanted = min(count + SPARE, rows)
         while len(open_queries):
             doubted = []
@@ -134,7 +136,7 @@ class NearestRows:
             for first in range(0, len(open_queries), max(1, _CANDIDATES_MAX // wanted)):
                 part = open_queries[first : first + max(1, _CANDIDATES_MAX // wanted)]
                 asked = queries[part]
-                found = await self._scan(blocks, state, asked, wanted, len(state.centroids), selected, damage)
+                found = await self._scan(blocks, state, asked, wanted, everything, selected, damage)
                 ranked = await _rank(blocks, state, asked, found, damage)
                 width = min(count, ranked.ids.shape[1])
                 best.scores[part, :width], best.ids[part, :width] = ranked.scores[:, :width], ranked.ids[:, :width]
@@ -151,18 +153,19 @@ class NearestRows:
         state: CollectionState,
         queries: Floats,
         count: int,
-        probes: int,
+        plan: ProbePlan,
         selected: IdSet | None,
         damage: Damage,
     ) -> Candidates:
         kernel_threads(self._config.threads)
-        lists = state.centroids.probe(state.metric, queries, probes)
+        lists = state.centroids.probe(state.metric, queries, plan.probes, plan.reach)
         if len(queries) == 1 and lists.size <= _SINGLY_SCANNED:
             held = blocks.held(state, POSTINGS, lists[0].tolist(), PostingList)
             if held is not None and is_short_scan(held, state.dimensions):
                 blocks.cache.count(len(held), 0)
                 return scan_lists(state.metric, queries, held, count, selected)
-        waves = self._waves(blocks, state, np.unique(lists))
+        numbers = np.unique(lists)
+        waves = self._waves(blocks, state, numbers[numbers != NO_LIST])
         if len(waves) == 1:
             stack = Stack(state.dimensions, state.metric, await self._read(blocks, state, waves[0].tolist(), damage))
             return await self._run(state, stack, queries, lists, count, selected)
@@ -179,7 +182,7 @@ class NearestRows:
         if not stack.lists:
             return _nothing(len(queries), count)
         mean_rows = stack.rows / len(stack.lists)
-        components = lists.size * mean_rows * state.dimensions
+        components = int((lists != NO_LIST).sum()) * mean_rows * state.dimensions
         arguments = (np.ascontiguousarray(queries), lists, count, selected, self._config.threads)
         if components < _OFFLOAD_COMPONENTS:
             return stack.search(*arguments)

@@ -22,6 +22,7 @@ from penstock.vector.format.content import PostingBlock
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.offload import kernel_threads
+from penstock.vector.read.slabs import room_for
 
 __all__ = ["NONE", "Candidates", "ListScanner", "PostingList", "Stack", "collect_rows", "scan_lists"]
 
@@ -30,6 +31,8 @@ faiss: Any = typed_faiss
 
 # No row, or no list.
 NONE: Final = -1
+# Rows whose codes end at a multiple of eight bytes, however many bytes a code has: it has an even number.
+_IDS_STEP: Final = 4
 # Fewer queries than this hardly ever look into the same lists.
 _SORTED_QUERIES: Final = 32
 # Scanners that a thread keeps: a few collections, each with the rows that count in it at the moment.
@@ -37,19 +40,25 @@ _SCANNERS_KEPT: Final = 4
 
 
 class PostingList:
-    """One list, ready to be scanned."""
+    """One list, ready to be scanned: codes, then room for some more of them, then ids."""
 
-    __slots__ = ("codes", "ids", "inverted", "rows", "size_bytes")
+    __slots__ = ("_room", "codes", "entry", "ids", "rows", "size_bytes")
 
     def __init__(self, parts: Sequence[PostingBlock]) -> None:
         block = PostingBlock.merge(parts)
-        ids, codes = np.ascontiguousarray(block.ids, np.int64), np.ascontiguousarray(block.codes)
-        self.inverted = faiss.ArrayInvertedLists(1, codes.shape[1])
-        self.inverted.add_entries(0, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
-        self.rows = len(ids)
-        self.size_bytes = block.size_bytes
-        # Where they lie from now on: the list never changes.
-        self.ids, self.codes = self.inverted.get_ids(0), self.inverted.get_codes(0)
+        rows, width = block.codes.shape
+        # Ids are numbers of eight bytes and lie at multiples of them.
+        capacity = -(-rows // _IDS_STEP) * _IDS_STEP
+        room = room_for(capacity * width + block.ids.nbytes)
+        codes, ids = room[: rows * width], room[capacity * width :].view(np.int64)
+        codes[:], ids[:] = block.codes.reshape(-1), block.ids
+        self.rows = rows
+        self.size_bytes = len(room)
+        # Where they lie from now on: the list never changes. Pointers hold on to nothing.
+        self.codes, self.ids = faiss.swig_ptr(codes), faiss.swig_ptr(ids)
+        self._room = room
+        # What a stack is told of it: rows, codes that there is room for, where they begin.
+        self.entry = rows, capacity, room.ctypes.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +89,16 @@ class Stack:
             self._assemble(dimensions, metric)
 
     def _assemble(self, dimensions: int, metric: DistanceMetric) -> None:
-        # All pointers in one copy: handing them over one by one takes longer than a search.
-        addresses = np.array([int(self.lists[number].inverted.this) for number in self._numbers.tolist()], np.uint64)
-        pointers = faiss.InvertedListsPtrVector()
-        pointers.resize(len(addresses))
-        faiss.memcpy(pointers.data(), faiss.swig_ptr(addresses), addresses.nbytes)
-        self._inverted = faiss.VStackInvertedLists(len(addresses), pointers.data())
+        # Lists of a file that is mapped at address zero: rows, capacity and offset of each, all in one copy.
+        entries = np.array([self.lists[number].entry for number in self._numbers.tolist()], np.uint64)
+        self._inverted = faiss.OnDiskInvertedLists()
+        self._inverted.nlist, self._inverted.code_size = len(entries), code_bytes(dimensions)
+        # There is no file to read ahead in.
+        self._inverted.prefetch_nthread = 0
+        self._inverted.lists.resize(len(entries))
+        faiss.memcpy(self._inverted.lists.data(), faiss.swig_ptr(entries), entries.nbytes)
         self._index = _index(dimensions, metric)
-        self._index.nlist = len(addresses)
+        self._index.nlist = len(entries)
         self._index.replace_invlists(self._inverted, False)
 
     def search(self, queries: Floats, lists: Ids, count: int, selected: IdSet | None, threads: int = 0) -> Candidates:
@@ -120,8 +131,10 @@ class Stack:
         there = self._numbers[places] == lists
         if there.all():
             return places
-        # The kernel stops at the first probe that is none, so those come last.
         width = max(1, int(there.sum(axis=1).max(initial=0)))
+        if (there[:, :-1] >= there[:, 1:]).all():
+            return np.ascontiguousarray(np.where(there, places, NONE)[:, :width])
+        # The kernel stops at the first probe that is none, so those come last.
         return np.ascontiguousarray(-np.sort(-np.where(there, places, NONE), axis=1)[:, :width])
 
 

@@ -38,7 +38,7 @@ from penstock.vector.read.lookup import find_column
 from penstock.vector.read.row_columns import read_columns
 from penstock.vector.read.select import Selection, keep_selection
 from penstock.vector.search.bm25 import rank_texts
-from penstock.vector.search.calibration import Calibration, calibrate, sample_rows
+from penstock.vector.search.calibration import Calibration, ProbePlan, calibrate, sample_rows
 from penstock.vector.search.fusion import BY_RANK, Fusion, Ranking, fuse
 from penstock.vector.search.nearest import NearestRows
 from penstock.vector.search.scan import NONE
@@ -59,7 +59,13 @@ _ANSWER_ROWS_MAX: Final = 4_000_000
 _HYBRID_DEPTH: Final = 1000
 _PARTIAL: Final = b"penstock.partial"
 _SCORE: Final = pa.float32()
-_COLUMNS: Final = ["query", "id", "score", "similarity", "bm25"]
+_ANSWER: Final = pa.table(
+    {
+        "query": pa.array([], pa.int32()),
+        "id": pa.array([], pa.string()),
+        **{name: pa.array([], _SCORE) for name in ("score", "similarity", "bm25")},
+    }
+).schema
 _FAMILY_OF: Final = {"vector": Family.VECTORS, "text": Family.TEXTS}
 
 
@@ -149,17 +155,18 @@ class Searcher:
             return None
         if request.where is not None or request.columns or state.lost or not (request.rerank and self._config.rerank):
             return None
-        probes = request.probes
-        if probes is None:
+        if request.probes is not None:
+            plan = ProbePlan(request.probes)
+        else:
             calibration = self._calibrations.get(state.number)
             if calibration is None or not calibration.fits(state):
                 return None
-            probes = calibration.probes(request.recall_target or self._config.recall_target)
-        found = answer_warm(blocks, state, request.vectors, request.count, probes)
+            plan = calibration.plan(request.recall_target or self._config.recall_target)
+        found = answer_warm(blocks, state, request.vectors, request.count, plan)
         if found is None:
             return None
         count, score = len(found.scores), _scores(state.metric.similarity(found.scores))
-        return pa.Table.from_arrays([_of_first(count), found.names, score, score, _no_scores(count)], names=_COLUMNS)
+        return pa.Table.from_arrays([_of_first(count), found.names, score, score, _no_scores(count)], schema=_ANSWER)
 
     async def _general(self, blocks: BlockReader, state: CollectionState, request: SearchRequest) -> pa.Table:
         damage = Damage(state.lost_of(_needed(request)) if state.lost else [])
@@ -191,7 +198,7 @@ class Searcher:
                 state,
                 request.vectors,
                 depth,
-                await self._probes(blocks, state, request, selected, damage),
+                await self._plan(blocks, state, request, selected, damage),
                 selected,
                 damage,
                 rerank=request.rerank and self._config.rerank,
@@ -212,26 +219,26 @@ class Searcher:
         best = [await _best(blocks, state, ranking, request, damage) for ranking in (joined if hybrid else told)]
         return _of_rankings(state, near, told, best)
 
-    async def _probes(
+    async def _plan(
         self,
         blocks: BlockReader,
         state: CollectionState,
         request: SearchRequest,
         selected: Selection | None,
         damage: Damage,
-    ) -> int:
+    ) -> ProbePlan:
         lists = len(state.centroids)
         if request.probes is not None or not lists:
-            return min(request.probes or 1, max(lists, 1))
+            return ProbePlan(min(request.probes or 1, max(lists, 1)))
         calibration = self._calibrations.get(state.number)
         if calibration is None or not calibration.fits(state):
             calibration = await self._calibrate(blocks, state, damage)
-        probes = calibration.probes(request.recall_target or self._config.recall_target)
+        target = request.recall_target or self._config.recall_target
         if selected is None:
-            return probes
+            return calibration.plan(target)
         # Fewer rows count, so the neighbours among them lie farther away: look into as many more lists.
         share = max(selected.rows, 1) / max(state.head.rows, 1)
-        return min(lists, int(np.ceil(probes / share)))
+        return ProbePlan(min(lists, int(np.ceil(calibration.probes(target) / share))))
 
     async def _calibrate(self, blocks: BlockReader, state: CollectionState, damage: Damage) -> Calibration:
         """Recall by probes, measured on this state or on one that is hardly different."""

@@ -19,8 +19,9 @@ from penstock.vector.format.content import ColumnBlock
 from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
 from penstock.vector.offload import OneThread
-from penstock.vector.read.lookup import join_texts, row_of
+from penstock.vector.read.lookup import row_of, text_column
 from penstock.vector.read.vectors import VECTORS, VectorRows, compare_places
+from penstock.vector.search.calibration import ProbePlan
 from penstock.vector.search.nearest import POSTINGS, SPARE, is_short_scan
 from penstock.vector.search.scan import PostingList, collect_rows
 
@@ -42,17 +43,19 @@ class WarmAnswer:
 
 
 def answer_warm(
-    blocks: BlockReader, state: CollectionState, query: Floats, count: int, probes: int
+    blocks: BlockReader, state: CollectionState, query: Floats, count: int, plan: ProbePlan
 ) -> WarmAnswer | None:
     """The best `count` visible rows, ranked exactly; None if not all of it is in memory."""
     with OneThread():
-        return _answer(blocks, state, query, count, probes)
+        return _answer(blocks, state, query, count, plan)
 
 
-def _answer(blocks: BlockReader, state: CollectionState, query: Floats, count: int, probes: int) -> WarmAnswer | None:
-    if count > _ROWS_MAX or probes >= len(state.centroids):
+def _answer(
+    blocks: BlockReader, state: CollectionState, query: Floats, count: int, plan: ProbePlan
+) -> WarmAnswer | None:
+    if count > _ROWS_MAX or plan.probes >= len(state.centroids):
         return None
-    numbers = state.centroids.probe(state.metric, query, probes)[0].tolist()
+    numbers = state.centroids.probe(state.metric, query, plan.probes, plan.reach)[0].tolist()
     lists = blocks.held(state, POSTINGS, numbers, PostingList)
     if lists is None or not is_short_scan(lists, state.dimensions):
         return None
@@ -94,14 +97,14 @@ def _names(blocks: BlockReader, state: CollectionState, ids: Ids) -> Column | No
     buckets = _buckets(blocks, state, _NAMES, ids, ColumnBlock)
     if buckets is None:
         return None
-    found = []
+    pieces = []
     for bucket, name in zip(buckets, ids.tolist(), strict=True):
         first = bucket.dense_from
         row = row_of(bucket.ids, name) if first is None else name - first
         if row is None or not 0 <= row < len(bucket.ids):
             return None
-        found.append((bucket, row))
-    return join_texts(found)
+        pieces.append(bucket.text(row))
+    return text_column(pieces)
 
 
 def _buckets(

@@ -1,0 +1,125 @@
+"""The documents of a tenant: by state, with their errors, and queued to be read again or forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.cli.inspection.document_status import row_of, status_of, warning_of
+from penstock.cli.serving.house_view.looking import KeptLooks
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import InvalidInput, NotFound
+from penstock.gateway import DocumentChange, DocumentServices, Fact, Section, TableView, Viewer
+from penstock.indexing import DocumentEntry, Reading, forget_events, heads_of, list_entries, subject_of, upload_of
+from penstock.vector import CollectionName
+
+__all__ = ["DocumentsView", "IndexEntries"]
+
+_ROWS_MAX: Final = 200
+_KEYS_MAX: Final = 1_000
+QUARANTINED: Final = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntries:
+    """What is known of the documents of one index."""
+
+    name: CollectionName
+    entries: Sequence[DocumentEntry]
+
+    def counted(self) -> Counter[str]:
+        return Counter(map(status_of, self.entries))
+
+
+@dataclass(frozen=True)
+class DocumentsView:
+    """`reading` says how a document's bucket is asked whether it is still there."""
+
+    services: DocumentServices
+    reading: Reading
+    clock: Clock = SYSTEM_CLOCK
+    looks: KeptLooks = field(default_factory=KeptLooks)
+
+    async def indexes(self, tenant: str) -> list[IndexEntries]:
+        """The indexes of a tenant; none before a job has run."""
+
+        async def listed() -> list[IndexEntries]:
+            found = []
+            try:
+                reader = await self.services.index.reader()
+                for name in await reader.collections():
+                    subject = subject_of(name)
+                    if subject is not None and subject.tenant == tenant:
+                        registry = await reader.collection(name.tenant, name.index, name.model)
+                        found.append(IndexEntries(subject, await list_entries(registry)))
+            except NotFound:
+                return found
+            return found
+
+        indexes: list[IndexEntries] = await self.looks.get(tenant, listed)
+        return indexes
+
+    async def sections(self, viewer: Viewer, choice: Mapping[str, str]) -> list[Section]:
+        indexes = await self.indexes(viewer.tenant)
+        if not indexes:
+            empty = "No documents are indexed yet. Upload one with PUT /v1/documents/{index}/{key}."
+            return [Section("Documents", table=TableView((), (), empty=empty))]
+        return [_index_section(one, choice.get("status", ""), viewer) for one in indexes]
+
+    async def change(self, change: DocumentChange, index: str, keys: Sequence[str], viewer: Viewer) -> int:
+        """Put the notifications on the queue, behind everything that the index has heard of the documents."""
+        if len(keys) > _KEYS_MAX:
+            raise InvalidInput(f"{len(keys):,} documents at once", f"at most {_KEYS_MAX:,} can be changed at once")
+        self.looks.forget()
+        indexes = [one for one in await self.indexes(viewer.tenant) if one.name.index == index]
+        wanted = set(keys)
+        queued = 0
+        for one in indexes:
+            chosen = [entry for entry in one.entries if entry.object_key in wanted]
+            queued += await self._queue(change, one.name, chosen)
+        if not queued:
+            raise NotFound(
+                "none of these documents can be changed", "they are not there any more", "load the page again"
+            )
+        return queued
+
+    async def _queue(self, change: DocumentChange, name: CollectionName, entries: Sequence[DocumentEntry]) -> int:
+        now_ms = self.clock.now_ms()
+        if change is DocumentChange.FORGET:
+            events, _ = forget_events(name, entries, now_ms)
+            await self.services.queue(events, source="dashboard")
+            return len(events)
+        heads = await heads_of(entries, self.reading)
+        uploads = [
+            upload_of(name, entry.bucket, head, now_ms, state=entry.state, told=entry.upload, reread=True)
+            for entry in entries
+            if (head := heads.get(entry.object_key)) is not None
+        ]
+        await self.services.queue(uploads, source="dashboard")
+        return len(uploads)
+
+
+def _index_section(index: IndexEntries, chosen: str, viewer: Viewer) -> Section:
+    counted = index.counted()
+    shown = [entry for entry in index.entries if not chosen or status_of(entry) == chosen]
+    rows = []
+    for entry in shown[:_ROWS_MAX]:
+        row = row_of(entry)
+        reason = row["reason"] or warning_of(row)
+        rows.append((entry.key, row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", reason))
+    links = [(f"all {len(index.entries):,}", "", not chosen)]
+    links += [
+        (f"{status} {count:,}", f"status={status}", status == chosen) for status, count in sorted(counted.items())
+    ]
+    table = TableView(
+        ("key", "status", "chunks", "tokens", "reason"),
+        rows,
+        frozenset({2, 3}),
+        f"No documents are {chosen}." if chosen else "This index has no documents.",
+        [entry.object_key for entry in shown[:_ROWS_MAX]] if viewer.may_write else (),
+    )
+    note = f"The first {_ROWS_MAX} of {len(shown):,}." if len(shown) > _ROWS_MAX else ""
+    facts = [Fact("model", index.name.model)]
+    return Section(f"Index {index.name.index}", facts, table, note=note, links=links, index=index.name.index)

@@ -1,0 +1,36 @@
+"""Models that run in this process, by their names: they need no endpoint and no key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.documents.embedding.profiles import EMBEDDED_MODEL, FIRST_EMBEDDED_MODEL, MINILM_MODEL
+from penstock.documents.embedding.provider import EmbeddingProvider
+from penstock.documents.embedding.static import StaticProvider
+from penstock.errors import InvalidInput
+
+__all__ = ["EMBEDDED_MODELS", "LOCAL_MODELS", "check_local", "local_provider"]
+
+# Those that ship with this package.
+EMBEDDED_MODELS: Final = frozenset((EMBEDDED_MODEL, FIRST_EMBEDDED_MODEL))
+LOCAL_MODELS: Final = EMBEDDED_MODELS | {MINILM_MODEL}
+
+
+def local_provider(model: str) -> EmbeddingProvider:
+    """The provider of a local model; `Unsupported` names what is not installed."""
+    if model == MINILM_MODEL:
+        # Its runtime takes as long to import as a search takes.
+        from penstock.documents.embedding.minilm.provider import MiniLmProvider
+
+        return MiniLmProvider()
+    if model not in LOCAL_MODELS:
+        raise InvalidInput(f"model {model!r} does not run here", "it has no endpoint", "give its URL")
+    return StaticProvider(model)
+
+
+def check_local(model: str) -> None:
+    """Raise `Unsupported` before any work when a model's optional parts are not installed."""
+    if model == MINILM_MODEL:
+        from penstock.documents.embedding.minilm.encoder import check_installed
+
+        check_installed()

@@ -1,0 +1,6 @@
+"""all-MiniLM-L6-v2 through onnxruntime, from weights that a package of a registry carries: the extra `minilm`."""
+
+from penstock.documents.embedding.minilm.encoder import MiniLmEncoder, shared_encoder
+from penstock.documents.embedding.minilm.weights import MiniLmFiles, find_weights
+
+__all__ = ["MiniLmEncoder", "MiniLmFiles", "find_weights", "shared_encoder"]

@@ -1,0 +1,105 @@
+"""The port to rerankers: models that read a question and a passage together, and an endpoint behind it.
+
+A reranker judges some tens of passages that a search has found. The endpoint has the shape that Jina, Cohere, Voyage and
+vLLM share: `POST {url}` with `model`, `query` and `documents`, answered by `results` with `index` and
+`relevance_score`. Answers are those of embedding models: scores, "later" or "refused"; a wrong key is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents.embedding.http_answers import answer_of_status, unreachable
+from penstock.documents.embedding.provider import Later, Refused
+from penstock.errors import Corrupt, InvalidInput
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["RemoteReranker", "Reranker", "Scores"]
+
+# People wait for it.
+RERANK_SECONDS_MAX: Final = 20.0
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """How well each passage answers the question, in the order of the passages; more is better."""
+
+    values: tuple[float, ...]
+
+
+class Reranker(Protocol):
+    """Judges passages by a question."""
+
+    async def rerank(self, question: str, passages: Sequence[str]) -> Scores | Later | Refused: ...
+
+    async def close(self) -> None: ...
+
+
+class _Judged(msgspec.Struct):
+    index: int
+    relevance_score: float
+
+
+class _Results(msgspec.Struct):
+    results: list[_Judged]
+
+
+class RemoteReranker:
+    """A reranking endpoint over HTTP. One instance serves any number of questions; close it at the end."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str = "",
+        *,
+        api_key: str | None = None,
+        timeout: float = RERANK_SECONDS_MAX,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput(f"no address of a reranking endpoint: {url[:120]!r}", "it must begin with http(s)://")
+        import httpx
+
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, transport=transport)
+        self._url = url
+        self._model = model
+        self._clock = clock
+
+    async def rerank(self, question: str, passages: Sequence[str]) -> Scores | Later | Refused:
+        import httpx
+
+        if not passages:
+            return Scores(())
+        body = {"query": question, "documents": list(passages), "top_n": len(passages), "return_documents": False}
+        named = {"model": self._model, **body} if self._model else body
+        try:
+            response = await self._client.post(
+                self._url, content=msgspec.json.encode(named), headers={"content-type": "application/json"}
+            )
+        except httpx.RequestError as error:
+            return unreachable(error)
+        if response.status_code == httpx.codes.OK:
+            return _scores(response.content, len(passages))
+        return answer_of_status(response, "the reranking endpoint refuses the question", self._clock)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _scores(content: bytes, count: int) -> Scores:
+    try:
+        judged = msgspec.json.decode(content, type=_Results).results
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Corrupt("the reranking endpoint answered what is no ranking", str(error)) from error
+    found = {each.index: each.relevance_score for each in judged}
+    if len(judged) != count or sorted(found) != list(range(count)) or not all(map(math.isfinite, found.values())):
+        raise Corrupt("the reranking endpoint judged other passages", f"{len(judged)} scores for {count} passages")
+    return Scores(tuple(found[place] for place in range(count)))

@@ -1,0 +1,291 @@
+"""Documents over HTTP: search, uploads, and what became of each document.
+
+An upload is stored under a key that the gateway chooses, by tenant and index, and only then told to the queue; it is
+acknowledged when both are durable. Whoever waits is answered once the document is searchable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.documents import Notification, UploadNotification, doc_id_of, object_key
+from penstock.documents.notifications import NotificationMessage
+from penstock.errors import DeadlineExceeded, InvalidInput, NotFound
+from penstock.gateway.access.naming import check_index, check_key
+from penstock.gateway.access.tokens import Scope
+from penstock.gateway.config import GatewayConfig
+from penstock.gateway.documents.services import DocumentServices
+from penstock.gateway.http.bodies import decompress, read_body
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.inputs import body_schema, decoded, one, whole_body
+from penstock.gateway.http.routing import Route
+from penstock.indexing import (
+    Asked,
+    DocumentEntry,
+    Question,
+    deletion,
+    entries_of,
+    find_entries,
+    list_entries,
+    parse_filter,
+    passages_in,
+    registry_name,
+    upload_of,
+)
+from penstock.objects import ObjectMeta, StoreUrl, parse_url
+from penstock.vector import CollectionName
+
+__all__ = ["DocumentRoutes"]
+
+_MODES: Final = ("hybrid", "text", "vector")
+_COUNT_MAX: Final = 1_000
+_WORDS_MAX: Final = 10_000
+# Of a listing.
+_ENTRIES_MAX: Final = 1_000
+# Between two looks at a document that somebody waits for.
+_LOOK_SECONDS: Final = 0.1
+_TAG: Final = "documents"
+
+
+class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a search."""
+
+    query: str
+    index: str = "default"
+    count: int = 10
+    mode: str = "hybrid"
+    filter: str | None = None
+    min_score: float | None = None
+
+
+class DocumentRoutes:
+    """The handlers, as endpoints."""
+
+    def __init__(self, services: DocumentServices, config: GatewayConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._services, self._config, self._clock = services, config, clock
+
+    def endpoints(self) -> list[Route]:
+        document = "/v1/documents/{index}/{key:path}"
+        json = ("application/json",)
+        return [
+            Route(
+                "POST",
+                "/v1/search",
+                Scope.READ,
+                self.search,
+                "Find passages.",
+                takes=json,
+                tag=_TAG,
+                body=body_schema(SearchBody),
+            ),
+            Route(
+                "PUT",
+                document,
+                Scope.WRITE,
+                self.upload,
+                "Store a document and index it.",
+                takes=("application/octet-stream",),
+                query=("wait", "timeout"),
+                tag=_TAG,
+                stores=True,
+            ),
+            Route("DELETE", document, Scope.WRITE, self.remove, "Remove an uploaded document.", tag=_TAG),
+            Route("GET", document, Scope.READ, self.show, "Show the state of a document.", tag=_TAG),
+            Route("GET", "/v1/documents/{index}", Scope.READ, self.list, "List documents.", query=("limit",), tag=_TAG),
+        ]
+
+    # Search ----------------------------------------------------------------------------------------
+
+    async def search(self, exchange: HttpExchange) -> HttpAnswer:
+        asked = decoded(await whole_body(exchange, self._config), SearchBody)
+        return json_answer({"hits": await self._passages(asked, exchange.principal.tenant)})
+
+    async def passages(self, words: str, index: str, tenant: str) -> list[dict[str, Any]]:
+        """The answers to a question as a person asks it."""
+        return await self._passages(SearchBody(query=words, index=index), tenant)
+
+    async def _passages(self, asked: SearchBody, tenant: str) -> list[dict[str, Any]]:
+        question = _question(asked)
+        whom = Asked(tenant, check_index(asked.index), None, self._services.provider)
+        async with asyncio.timeout(self._config.query_seconds_max):
+            return await passages_in(await self._services.index.reader(), whom, question)
+
+    # Uploads ---------------------------------------------------------------------------------------
+
+    async def upload(self, exchange: HttpExchange) -> HttpAnswer:
+        name = await self._services.collection(exchange, exchange.parameters["index"])
+        key = check_key(exchange.parameters["key"])
+        limit = self._config.upload_bytes_max
+        waits = one(exchange, "wait", "false") == "true"
+        seconds = _seconds(one(exchange, "timeout", "30"), self._config.query_seconds_max)
+        body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
+        body = decompress(body, exchange.headers.get("content-encoding"), limit)
+        place = _Place.of(self._services.uploads_url, name, key)
+        meta = await self._services.uploads.put(place.store_key, body)
+        event = await self._told(exchange, name, place, meta)
+        await self._services.queue([event])
+        doc_id = doc_id_of(event)
+        if not waits:
+            return json_answer({"docId": doc_id, "key": key, "status": "queued"}, 202)
+        return json_answer(await self._searchable(name, event, key, seconds))
+
+    async def _told(
+        self, exchange: HttpExchange, name: CollectionName, place: _Place, meta: ObjectMeta
+    ) -> UploadNotification:
+        """The notification of an upload: behind everything that the index has heard of the object."""
+        seen = replace(meta, key=place.key)
+        event = upload_of(name, place.bucket, seen, self._clock.now_ms())
+        if (known := await self._entry(name, event)) is not None:
+            event = upload_of(
+                name,
+                place.bucket,
+                seen,
+                self._clock.now_ms(),
+                state=known.state,
+                told=known.upload,
+                reread=known.forgotten is not None,
+            )
+        kind = exchange.content_type if exchange.content_type != "application/octet-stream" else ""
+        origin = NotificationMessage(b"", exchange.headers).origin
+        return msgspec.structs.replace(
+            event, content_type=kind or None, traceparent=origin.traceparent, source_id=origin.source_id
+        )
+
+    async def remove(self, exchange: HttpExchange) -> HttpAnswer:
+        name = await self._services.collection(exchange, exchange.parameters["index"])
+        key = check_key(exchange.parameters["key"])
+        place = _Place.of(self._services.uploads_url, name, key)
+        entry = await self._entry(name, place.event(name))
+        if entry is None or entry.state.tombstone:
+            raise _unknown(key)
+        await self._services.uploads.delete(place.store_key)
+        await self._services.queue([deletion(name, entry, self._clock.now_ms())])
+        return json_answer({"key": key, "status": "queued for removal"}, 202)
+
+    async def _searchable(
+        self, name: CollectionName, event: UploadNotification, key: str, seconds: float
+    ) -> dict[str, Any]:
+        """Look until the document is searchable, or set aside."""
+        doc_id = doc_id_of(event)
+        deadline = self._clock.monotonic() + seconds
+        while self._clock.monotonic() < deadline:
+            entry = await self._entry(name, event, fresh=True)
+            report = entry.report if entry else None
+            if entry and report and report.doc_id == doc_id and entry.pending is None:
+                return {"docId": doc_id, "key": key, "status": str(report.status), "chunks": report.chunks}
+            await self._clock.sleep(_LOOK_SECONDS)
+        raise DeadlineExceeded(
+            f"document {key} is not searchable yet",
+            f"it is queued, and {seconds:g} s have passed",
+            "look at it later with GET on the same address; check that `penstock index --follow` runs",
+        )
+
+    # What became of them -----------------------------------------------------------------------------
+
+    async def show(self, exchange: HttpExchange) -> HttpAnswer:
+        name = await self._services.collection(exchange, exchange.parameters["index"])
+        key = exchange.parameters["key"]
+        place = _Place.of(self._services.uploads_url, name, key)
+        entry = await self._entry(name, place.event(name))
+        if entry is None:
+            # One that came from a bucket, by the key that it has there.
+            entry = find_entries(await self._entries(name), [key])[0]
+        return json_answer(_described(entry, key))
+
+    async def list(self, exchange: HttpExchange) -> HttpAnswer:
+        name = await self._services.collection(exchange, exchange.parameters["index"])
+        limit = _whole(one(exchange, "limit", "100"), 1, _ENTRIES_MAX, "limit")
+        entries = await self._entries(name)
+        shown = [_described(entry, entry.key) for entry in entries[:limit]]
+        return json_answer({"documents": shown, "total": len(entries)})
+
+    # Shared ------------------------------------------------------------------------------------------
+
+    async def _entries(self, name: CollectionName) -> Sequence[DocumentEntry]:
+        registry = registry_name(name)
+        try:
+            reader = await self._services.index.reader()
+            return await list_entries(await reader.collection(registry.tenant, registry.index, registry.model))
+        except NotFound:
+            return []
+
+    async def _entry(self, name: CollectionName, event: Notification, *, fresh: bool = False) -> DocumentEntry | None:
+        registry = registry_name(name)
+        identity = object_key(event)
+        try:
+            reader = await self._services.index.reader()
+            if fresh:
+                reader.refresh()
+            found = await reader.collection(registry.tenant, registry.index, registry.model)
+            return (await entries_of(found, [identity])).get(identity)
+        except NotFound:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an upload lies: as the job finds it, and as the store of uploads has it."""
+
+    bucket: str
+    key: str
+    store_key: str
+
+    @classmethod
+    def of(cls, uploads_url: str, name: CollectionName, key: str) -> _Place:
+        url = parse_url(uploads_url)
+        store_key = f"{name.tenant}/{name.index}/{key}"
+        if url.scheme == "file":
+            return cls(str(StoreUrl("file", f"{url.place}/{name.tenant}/{name.index}")), key, store_key)
+        bucket = url.place if url.scheme == "s3" else f"{url.scheme}://{url.place}"
+        return cls(bucket, f"{url.prefix}/{store_key}" if url.prefix else store_key, store_key)
+
+    def event(self, name: CollectionName) -> UploadNotification:
+        """A notification of the object, of which only the identity counts."""
+        return upload_of(name, self.bucket, ObjectMeta(self.key, 0, "", 0), 0)
+
+
+def _question(asked: SearchBody) -> Question:
+    words = asked.query.strip()
+    if not words or len(words) > _WORDS_MAX:
+        raise InvalidInput("the query cannot be used", f"it has {len(words):,} characters", f"send 1 to {_WORDS_MAX:,}")
+    if asked.mode not in _MODES:
+        raise InvalidInput(f"mode {asked.mode[:40]!r}", "there is no such mode", f"use {', '.join(_MODES)}")
+    if not 1 <= asked.count <= _COUNT_MAX:
+        raise InvalidInput(f"count {asked.count}", f"it is between 1 and {_COUNT_MAX}")
+    where = parse_filter(asked.filter) if asked.filter is not None else None
+    return Question(words, asked.count, where, asked.mode, asked.min_score)
+
+
+def _described(entry: DocumentEntry, key: str) -> dict[str, Any]:
+    report = entry.report
+    status = "removed" if entry.state.tombstone else str(report.status) if report else "queued"
+    told: dict[str, Any] = {"key": key, "status": "indexing" if entry.pending else status, "docId": entry.current}
+    if report is not None:
+        told |= {"chunks": report.chunks, "reason": report.reason, "warnings": list(report.warnings)}
+    return told
+
+
+def _seconds(text: str, longest: float) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= longest:
+        raise InvalidInput(f"timeout {text[:40]!r}", f"it is a number of seconds above 0, up to {longest:g}")
+    return seconds
+
+
+def _whole(text: str, low: int, high: int, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        raise InvalidInput(f"{name} {text[:40]!r}", f"it is a whole number between {low} and {high}")
+    return int(text)
+
+
+def _unknown(key: str) -> NotFound:
+    return NotFound(f"there is no document {key[:200]!r}", "nothing was uploaded under this key")

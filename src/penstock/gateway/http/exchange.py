@@ -1,0 +1,126 @@
+"""One request as the gateway sees it, and the answers it gives: a thin layer over ASGI for the hot routes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock.errors import InvalidInput
+from penstock.gateway.access.tokens import Principal
+from penstock.gateway.http.bodies import Receive
+
+__all__ = ["AsgiScope", "HttpAnswer", "HttpExchange", "Message", "Send", "json_answer"]
+
+AsgiScope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+_LENGTH_DIGITS_MAX: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A whole response."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def send(self, send: Send) -> None:
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers.items()]
+        headers.append((b"content-length", b"%d" % len(self.body)))
+        if self.body or self.content_type != "application/json":
+            headers.append((b"content-type", self.content_type.encode("latin-1")))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpAnswer:
+    return HttpAnswer(msgspec.json.encode(value), status, headers=headers or {})
+
+
+@dataclass(slots=True)
+class HttpExchange:
+    """A request. Its body is read once, by whoever handles it, within the bounds of its route."""
+
+    scope: AsgiScope
+    receive: Receive
+    # Set by the guard before a handler sees the request.
+    principal: Principal = field(default_factory=lambda: Principal("", frozenset()))
+    # What the pattern of the route found in the path.
+    parameters: dict[str, str] = field(default_factory=dict)
+    # Bytes of the body that came so far, when the client announced no length.
+    unannounced_bytes: int = 0
+    _headers: dict[str, str] | None = None
+
+    def count_body(self) -> None:
+        """From now on, count what comes of a body whose length was not announced."""
+        if self.announced_bytes is not None:
+            return
+        receive = self.receive
+
+        async def counting() -> Message:
+            message = await receive()
+            self.unannounced_bytes += len(message.get("body", b""))
+            return message
+
+        self.receive = counting
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        return str(self.scope["path"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By name in lower case; of one that was sent twice, the last."""
+        if self._headers is None:
+            self._headers = {
+                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
+            }
+        return self._headers
+
+    @property
+    def client(self) -> str:
+        """The address of whoever connected."""
+        found = self.scope.get("client")
+        return str(found[0]) if found else ""
+
+    @property
+    def announced_bytes(self) -> int | None:
+        """The length that the client announced, if it did."""
+        text = self.headers.get("content-length")
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
+            raise InvalidInput(f"Content-Length {text[:40]!r} is no number")
+        return int(text)
+
+    @property
+    def content_type(self) -> str:
+        """Without parameters, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def query(self) -> dict[str, list[str]]:
+        """The parameters of the URL, each with all of its values."""
+        return form_of(self.scope.get("query_string", b""))
+
+
+def form_of(data: bytes) -> dict[str, list[str]]:
+    """A query string or a form, as names and their values."""
+    try:
+        pairs = parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=1_000, errors="strict")
+    except (UnicodeDecodeError, ValueError) as error:
+        raise InvalidInput("the parameters cannot be read", str(error)) from error
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found

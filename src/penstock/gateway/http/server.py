@@ -1,0 +1,194 @@
+"""Serves an application over HTTP with uvicorn: TLS, bounded headers, and a time for everything.
+
+uvicorn bounds idle connections; what it leaves open is closed here: a client that sends its headers slowly, or without
+end, or does not read its answer, keeps no connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from math import ceil
+from typing import Any, ClassVar, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import InvalidInput, Unavailable
+from penstock.gateway.config import GatewayConfig
+
+__all__ = ["HttpServer", "serving"]
+
+# For requests under way when the server stops.
+_GRACE_SECONDS: Final = 10
+_STARTED_LOOK_SECONDS: Final = 0.01
+
+
+class _BoundedHttp(HttpToolsProtocol):
+    """HTTP/1.1 whose headers have a size and a time, and whose answers are read."""
+
+    seconds_max: ClassVar[float]
+    bytes_max: ClassVar[int]
+    send_seconds_max: ClassVar[float]
+
+    _waiting: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
+    _unsent = 0
+    _header_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._stop_sending()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_progress()
+
+    def resume_writing(self) -> None:
+        self._stop_sending()
+        super().resume_writing()
+
+    def _await_progress(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._sending = self.loop.call_later(self.send_seconds_max, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        """A slow reader is a reader; one that has read nothing is none."""
+        if self.transport.get_write_buffer_size() >= self._unsent:
+            self.transport.abort()
+        else:
+            self._await_progress()
+
+    def _stop_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+
+    def on_message_begin(self) -> None:
+        self._header_bytes = 0
+        self._await_headers()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self.bytes_max:
+            # The parser tells its caller, which answers 400 and closes.
+            raise ValueError("the headers are too large")
+
+    def _await_headers(self) -> None:
+        self._stop_waiting()
+        self._waiting = self.loop.call_later(self.seconds_max, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        # A request that is being answered has come to the end of its headers.
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to the command that runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """One listener. `port` is the one it has: where 0 was asked for, the system chose."""
+
+    def __init__(self, app: Any, config: GatewayConfig, *, host: str | None = None, port: int | None = None) -> None:
+        bounds = {
+            "seconds_max": config.header_seconds_max,
+            "bytes_max": config.header_bytes_max,
+            "send_seconds_max": config.send_seconds_max,
+        }
+        settings = uvicorn.Config(
+            app,
+            host=host or config.host,
+            port=config.port if port is None else port,
+            http=type("BoundedHttp", (_BoundedHttp,), bounds),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            # The guard reads what proxies claim.
+            proxy_headers=False,
+            timeout_keep_alive=ceil(config.idle_seconds_max),
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            ssl_certfile=config.certificate,
+            ssl_keyfile=config.certificate_key,
+        )
+        self._server = _Quiet(settings)
+        self._address = f"{settings.host}:{settings.port}"
+        try:
+            settings.load()
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidInput(
+                "the certificate cannot be used", str(error), "check certificate and certificate_key"
+            ) from error
+
+    @property
+    def port(self) -> int:
+        return int(self._server.servers[0].sockets[0].getsockname()[1])
+
+    async def run(self) -> None:
+        """Serve until `stop`; `Unavailable` when the address cannot be had."""
+        try:
+            await self._server.serve()
+        except SystemExit:
+            # How uvicorn tells that it could not bind.
+            raise Unavailable(
+                f"the gateway cannot listen on {self._address}", "another process has the port", "choose another one"
+            ) from None
+
+    async def started(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        while not self._server.started:
+            await clock.sleep(_STARTED_LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Take no more requests; those under way are answered."""
+        self._server.should_exit = True
+
+
+@asynccontextmanager
+async def serving(server: HttpServer) -> AsyncIterator[HttpServer]:
+    """The server, answering, for the length of a block."""
+    running = asyncio.ensure_future(server.run())
+    ready = asyncio.ensure_future(server.started())
+    try:
+        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        yield server
+    finally:
+        ready.cancel()
+        server.stop()
+        if not running.done():
+            await running

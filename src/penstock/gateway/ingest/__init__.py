@@ -1,0 +1,1 @@
+"""Telemetry in: every protocol becomes one bundle, acknowledged once it is durable."""

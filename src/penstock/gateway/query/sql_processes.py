@@ -1,0 +1,207 @@
+"""SQL in processes of its own: a query that takes too long, or too much, ends its process and nothing else.
+
+Processes are started when they are needed, up to `queries_at_once`, and kept for the next query. One that is out of
+time, or whose caller went away, is killed whole: nothing of it is left to be interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import AtCapacity, Closed, DeadlineExceeded, Unavailable
+from penstock.gateway.query.sql_frames import (
+    LENGTHS,
+    SqlQuestion,
+    SqlReply,
+    checked_lengths,
+    encode_frame,
+    read_answer,
+    read_header,
+)
+from penstock.lake import SqlAnswer, SqlConfig
+from penstock.observability import SILENT, Observer, names
+
+__all__ = ["SqlProcesses"]
+
+# Between the end of a query's time, which its process tells by itself, and the end of its process.
+_GRACE_SECONDS: Final = 1.0
+_START_SECONDS_MAX: Final = 60.0
+
+
+class SqlProcesses:
+    """`command` starts a process that answers on its pipes; `environment` is what it is given of ours."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        config: SqlConfig | None = None,
+        *,
+        environment: dict[str, str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+    ) -> None:
+        self._command, self._config = tuple(command), config or SqlConfig()
+        self._environment, self._clock, self._observer = environment, clock, observer
+        self._room = asyncio.Semaphore(self._config.queries_at_once)
+        self._idle: list[_SqlProcess] = []
+        self._busy: set[_SqlProcess] = set()
+        self._closed = False
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that live now."""
+        return [one.pid for one in (*self._idle, *self._busy)]
+
+    async def query(
+        self,
+        sql: str,
+        *,
+        tenant: str | None = None,
+        as_of: int | dict[str, int] | None = None,
+        rows_max: int | None = None,
+        seconds_max: float | None = None,
+    ) -> SqlAnswer:
+        """Answer one SELECT over the tables of a tenant."""
+        assert tenant is not None, "the gateway asks for one tenant"
+        seconds = self._config.seconds_max if seconds_max is None else min(seconds_max, self._config.seconds_max)
+        question = SqlQuestion(sql=sql, tenant=tenant, as_of=as_of, rows_max=rows_max, seconds_max=seconds)
+        began, outcome = self._clock.monotonic(), "failed"
+        try:
+            async with self._waited_for(seconds):
+                answer = await self._answered(question)
+            outcome = "answered"
+            self._observer.observe(names.SQL_PLAN_SECONDS, answer.plan_seconds)
+            return answer
+        finally:
+            self._observer.count(names.SQL_QUERIES, 1, outcome=outcome)
+            self._observer.observe(names.SQL_SECONDS, self._clock.monotonic() - began)
+
+    async def close(self) -> None:
+        self._closed = True
+        for process in (*self._idle, *self._busy):
+            await process.kill()
+        self._idle.clear()
+
+    def _waited_for(self, seconds: float) -> _Room:
+        return _Room(self._room, seconds, self._config.queries_at_once)
+
+    async def _answered(self, question: SqlQuestion) -> SqlAnswer:
+        process = await self._process()
+        self._busy.add(process)
+        is_whole = False
+        try:
+            async with asyncio.timeout(question.seconds_max + _GRACE_SECONDS):
+                header, body = await process.ask(question)
+            is_whole = True
+        except TimeoutError:
+            raise DeadlineExceeded(
+                "the query was ended with its process",
+                f"it took longer than {question.seconds_max:g} s",
+                "narrow its time range, or allow more with seconds_max",
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise AtCapacity(
+                "the query ended its process",
+                f"exit code {await process.kill()}: most likely it needed more memory than it may have",
+                "narrow it, or raise memory_bytes",
+            ) from None
+        finally:
+            self._busy.discard(process)
+            if is_whole and not self._closed:
+                self._idle.append(process)
+            else:
+                await process.kill()
+        return read_answer(header, body)
+
+    async def _process(self) -> _SqlProcess:
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive:
+                return process
+        if self._closed:
+            raise Closed("the gateway is closed", "it answers no more queries")
+        try:
+            return await _SqlProcess.start(self._command, self._environment)
+        except OSError as error:
+            raise Unavailable("no SQL process can be started", str(error), "try again") from error
+
+
+class _Room:
+    """A place among the queries at once, waited for no longer than a query may take."""
+
+    def __init__(self, room: asyncio.Semaphore, seconds: float, count: int) -> None:
+        self._room, self._seconds, self._count = room, seconds, count
+
+    async def __aenter__(self) -> None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._room.acquire()
+        except TimeoutError:
+            raise DeadlineExceeded("the query was not begun", f"{self._count} others are being answered") from None
+
+    async def __aexit__(self, *_: object) -> None:
+        self._room.release()
+
+
+class _SqlProcess:
+    """One process and its pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._in, self._out = process, process.stdin, process.stdout
+
+    @classmethod
+    async def start(cls, command: Sequence[str], environment: dict[str, str] | None) -> _SqlProcess:
+        """Returns once it is ready; its start does not count as time of a query."""
+        pipe = asyncio.subprocess.PIPE
+        # A session of its own, so that it is killed with whatever it may have started.
+        started = cls(
+            await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
+            )
+        )
+        try:
+            async with asyncio.timeout(_START_SECONDS_MAX):
+                await started._reply()
+        except (TimeoutError, asyncio.IncompleteReadError):
+            raise Unavailable(
+                "a SQL process did not start", f"exit code {await started.kill()}", "see the log"
+            ) from None
+        except BaseException:
+            await started.kill()
+            raise
+        return started
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, question: SqlQuestion) -> tuple[SqlReply, bytes]:
+        self._in.writelines([bytes(part) for part in encode_frame(question)])
+        await self._in.drain()
+        return await self._reply()
+
+    async def _reply(self) -> tuple[SqlReply, bytes]:
+        head, body = checked_lengths(await self._out.readexactly(LENGTHS.size))
+        header = read_header(await self._out.readexactly(head), SqlReply)
+        return header, await self._out.readexactly(body)
+
+    async def kill(self) -> int:
+        """End it, with everything that it started; its exit code."""
+        if self.is_alive:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        code = await self._process.wait()
+        self._in.close()
+        return code

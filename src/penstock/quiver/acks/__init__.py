@@ -1,0 +1,1 @@
+"""What every subscriber has done: the state, its records, and `ack.log`."""

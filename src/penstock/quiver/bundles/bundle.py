@@ -1,0 +1,101 @@
+"""A bundle: the unit of ingest, a few Arrow record batches that arrive together.
+
+Each batch has a slot of its own (logs, log attributes, …). Schemas may differ from bundle to bundle and change over
+time. Whatever the log could not hold is refused when a bundle is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from penstock.errors import InvalidInput
+from penstock.quiver.bundles.schemas import KnownSchema, known_schema
+
+__all__ = ["Ack", "Bundle"]
+
+# Arrow messages carry their own length in 31 bits; so do frames.
+_BATCH_BYTES_MAX: Final = (1 << 31) - (1 << 20)
+_TIME_END: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """`slots` by name. `event_time_ns` is the first and last event time in it, where the caller knows them."""
+
+    slots: Mapping[str, pa.RecordBatch]
+    signal: str = ""
+    identity: str = ""
+    event_time_ns: tuple[int, int] | None = None
+    # Asked for several times on the way, and each costs microseconds.
+    rows: int = field(init=False, repr=False, compare=False)
+    nbytes: int = field(init=False, repr=False, compare=False)
+    # Of each slot.
+    sizes: Sequence[int] = field(init=False, repr=False, compare=False)
+    schemas: Sequence[KnownSchema] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Whatever the log could not hold is refused here: behind this point it would fail for others as well."""
+        slots: Any = self.slots
+        if not (isinstance(slots, Mapping) and slots):
+            raise InvalidInput("a bundle has no slots", "it must have one record batch at least, by its slot's name")
+        # The caller's own may change while the bundle is on its way.
+        object.__setattr__(self, "slots", dict(slots))
+        for slot, batch in self.slots.items():
+            if not slot or not isinstance(batch, pa.RecordBatch):
+                raise InvalidInput(
+                    f"slot {slot!r} of a bundle cannot be stored", "a name and an Arrow record batch are needed"
+                )
+            if batch.num_rows and not batch.num_columns:
+                raise InvalidInput(
+                    f"slot {slot!r} has {batch.num_rows} rows and no columns", "Arrow files do not keep their number"
+                )
+            _check_text("slot", slot)
+        _check_text("signal", self.signal)
+        _check_text("identity", self.identity)
+        if self.event_time_ns is not None:
+            _check_times(self.event_time_ns)
+        batches = self.slots.values()
+        object.__setattr__(self, "rows", sum([batch.num_rows for batch in batches]))
+        sizes = [_batch_bytes(slot, batch) for slot, batch in self.slots.items()]
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "nbytes", sum(sizes))
+        object.__setattr__(self, "schemas", [known_schema(batch.schema) for batch in batches])
+
+
+class Ack(msgspec.Struct, frozen=True, gc=False):
+    """A bundle's place in the log, when it arrived, and whether it would survive a power loss now."""
+
+    bundle_seq: int
+    ingestion_ms: int
+    durable: bool
+
+
+def _check_text(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except (AttributeError, UnicodeEncodeError) as error:
+        raise InvalidInput(
+            f"the {what} of a bundle cannot be {text!r}", "it must be text that UTF-8 can hold"
+        ) from error
+
+
+def _check_times(times: Any) -> None:
+    if not (isinstance(times, tuple) and len(times) == 2 and all(type(time) is int for time in times)):
+        raise InvalidInput(f"the event times {times!r} are no range", "two whole numbers of nanoseconds are needed")
+    if not -_TIME_END <= times[0] <= times[1] < _TIME_END:
+        raise InvalidInput(
+            f"the event times {times} are no range", "the first must not be above the second, and both have 64 bits"
+        )
+
+
+def _batch_bytes(slot: str, batch: pa.RecordBatch) -> int:
+    # Without rows there is nothing to count, and Arrow's own count fails on an empty union that was read back.
+    size = batch.nbytes if batch.num_rows else 0
+    if size > _BATCH_BYTES_MAX:
+        raise InvalidInput(f"slot {slot!r} has {size} bytes", f"a batch has {_BATCH_BYTES_MAX} at most", "split it")
+    return size

@@ -1,0 +1,66 @@
+"""Small batches of one slot and schema put together: their costs are shared then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.schemas import KnownSchema
+
+__all__ = ["SharedBatches", "combined"]
+
+# Putting batches together copies them: worth it for small ones.
+_SHARED_BYTES_MAX: Final = 4 << 20
+
+
+class SharedBatches:
+    """Batches of one slot and schema put together, of which each bundle has some rows: small ones cost little then.
+
+    Made once, for the log and for the open segment.
+    """
+
+    def __init__(self, bundles: Sequence[Bundle]) -> None:
+        # The one slot and schema that all bundles have, each with rows: the usual case, and worth a short way.
+        self.single = _single_stream(bundles)
+        if self.single is not None:
+            name, schema = self.single
+            whole = combined([bundle.slots[name] for bundle in bundles], sum([bundle.nbytes for bundle in bundles]))
+            self.whole = {} if whole is None else {(name, schema.body): whole}
+            if whole is None:
+                self.single = None
+            return
+        groups: dict[tuple[str, bytes], list[pa.RecordBatch]] = {}
+        sizes: dict[tuple[str, bytes], int] = {}
+        for bundle in bundles:
+            for (name, batch), schema, size in zip(bundle.slots.items(), bundle.schemas, bundle.sizes, strict=True):
+                if batch.num_rows and not schema.has_dictionaries:
+                    key = name, schema.body
+                    groups.setdefault(key, []).append(batch)
+                    sizes[key] = sizes.get(key, 0) + size
+        self.whole = {key: whole for key, group in groups.items() if (whole := combined(group, sizes[key])) is not None}
+
+
+def _single_stream(bundles: Sequence[Bundle]) -> tuple[str, KnownSchema] | None:
+    (name, *others), (schema, *_) = bundles[0].slots, bundles[0].schemas
+    # Equal schemas are one object: they come out of a cache.
+    same = [
+        bundle
+        for bundle in bundles
+        if bundle.schemas[0] is schema and bundle.rows and len(bundle.schemas) == 1 and name in bundle.slots
+    ]
+    return None if others or schema.has_dictionaries or len(same) < len(bundles) else (name, schema)
+
+
+def combined(batches: list[pa.RecordBatch], size: int) -> pa.RecordBatch | None:
+    """The rows of batches that all have some, of this size together, in one; None where they do not fit one."""
+    if len(batches) < 2 or not batches[0].num_columns or size > _SHARED_BYTES_MAX:
+        return None
+    try:
+        whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    except pa.ArrowException:
+        # A type that Arrow cannot put together: its batches stay apart.
+        return None
+    return whole[0] if len(whole) == 1 else None

@@ -1,0 +1,1 @@
+"""Segments on their way to subscribers."""

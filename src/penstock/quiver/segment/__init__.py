@@ -1,0 +1,1 @@
+"""From bundles in memory to immutable Arrow files."""

@@ -1,0 +1,163 @@
+"""The open segment's life: filled, sealed, written, published. One is filled while at most one is written.
+
+A segment whose write fails stays in memory and is tried again, under the same number, with files made anew; the log
+keeps its records until its files are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from penstock.disk import explain
+from penstock.errors import PenstockError, Unsupported
+from penstock.observability import names
+from penstock.quiver.bundles.bundle import Bundle
+from penstock.quiver.bundles.shared import SharedBatches
+from penstock.quiver.config import SegmentConfig
+from penstock.quiver.doors import Doors, WakeUp
+from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.segment.open_segment import OpenSegment
+
+__all__ = ["Finaliser", "SegmentWriter"]
+
+_RETRY_SECONDS_FIRST: Final = 0.1
+_RETRY_SECONDS_MAX: Final = 5.0
+
+
+class SegmentWriter(Protocol):
+    """Makes a segment durable. Blocking."""
+
+    def write(self, segment: OpenSegment, segment_seq: int) -> SegmentMeta: ...
+
+
+class Finaliser:
+    """`number` gives the next segment its number; `publish` is awaited with what is durable.
+
+    `begun` is called when a segment gets its first bundle, and its time begins to run.
+    """
+
+    def __init__(
+        self,
+        writer: SegmentWriter,
+        config: SegmentConfig,
+        doors: Doors,
+        changed: WakeUp,
+        *,
+        number: Callable[[], int],
+        publish: Callable[[SegmentMeta], Awaitable[None]],
+        begun: Callable[[], None],
+    ) -> None:
+        self._writer = writer
+        self._config = config
+        self._doors = doors
+        self._changed = changed
+        self._number = number
+        self._publish = publish
+        self._begun = begun
+        self._task: asyncio.Task[None] | None = None
+        self._retries = True
+        self.open = self._new()
+        self.sealed: OpenSegment | None = None
+        # Why the sealed segment is still in memory.
+        self.failure: PenstockError | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is in memory."""
+        return self.open.bytes + (self.sealed.bytes if self.sealed else 0)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether both are full: whoever comes now has to wait."""
+        return self.sealed is not None and self.open.bytes >= self._config.target_size
+
+    def add(
+        self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
+    ) -> None:
+        if not self.open.bundles:
+            self.open.opened_at = self._doors.clock.monotonic()
+            self._begun()
+        self.open.add(bundles, bundle_seq, ingestion_ms, shared)
+        if self.open.bytes >= self._config.target_size:
+            self.seal("size")
+
+    def seal(self, reason: str) -> None:
+        """Begin to write what is open, unless another is being written."""
+        if self.sealed is None and self.open.bundles:
+            self.sealed, self.open = self.open, self._new()
+            self._doors.observer.count(names.QUIVER_SEGMENTS_FINALISED, reason=reason)
+            self._task = asyncio.create_task(self._write_out())
+
+    def buffers(self, finalised_through: int) -> list[OpenSegment]:
+        """What is in memory and in no segment yet, oldest first."""
+        held = [self.sealed, self.open]
+        return [one for one in held if one is not None and one.bundles and one.last_bundle > finalised_through]
+
+    def open_seconds_left(self, longest: float) -> float:
+        """How long the open segment may stay open, `longest` where there is none."""
+        if not self.open.bundles or self.sealed is not None:
+            return longest
+        return max(0.001, self.open.opened_at + self._config.max_open_duration - self._doors.clock.monotonic())
+
+    def seal_if_old(self) -> None:
+        if self.open.bundles and self._doors.clock.monotonic() >= self.open.opened_at + self._config.max_open_duration:
+            self.seal("time")
+
+    async def flush(self, reason: str) -> None:
+        """Return once all that is in memory now is durable; raise why it is not."""
+        for _ in range(2):
+            self.seal(reason)
+            while self._task is not None:
+                await self._changed.wait()
+                if self.failure is not None:
+                    raise self.failure
+
+    async def stop(self) -> None:
+        """Write what is left, once; the log has it if that fails."""
+        self._retries = False
+        self._changed.notify()
+        for _ in range(2):
+            if self._task is None:
+                self.seal("shutdown")
+            if self._task is not None:
+                await asyncio.wait([self._task])
+        if self.failure is not None:
+            raise self.failure
+
+    def _new(self) -> OpenSegment:
+        return OpenSegment(self._doors.clock.monotonic(), self._config.event_time_column)
+
+    async def _write_out(self) -> None:
+        assert self.sealed is not None
+        pause = _RETRY_SECONDS_FIRST
+        number = self._number()
+        while True:
+            try:
+                meta = await self._doors.offload(self._writer.write, self.sealed, number)
+                break
+            except Exception as error:  # noqa: BLE001  whatever it is, the log has the records: nobody may wait for ever
+                self.failure = _explained(number, error)
+                self._doors.observer.event(names.QUIVER_SEGMENT_FAILED, instance=self._doors.instance, error=str(error))
+            self._changed.notify()
+            if not self._retries:
+                self._task = None
+                return
+            await self._changed.wait(pause)
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+        self.failure = None
+        await self._publish(meta)
+        self.sealed, self._task = None, None
+        self._changed.notify()
+        if self.open.bytes >= self._config.target_size:
+            self.seal("size")
+
+
+def _explained(number: int, error: Exception) -> PenstockError:
+    what = f"segment {number} could not be written"
+    if isinstance(error, OSError):
+        return explain(what, error)
+    return Unsupported(
+        what, f"{type(error).__name__}: {error}", "the log keeps its bundles: report this, and keep them"
+    )

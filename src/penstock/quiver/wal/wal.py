@@ -1,0 +1,211 @@
+"""The write-ahead log: gives each bundle its number, and answers when it is durable.
+
+A small bundle is encoded when it comes, while the disk writes those before it; a large one off the loop, when its turn
+comes. Checksums and the write are always off the loop. A group whose write or sync fails is written once more, into a new
+file; when that fails too, every caller of the group is told that its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.disk import explain, is_full
+from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.observability import names
+from penstock.quiver.bundles.bundle import Ack, Bundle
+from penstock.quiver.bundles.payload import encode_bundles
+from penstock.quiver.bundles.shared import SharedBatches
+from penstock.quiver.config import Durability
+from penstock.quiver.doors import Doors
+from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.log.frames import FrameKind
+from penstock.quiver.log.group_commit import GroupCommit
+
+__all__ = ["Intake", "Wal"]
+
+# Encoding so much takes microseconds. More would hold up the loop, and leave the processor's cache before it is written.
+_INLINE_BYTES_MAX: Final = 256 << 10
+
+
+@dataclass(slots=True)
+class Intake:
+    """What one call brings: stored together, or not at all."""
+
+    bundles: Sequence[Bundle]
+    size: int
+    ingestion_ms: int
+    # What was put together for the log, for the open segment to use as well.
+    shared: SharedBatches | None
+    # The payload of its frame, once it is encoded.
+    parts: Sequence[Any] = ()
+
+
+class Wal:
+    """`accept` is called on the loop with all that one write made durable, and the number of the first bundle.
+
+    Callers hear of it afterwards.
+    """
+
+    def __init__(
+        self,
+        log: FrameLog | None,
+        doors: Doors,
+        *,
+        durability: Durability,
+        interval: float = 0.0,
+        persists: bool = True,
+        next_record: int,
+        durable_before: int,
+        accept: Callable[[Sequence[Intake], int], None],
+    ) -> None:
+        self._log = log
+        self._persists = persists and log is not None
+        self._doors = doors
+        self._accept = accept
+        self._next_record = next_record
+        # What a start found in the log a killed process may have written and not synced: until it is in a segment,
+        # no frame vouches for it, or its loss with the power would be reported as one of durable records.
+        self._durable_before, self._replayed_before = durable_before, next_record
+        self._released_through = 0
+        self._turn = asyncio.Lock()
+        self._group: GroupCommit[Intake, list[Ack]] = GroupCommit(
+            self._commit, clock=doors.clock, interval=interval, one_by_one=durability is Durability.SYNC
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self._log.bytes if self._log else 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._group.waiting_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """What the file that is written takes, besides what waits. Records are a little larger than their bundles."""
+        if self._log is None or not self._persists:
+            return _INLINE_BYTES_MAX
+        file = self._log.active
+        return 0 if file is None else (file.size - file.end) // 2 - self.waiting_bytes
+
+    @property
+    def files(self) -> int:
+        return 0 if self._log is None else len(self._log.retired) + (self._log.active is not None)
+
+    def growth(self, size: int) -> int:
+        """How much more room the disk gives when so many bytes come."""
+        log = self._log
+        if log is None or not self._persists:
+            return 0
+        file = log.active
+        if file is not None and file.end + self.waiting_bytes + size <= file.size:
+            return 0
+        return log.growth(size)
+
+    async def append(self, bundles: Sequence[Bundle], size: int) -> list[Ack]:
+        shared = SharedBatches(bundles) if len(bundles) > 1 and size <= _INLINE_BYTES_MAX else None
+        intake = Intake(bundles, size, self._doors.clock.now_ms(), shared)
+        if self._persists and size <= _INLINE_BYTES_MAX:
+            _encode(intake)
+        return await self._group.add(intake, size)
+
+    async def release(self, through: int) -> None:
+        """Give back the files whose records are all in segments."""
+        if self._log is not None:
+            async with self._turn:
+                self._released_through = through
+                await self._doors.offload(self._log.release, through)
+        if through >= self._replayed_before - 1:
+            self._durable_before = self._replayed_before
+
+    async def reuse(self) -> None:
+        """Give back the active file as well, if all its records are in segments: for a store that has no room left."""
+        if self._log is not None:
+            async with self._turn:
+                await self._doors.offload(self._log.release, self._released_through, True)
+
+    async def drain(self) -> None:
+        await self._group.drain()
+
+    async def close(self) -> None:
+        await self._group.close()
+        if self._log is not None:
+            async with self._turn:
+                await self._doors.offload(self._log.close)
+
+    async def _commit(self, group: Sequence[Intake]) -> list[list[Ack] | Exception]:
+        first = sequence = self._next_record
+        observer, instance = self._doors.observer, self._doors.instance
+        refused: dict[int, Exception] = {}
+        if self._persists:
+            started = self._doors.clock.monotonic()
+            async with self._turn:
+                refused = await self._make_durable(group, first)
+            observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
+        answers: list[list[Ack] | Exception] = []
+        stored = []
+        for number, intake in enumerate(group):
+            if number in refused:
+                answers.append(refused[number])
+                continue
+            end = sequence + len(intake.bundles)
+            answers.append([Ack(at, intake.ingestion_ms, self._persists) for at in range(sequence, end)])
+            stored.append(intake)
+            sequence = end
+        # Only now: a group that failed leaves its numbers to the next one.
+        self._next_record = sequence
+        self._accept(stored, first)
+        observer.count(names.QUIVER_INGESTED_BUNDLES, sequence - first, instance=instance)
+        observer.count(names.QUIVER_INGESTED_BYTES, sum([intake.size for intake in stored]), instance=instance)
+        return answers
+
+    async def _make_durable(self, group: Sequence[Intake], first: int) -> dict[int, Exception]:
+        """Returns which of the group cannot be stored, and why: they are not in the log."""
+        try:
+            return await self._doors.offload(self._write, group, first)
+        except OSError as error:
+            if is_full(error):
+                # Room is set aside before anything is written: nothing was.
+                raise explain("the bundle could not be stored", error) from error
+            self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+            try:
+                return await self._doors.offload(self._write, group, first)
+            except OSError as again:
+                raise _explained(again) from again
+
+    def _write(self, group: Sequence[Intake], first: int) -> dict[int, Exception]:
+        assert self._log is not None
+        durable_before = first if self._durable_before == self._replayed_before else self._durable_before
+        records, refused = [], dict[int, Exception]()
+        for number, intake in enumerate(group):
+            try:
+                _encode(intake)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this caller's, and nobody else's
+                refused[number] = error
+                continue
+            count = len(intake.bundles)
+            records.append(Record(FrameKind.BUNDLES, intake.parts, first, count, durable_before))
+            first += count
+        if records:
+            self._log.write(records)
+            for intake in group:
+                # Given back by the thread that took it: memory goes round then, and none is new.
+                intake.parts = ()
+        return refused
+
+
+def _encode(intake: Intake) -> None:
+    if not intake.parts:
+        if len(intake.bundles) > 1:
+            intake.shared = intake.shared or SharedBatches(intake.bundles)
+        intake.parts = encode_bundles(intake.bundles, intake.ingestion_ms, intake.shared)
+
+
+def _explained(error: OSError) -> PenstockError:
+    meaning = explain("the bundle could not be stored for sure", error)
+    if is_full(error):
+        return meaning
+    return OutcomeUnknown(meaning.what, meaning.why, "mend the disk; then send it again if it is not there")

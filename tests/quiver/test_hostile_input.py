@@ -1,0 +1,142 @@
+"""What callers should not do: each gets an error that says so, and nobody else is harmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn
+
+from penstock.errors import InvalidInput, NotFound
+from penstock.quiver import Bundle
+from penstock.quiver.inspection import inspect_store, stored_tables
+
+
+def run(scenario: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(scenario)
+
+
+def twins(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(values), pa.array(values)], names=["a", "a"])
+
+
+def test_rows_without_columns_are_refused_because_no_file_keeps_their_number() -> None:
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 5, pa.struct([])))
+    assert batch.num_rows == 5
+    with pytest.raises(InvalidInput, match="5 rows and no columns"):
+        Bundle({"logs": batch})
+
+
+@pytest.mark.parametrize("slots", [None, [], 5, "logs", {}])
+def test_a_bundle_without_a_mapping_of_batches_is_refused(slots: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Bundle(slots)
+
+
+def test_columns_of_one_name_are_kept_and_read() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.ingest_many([Bundle({"logs": twins(1)}), Bundle({"logs": twins(2)})])
+        await store.flush()
+        await store.ingest(Bundle({"logs": twins(3)}))
+        delivery = await store.next("s", 0.0)
+        assert delivery is not None
+        assert (await delivery.table("logs")).column(1).to_pylist() == [1, 2]
+        assert (await store.scan()).column(0).to_pylist() == [1, 2, 3]
+        with pytest.raises(InvalidInput, match="several columns a"):
+            await store.scan(columns=["a"])
+        await store.close()
+
+    run(scenario())
+
+
+def test_what_is_no_bundle_is_refused_and_a_generator_of_bundles_is_taken() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        for wrong in (None, {"logs": 1}, "x"):
+            with pytest.raises(InvalidInput, match="a store takes bundles"):
+                await store.ingest(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="NoneType cannot be stored"):
+            await store.ingest_many([bundle(1), None])  # type: ignore[list-item]
+        assert len(await store.ingest_many(bundle(number) for number in range(5))) == 5
+        await store.flush()
+        assert await drained(store) == [0, 1, 2, 3, 4]
+        await store.close()
+
+    run(scenario())
+
+
+def test_what_a_caller_changes_after_the_call_is_stored_as_it_was() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        slots = dict(bundle(1).slots)
+        mine = [Bundle(slots), bundle(2)]
+        slots["more"] = slots["logs"]
+        waiting = asyncio.ensure_future(store.ingest_many(mine))
+        await asyncio.sleep(0)
+        mine.clear()
+        assert len(await waiting) == 2
+        await store.flush()
+        assert await drained(store) == [1, 2]
+        await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["", "a" * 65, "a b", "../x", "ä", "a\n", None, 5, b"s"])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        with pytest.raises(InvalidInput, match="cannot be a subscriber"):
+            await store.register(name)
+        with pytest.raises(NotFound):
+            await store.next(name, 0.0)
+        await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("bound", ["2024", 1.5, float("nan")])
+def test_a_bound_that_is_no_whole_number_is_refused(bound: Any) -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.ingest(Bundle(dict(bundle(1).slots), event_time_ns=(1, 2)))
+        for bounds in ((bound, None), (None, bound)):
+            with pytest.raises(InvalidInput, match="whole number"):
+                await store.scan(*bounds)
+        assert (await store.scan(-(2**70), 2**70)).num_rows == 4
+        await store.close()
+
+    run(scenario())
+
+
+def test_slots_of_any_name_come_out_under_it() -> None:
+    names = ["../../etc", "a/b", "a_b", "\x00", "é" * 300, "logs ", "LOGS", "' OR 1=1 --", "x" * 5000, "\n"]
+
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.ingest(Bundle(dict.fromkeys(names, bundle(1).slots["logs"])))
+        await store.flush()
+        delivery = await store.next("s", 0.0)
+        assert delivery is not None
+        assert set(await delivery.read()) == set(names)
+        await store.close()
+
+    run(scenario())
+
+
+def test_an_instance_whose_folders_are_not_all_there_has_nothing_in_them() -> None:
+    """A crash may have come between the making of one and of the next."""
+    disk = torn()
+    for folder in (PATH, f"{PATH}/instance-000", f"{PATH}/instance-000/wal"):
+        disk.make_directory(folder)
+    (report,) = inspect_store(disk, PATH, check_payloads=True)
+    assert (report.damage, report.segments, report.waiting_bundles) == ([], [], 0)
+    assert stored_tables(disk, PATH) == {}
