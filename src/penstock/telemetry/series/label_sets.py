@@ -58,7 +58,7 @@ def _codes(texts: Any, offsets: Ints) -> tuple[Ints, Ints]:
     sizes = np.diff(bounds).astype(np.int32)
     return (
         _pieces(bounds[offsets].astype(np.int64), texts.buffers()[2]),
-        _pieces(offsets * sizes.itemsize, pa.py_buffer(sizes)),
+        _pieces(offsets * sizes.itemsize, pa.py_buffer(sizes.data)),
     )
 
 
@@ -76,7 +76,7 @@ def _pieces(bounds: Ints, data: Any) -> Ints:
     pieces: Any = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(),
         len(bounds) - 1,
-        [None, pa.py_buffer(np.ascontiguousarray(bounds)), data or pa.py_buffer(b"")],
+        [None, pa.py_buffer(np.ascontiguousarray(bounds).data), data or pa.py_buffer(b"")],
     )
     return np.asarray(pc.dictionary_encode(pieces).indices, dtype=np.int64)
 
