@@ -71,11 +71,11 @@ async def our_queries(folder: Path, work: Work) -> Report:
     await store.query('metric_1{instance="host-00001:9100"}', int(work.times[-1]))
     report["first answer"] = time.perf_counter() - began
     await store.close()
-    for name, *query in asked(work):
+    for name, text, *times in asked(work):
         store = await TimeSeriesStore.open(folder.as_uri(), "series", CONFIG)
         for state in ("cold", "warm"):
             began = time.perf_counter()
-            await store.query_range(*query)
+            await store.query_range(text, *times)
             report[f"{name}, {state}"] = time.perf_counter() - began
         await store.close()
     return report
@@ -83,10 +83,10 @@ async def our_queries(folder: Path, work: Work) -> Report:
 
 def peer_queries(peer: HttpPeer, work: Work) -> Report:
     report: Report = {}
-    for name, *query in asked(work):
+    for name, text, *times in asked(work):
         for state in ("cold", "warm"):
             began = time.perf_counter()
-            peer.range(*query)
+            peer.range(text, *times)
             report[f"{name}, {state}"] = time.perf_counter() - began
     return report
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.ids import is_ulid
-from penstock.relay import RelayStamp, decode_part
+from penstock.records import VectorOperation
+from penstock.relay import RelayStamp, SamplesPayload, VectorPayload, decode_part, decode_table, encode_table
 from penstock.relay.journal import Intent, JournalState, SendJournal
 from penstock.relay.stamp import encode_part
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
@@ -56,3 +57,30 @@ def test_a_journal_with_any_byte_changed_is_moved_aside() -> None:
         assert is_ulid(state.relay)
         assert state.relay != RELAY
         assert "j.damaged" in dict(disk.scan("/relay"))
+
+
+_SAMPLES = pa.table(
+    {
+        "labels": pa.array([[("__name__", "up"), ("job", "größe")]], pa.map_(pa.string(), pa.string())),
+        "timestamp_ms": pa.array([1_700_000_000_000], pa.int64()),
+        "value": [1.0],
+    }
+)
+_ROWS = pa.table({"id": ["a"], "vector": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))})
+
+
+def test_batches_of_samples_are_those_of_version_1() -> None:
+    payload = (GOLDEN / "samples-payload-v1.bin").read_bytes()
+    assert SamplesPayload.decode(payload) == SamplesPayload(tenant="größe")
+    assert SamplesPayload(tenant="größe").encode() == payload
+    assert decode_table((GOLDEN / "samples-record-v1.arrow").read_bytes()).equals(_SAMPLES)
+
+
+def test_batches_of_vectors_are_those_of_version_1() -> None:
+    target = VectorPayload(tenant="acme", index="docs", model="m", metric="cosine")
+    for operation in (VectorOperation.UPSERT, VectorOperation.DELETE):
+        payload = (GOLDEN / f"vector-{operation.name.lower()}-payload-v1.bin").read_bytes()
+        assert VectorPayload.decode(payload) == (operation, target)
+        assert target.encode(operation) == payload
+    assert decode_table((GOLDEN / "vector-record-v1.arrow").read_bytes()).equals(_ROWS)
+    assert decode_table(encode_table(_ROWS)).equals(_ROWS)

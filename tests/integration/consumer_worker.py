@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,29 +50,29 @@ def vector_batch(number: int) -> tuple[bytes, list[bytes]]:
     return TARGET.encode(), [encode_table(pa.table({"id": ids, "vector": vectors}))]
 
 
-def consume_samples(url: str, queue_url: str) -> None:
-    asyncio.run(_consume(url, queue_url, "timeseries", until_empty=False))
+def consume_samples(url: str, queue_url: str, options: dict[str, Any]) -> None:
+    asyncio.run(_consume(url, queue_url, options, "timeseries", until_empty=False))
 
 
-def consume_vectors(url: str, queue_url: str) -> None:
-    asyncio.run(_consume(url, queue_url, "vector", until_empty=False))
+def consume_vectors(url: str, queue_url: str, options: dict[str, Any]) -> None:
+    asyncio.run(_consume(url, queue_url, options, "vector", until_empty=False))
 
 
-async def drain(url: str, queue_url: str, kind: str) -> int:
+async def drain(url: str, queue_url: str, options: dict[str, Any], kind: str) -> int:
     """Consume what is left; how many records this run set aside."""
-    return await _consume(url, queue_url, kind, until_empty=True)
+    return await _consume(url, queue_url, options, kind, until_empty=True)
 
 
-async def _consume(url: str, queue_url: str, kind: str, *, until_empty: bool) -> int:
-    queue = await open_store(queue_url)
+async def _consume(url: str, queue_url: str, options: dict[str, Any], kind: str, *, until_empty: bool) -> int:
+    queue = await open_store(queue_url, **options)
     rejected = RejectedRecords(queue, ConsumerConfig().data_path_prefix, kind)
     sink: StoreSink[object]
     if kind == "vector":
-        async with await VectorStore.open(url, "vectors") as vectors:
+        async with await VectorStore.open(url, "vectors", **options) as vectors:
             sink = VectorSink(vectors, SOURCE, rejected)  # type: ignore[assignment]
             await QueueConsumer(kind, queue, sink).run(until_empty=until_empty)
     else:
-        async with await TimeSeriesStore.open(url, "timeseries") as series:
+        async with await TimeSeriesStore.open(url, "timeseries", **options) as series:
             sink = SeriesSink(series, SOURCE, rejected)  # type: ignore[assignment]
             await QueueConsumer(kind, queue, sink).run(until_empty=until_empty)
     await queue.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from penstock.errors import Corrupt
 from penstock.timeseries import SeriesTable
-from penstock.timeseries.arrays import Floats
+from penstock.timeseries.arrays import Array, Floats
 from penstock.timeseries.format.decimals import decimals_of
 from penstock.timeseries.format.sample_block import SampleBlock
 from penstock.timeseries.payloads import labels_of_payload, labels_of_payloads
@@ -25,7 +26,7 @@ ODD = np.array(
 )
 
 
-def block_of(*series: Floats, times: list[Floats] | None = None) -> SampleBlock:
+def block_of(*series: Floats, times: Sequence[Array] | None = None) -> SampleBlock:
     """A block of some series, a sample every 15 s unless times are given."""
     when = [15_000 * np.arange(len(one)) for one in series] if times is None else times
     ids = np.repeat(np.arange(len(series), dtype=np.uint32) * 3, [len(one) for one in series])

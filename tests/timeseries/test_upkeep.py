@@ -207,6 +207,35 @@ def test_a_selector_of_very_many_series_is_refused_before_their_samples_are_read
     with_store(work, config=config)
 
 
+def test_what_a_query_found_is_found_anew_when_an_hour_gets_new_series_is_folded_or_goes() -> None:
+    """Series that matchers select are kept between queries; a store that was just opened knows the truth."""
+    volume = MemoryVolume()
+    asked = [matching("job", "=~", "a|b"), matching("zone", "!=", "x"), matching("__name__", "=", "up")]
+
+    async def agree(store: TimeSeriesStore) -> int:
+        warm = [await everything(store, matcher) for matcher in asked]
+        reader = TimeSeriesReader(MemoryFollower(volume), TimeSeriesConfig(staleness_seconds=0))
+        assert warm == [await everything(reader, matcher) for matcher in asked]
+        assert warm == [await everything(store, matcher) for matcher in asked]
+
+        return len(warm[2])
+
+    async def run() -> None:
+        async with await opened(volume) as store:
+            await store.write(batch((series(job="a"), [0, HOUR, 2 * HOUR], [1.0, 2.0, 3.0])), durable=True)
+            assert await agree(store) == 1
+            await store.write(batch((series(job="b", zone="x"), [HOUR, HOUR + 1], [4.0, 5.0])), durable=True)
+            assert await agree(store) == 2
+            await store.write(batch((series(job="b", zone="x"), [HOUR], [6.0])), durable=True)
+            assert await agree(store) == 2
+            await store.compact()
+            assert await agree(store) == 2
+            await store.expire(2 * HOUR)
+            assert await agree(store) == 1
+
+    asyncio.run(run())
+
+
 def test_a_query_that_is_cancelled_leaves_the_store_as_it_was() -> None:
     async def work(store: TimeSeriesStore) -> None:
         times = np.arange(0, 6 * HOUR, 60_000)

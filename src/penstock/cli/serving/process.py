@@ -142,15 +142,15 @@ class Serving:
             series=series,
         ).endpoints()
         # Duck-typed: what collects, not a registry that somebody could register with.
-        every = cast("CollectorRegistry | None", watch.registry)
+        metrics = cast("CollectorRegistry | None", watch.registry)
         # Metrics have one listener: that of administration, where there is one.
-        registry = None if self.gateway.admin_port else every
+        registry = None if self.gateway.admin_port else metrics
         probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
         endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), probes, registry=every)
+            about = AboutRoutes(version("penstock"), probes, registry=metrics)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
@@ -257,6 +257,15 @@ class Serving:
         stack.push_async_callback(store.close)
         return store
 
+    def _allowed(self) -> list[str]:
+        """Uploads, and every bucket whose notifications are taken: the job may read those, and of buckets no others."""
+        listed = {
+            *self.gateway.buckets,
+            *(name for names in self.gateway.notifications.buckets.values() for name in names),
+        }
+        urls = [self.config.uploads_url, *(name if "://" in name else f"s3://{name}" for name in sorted(listed))]
+        return [part for url in urls for part in ("--allow", url)]
+
     def _jobs(self, watch: ServeWatch) -> list[ChildSpec]:
         if "jobs" not in self.config.roles:
             return []
@@ -265,7 +274,7 @@ class Serving:
             engine = (*engine, "--master", self.config.master)
         base, store = (sys.executable, "-m", "penstock.cli"), ("--store", self.config.url)
         jobs = {
-            "index": ("index", "--follow", *store, "--allow", self.config.uploads_url),
+            "index": ("index", "--follow", *store, *self._allowed()),
             "telemetry": ("telemetry", "run", "--follow", *store),
             "compact": ("compact", "--follow", *store),
         }

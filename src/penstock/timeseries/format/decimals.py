@@ -17,7 +17,8 @@ __all__ = ["EXPONENT_MAX", "POWERS", "decimals_of"]
 
 # Powers of ten that a double holds exactly reach to 22; with more than 12 places hardly any series is decimal.
 EXPONENT_MAX: Final = 12
-POWERS: Final[Floats] = 10.0 ** np.arange(EXPONENT_MAX + 1)
+# Exact on every machine, which `np.power` need not be: they decide what stored numbers mean.
+POWERS: Final[Floats] = np.array([float(10**exponent) for exponent in range(EXPONENT_MAX + 1)])
 # Whole numbers that a double holds exactly.
 _WHOLE_MAX: Final = float(1 << 53)
 

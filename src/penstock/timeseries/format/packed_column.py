@@ -35,7 +35,7 @@ def unpacked(body: memoryview, kind: type[np.generic], rows: int) -> Array:
     from pcodec import standalone
 
     try:
-        found = standalone.simple_decompress(bytes(body))
+        found: Array | None = standalone.simple_decompress(bytes(body))
     except (RuntimeError, TypeError) as error:
         raise Corrupt("a column of samples cannot be decompressed", str(error)) from error
     if found is None:

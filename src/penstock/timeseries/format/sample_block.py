@@ -73,7 +73,9 @@ class SampleBlock:
 
     @cached_property
     def values(self) -> Floats:
-        return self._columns.of_series(np.arange(len(self.ids)))
+        values = self._columns.of_series(np.arange(len(self.ids)))
+        self._columns.forget()
+        return values
 
     @cached_property
     def rows(self) -> Ids:

@@ -101,7 +101,7 @@ def _hashes(times: Array, offsets: Indices, counts: Indices) -> Words:
 
 def _is_same(times: Array, offsets: Indices, counts: Indices, like: Indices) -> Bools:
     """Whether each series has the times of another one."""
-    same = counts == counts[like]
+    same: Bools = counts == counts[like]
     if same.all():
         same = np.logical_and.reduceat(times == times[ranges(offsets[like], counts)], offsets[:-1])
     return same

@@ -103,7 +103,8 @@ def _planned(exponents: Array, numbers: Array, offsets: Indices, counts: Indices
 def _keys(plans: Array) -> Array:
     """What decides on the column of a series: its plan, with all exponents but 0 alike."""
     exponents = plans & _EXPONENT_MASK
-    return plans - exponents + np.minimum(exponents, 2)
+    keys: Array = plans - exponents + np.minimum(exponents, 2)
+    return keys
 
 
 def _odd(values: Floats) -> Indices:
@@ -206,6 +207,10 @@ class ValueColumns:
             kind, body = (np.float64, self.doubles) if key == 0 else (np.int64, self.packed[key])
             found = self._columns[key] = unpacked(body, kind, rows)
         return found
+
+    def forget(self) -> None:
+        """Let go of unpacked columns: whoever has all values does not need them."""
+        self._columns.clear()
 
     def of_series(self, places: Indices) -> Floats:
         """The values of some series, one after the other."""
