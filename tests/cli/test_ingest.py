@@ -171,3 +171,19 @@ def test_a_relay_sends_rows_to_the_shards_of_their_tenants(tmp_path: Path) -> No
     told = asked(telemetry, "shards", "--store", str(store))
     assert sum(one["waiting"] > 0 for one in told["shards"]) > 1
     assert landed(store)["rows"] == 5
+
+
+def test_a_small_parquet_file_of_very_many_bytes_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    many = tmp_path / "many.parquet"
+    pq.write_table(pa.table({"n": pa.repeat(1, 3_000_000)}), many)
+    assert many.stat().st_size < 100_000
+    with pytest.raises(ValueError, match="rows_max"):
+        sent(str(many), "--table", "t", "--store", store)
+    wide = tmp_path / "wide.parquet"
+    # 400,000 rows of a kilobyte, as one entry of a dictionary.
+    texts = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), 400_000), pa.array(["x" * 1000]))
+    pq.write_table(pa.table({"text": texts}), wide, store_schema=False)
+    assert wide.stat().st_size < 100_000
+    with pytest.raises(ValueError, match="unpacked_bytes_max"):
+        sent(str(wide), "--table", "t", "--store", store)

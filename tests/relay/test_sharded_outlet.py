@@ -148,7 +148,7 @@ def test_without_a_routing_everything_is_as_it_was() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "lands", "drained"),
-    [(4, 4, True, True), (1, 4, True, False), (3, 5, False, True), (3, 5, True, True), (4, 1, True, True)],
+    [(1, 4, True, False), (3, 5, True, True), (4, 1, True, True)],
 )
 def test_a_relay_that_ends_at_any_request_while_the_layout_changes_sends_each_row_once(
     before: int, after: int, lands: bool, drained: bool
@@ -171,7 +171,7 @@ def test_a_relay_that_ends_at_any_request_while_the_layout_changes_sends_each_ro
     assert steps_tried(at) > 10
 
 
-@pytest.mark.parametrize(("before", "after", "power"), [(1, 4, False), (3, 2, True)])
+@pytest.mark.parametrize(("before", "after", "power"), [(3, 2, True)])
 def test_a_relay_that_ends_at_any_write_of_its_disk_while_the_layout_changes_sends_each_row_once(
     before: int, after: int, power: bool
 ) -> None:

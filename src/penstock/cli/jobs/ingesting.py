@@ -48,6 +48,8 @@ _ENDINGS: Final = {
 }
 # Rows of one batch in the queue, so that none is too large for those who read it.
 _ROWS_MAX: Final = 100_000
+# Rows of a Parquet file that are unpacked between two looks at their size.
+_PARQUET_ROWS: Final = 1024
 
 
 def read_rows(
@@ -78,7 +80,7 @@ def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: Deco
         return decode_arrow(body, source, signal, limits)
     limits.check_request(len(body))
     try:
-        rows: Any = pq.read_table(io.BytesIO(body)) if form == "parquet" else pyarrow.json.read_json(io.BytesIO(body))
+        rows: Any = _parquet(body, limits) if form == "parquet" else pyarrow.json.read_json(io.BytesIO(body))
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the {form} cannot be read", str(error)[:200]) from error
     limits.check_rows(rows.num_rows)
@@ -88,6 +90,18 @@ def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: Deco
         return DecodedRows(conform(batch, signal, source))
     tagged = with_tenant(pa.Table.from_batches([batch]), source.tenant).combine_chunks().to_batches()
     return DecodedRows(tagged[0] if tagged else batch)
+
+
+def _parquet(body: bytes, limits: DecodeLimits) -> pa.Table:
+    """Bounded as it grows: a few bytes of a repeated value can stand for gigabytes of rows."""
+    with pq.ParquetFile(io.BytesIO(body)) as file:
+        limits.check_rows(file.metadata.num_rows)
+        batches, size = [], 0
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+            size += batch.nbytes
+            limits.check_unpacked(size)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, file.schema_arrow)
 
 
 def send_to_queue(store: str, name: str, batch: pa.RecordBatch, settings: Settings) -> None:
