@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.serving.house_view import FigureHistory
 from penstock.cli.serving.watch import JointRegistry
-from penstock.cli.settings.job_figures import Readings, figures_written, read_figures, registry_figures
+from penstock.cli.settings.job_figures import figures_written, read_figures, registry_figures
 from penstock.observability import LiveObserver, names
 from penstock.testing import ManualClock
 
