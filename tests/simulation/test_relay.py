@@ -24,7 +24,7 @@ from penstock.buffer import Consumer, ConsumerConfig, Producer, ProducerConfig
 from penstock.errors import AtCapacity, OutcomeUnknown, PenstockError, StorageFull, Unsupported
 from penstock.objects import MemoryStore
 from penstock.observability import names
-from penstock.quiver import Delivery, Quiver
+from penstock.quiver import Quiver
 from penstock.relay import (
     Delivered,
     QueueOutlet,
@@ -323,7 +323,7 @@ def test_no_end_of_a_life_loses_or_repeats_a_row(seed: int) -> object:
 class Forgetful(QueueOutlet):
     """Sends what it may have sent before, without looking for it, and under a new stamp."""
 
-    async def send(self, delivery: Delivery) -> Any:
+    async def send(self, delivery: Any) -> Any:
         state = self._state or await self._open()
         self._state = msgspec.structs.replace(state, intent=None)
         return await super().send(delivery)
@@ -332,7 +332,7 @@ class Forgetful(QueueOutlet):
 class Renamed(QueueOutlet):
     """Resends what nobody can prove under a stamp of its own, by which no consumer can know it."""
 
-    async def send(self, delivery: Delivery) -> Any:
+    async def send(self, delivery: Any) -> Any:
         state = self._state or await self._open()
         if state.intent is not None:
             ordinal = state.ordinal + 1
@@ -354,7 +354,7 @@ class Late(QueueOutlet):
         else:
             self._late = state
 
-    async def send(self, delivery: Delivery) -> Any:
+    async def send(self, delivery: Any) -> Any:
         answer = await super().send(delivery)
         if self._late is not None:
             await super()._write(self._late)
@@ -364,7 +364,7 @@ class Late(QueueOutlet):
 class Hasty(QueueOutlet):
     """Says that a segment is delivered when the queue did not answer."""
 
-    async def send(self, delivery: Delivery) -> Any:
+    async def send(self, delivery: Any) -> Any:
         try:
             return await super().send(delivery)
         except PenstockError:
