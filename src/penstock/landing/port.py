@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from penstock.buffer import Descriptor
 from penstock.errors import Closed, Corrupt, NotFound, PenstockError, Unsupported
+from penstock.telemetry import MetricDescription
 
 __all__ = ["LandedFile", "LandingAnswer", "LandingSamples", "LandingStage", "LandingTask", "LostBatch", "given_up"]
 
@@ -81,6 +82,8 @@ class LandingSamples:
     value: npt.NDArray[np.float64]
     # Which of them are differences, to be added up by the driver.
     is_delta: npt.NDArray[np.bool_]
+    # What the metrics are, by name.
+    about: Mapping[str, MetricDescription] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from penstock.landing.port import LandedFile, LandingSamples
 from penstock.landing.rounds import Landed
 from penstock.objects import ObjectStore
 from penstock.observability import Observer, names
-from penstock.timeseries import DEFAULT_TENANT, SampleBatch, TimeSeriesConfig, TimeSeriesStore
+from penstock.timeseries import DEFAULT_TENANT, MetricMetadata, SampleBatch, TimeSeriesConfig, TimeSeriesStore
 
 __all__ = ["LandingSink", "within_limits"]
 
@@ -103,7 +103,8 @@ class LandingSink:
             if dropped:
                 self._observer.count(names.LANDING_REFUSED_POINTS, dropped, reason="series over a bound")
             try:
-                batch = SampleBatch.of(fitting.labels, fitting.series, fitting.time_ms, fitting.value)
+                about = {name: MetricMetadata(*what) for name, what in one.about.items()}
+                batch = SampleBatch.of(fitting.labels, fitting.series, fitting.time_ms, fitting.value, about)
             except PenstockError as error:
                 # Whatever a store refuses of one tenant keeps nobody else waiting; the rows are in the catalog.
                 self._observer.event(names.LANDING_SAMPLES_REFUSED, tenant=one.tenant, why=str(error))
@@ -135,6 +136,7 @@ def within_limits(samples: LandingSamples, config: TimeSeriesConfig) -> tuple[La
         samples.time_ms[kept],
         samples.value[kept],
         samples.is_delta[kept],
+        samples.about,
     )
     return fitting, int(len(kept) - np.count_nonzero(kept))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.landing.port import LandedFile, LandingAnswer, LandingSamples, LostBatch
+from penstock.telemetry import MetricDescription
 
 __all__ = ["decode_answer", "encode_answer"]
 
@@ -21,8 +22,8 @@ class _Wire(msgspec.Struct, array_like=True):
     quarantined: dict[str, int]
     refused: dict[str, int]
     rows: int
-    # Of each tenant: its name, and two Arrow streams, of series and of samples.
-    samples: list[tuple[str, bytes, bytes]]
+    # Of each tenant: its name, two Arrow streams, of series and of samples, and what its metrics are.
+    samples: list[tuple[str, bytes, bytes, dict[str, MetricDescription]]]
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -37,6 +38,7 @@ def encode_answer(answer: LandingAnswer) -> bytes:
             one.tenant,
             _stream({"labels": one.labels}),
             _stream({"series": one.series, "time_ms": one.time_ms, "value": one.value, "is_delta": one.is_delta}),
+            dict(one.about),
         )
         for one in answer.samples
     ]
@@ -48,7 +50,7 @@ def encode_answer(answer: LandingAnswer) -> bytes:
 def decode_answer(body: bytes) -> LandingAnswer:
     wire = _DECODER.decode(body)
     samples = []
-    for tenant, labels, columns in wire.samples:
+    for tenant, labels, columns, about in wire.samples:
         table = _table(columns)
         series, time_ms, value = (table.column(name).to_numpy() for name in ("series", "time_ms", "value"))
         samples.append(
@@ -59,6 +61,7 @@ def decode_answer(body: bytes) -> LandingAnswer:
                 np.asarray(time_ms, np.int64),
                 np.asarray(value, np.float64),
                 np.asarray(table.column("is_delta").to_numpy(), np.bool_),
+                about,
             )
         )
     tables = {(tenant, table): columns for tenant, table, columns in wire.tables}

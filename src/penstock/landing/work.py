@@ -26,6 +26,7 @@ from penstock.telemetry import (
     FilePlace,
     SeriesConfig,
     decode_records,
+    descriptions_of,
     encode_arrow,
     encode_files,
     partitioned,
@@ -198,13 +199,17 @@ class _Task:
                 self._map(tenant, table)
 
     def _map(self, tenant: str, table: pa.Table) -> None:
+        about = descriptions_of(table)
         unread = [name for name in _NO_SERIES if name in table.schema.names]
         for batch in table.drop_columns(unread).combine_chunks().to_batches():
             found = series_of(batch, self._settings.mapping)
             for reason, count in found.refused.items():
                 self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count
             if len(found):
-                samples = LandingSamples(tenant, found.labels, found.series, found.time_ms, found.value, found.is_delta)
+                samples = LandingSamples(
+                    tenant, found.labels, found.series, found.time_ms, found.value, found.is_delta, about
+                )
+                about = {}
                 self._answer.samples.append(samples)
 
     def _key(self, path: str) -> str:

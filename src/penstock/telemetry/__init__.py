@@ -20,6 +20,7 @@ from penstock.telemetry.otlp.encode import encode_otlp
 from penstock.telemetry.payload import decode_records, encode_records
 from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_request
 from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
+from penstock.telemetry.series.descriptions import MetricDescription, descriptions_of
 from penstock.telemetry.series.prometheus_names import label_name, metric_name
 from penstock.telemetry.wire.compression import ENCODINGS, decompressed, unpack
 from penstock.telemetry.wire.limits import DecodeLimits
@@ -38,6 +39,7 @@ __all__ = [
     "EncodedFile",
     "ExponentialPolicy",
     "FilePlace",
+    "MetricDescription",
     "Partition",
     "RemoteWriteVersion",
     "RowSource",
@@ -55,6 +57,7 @@ __all__ = [
     "decode_remote_write",
     "decode_write_request",
     "decompressed",
+    "descriptions_of",
     "encode_arrow",
     "encode_files",
     "encode_otlp",
