@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 
@@ -70,6 +70,10 @@ def other(path: tuple[str, ...], default: Any, hint: Any) -> Any:
     enums = [kind for kind in kinds if issubclass(kind, Enum)]
     if enums:
         return next(member for member in enums[0] if member is not default)
+    if get_origin(hint) is tuple:
+        return ("10.0.0.7",)
+    if get_origin(hint) is dict:
+        return {"acme": ("10.0.0.7",)}
     if isinstance(default, bool) or bool in kinds:
         return not default
     if isinstance(default, int | float):
@@ -82,6 +86,8 @@ def toml(value: Any) -> str:
         return f'"{value.name.lower()}"'
     if isinstance(value, tuple):
         return repr(list(value))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

@@ -117,13 +117,12 @@ def _by_runs(
             with TemporaryDirectory(prefix="penstock-merge-") as folder:
                 path = Path(folder, "target.parquet")
                 written = _write(path, merged(runs, schema, order), schema, options, work.config.row_group_rows)
-                with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                    view = memoryview(mapped)
-                    try:
-                        upload(work.target, view)
-                        return written, len(view)
-                    finally:
-                        view.release()
+                with path.open("rb") as opened:
+                    mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+                # Never closed here: a store's own threads may hold the bytes a little longer. It goes with the last of
+                # those who do, and the file, without a name by then, with it.
+                upload(work.target, memoryview(mapped))
+                return written, len(mapped)
         except Unsorted as found:
             if found.name in unsorted:
                 raise

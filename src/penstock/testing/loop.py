@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import random
 import sys
 import threading
@@ -39,6 +40,8 @@ STEPS_MAX: Final = 1_000_000
 
 # One jump in eight stalls: often enough to meet every race of a workload within a few seeds.
 _STALL_CHANCE: Final = 0.125
+# Of one task: more coroutines and `finally` blocks than wait for each other anywhere.
+_AWAITS_BURIED_MAX: Final = 100
 
 
 class Deadlock(PenstockError):
@@ -296,9 +299,29 @@ class _Task(asyncio.Task[T]):
     def bury(self) -> None:
         """Destroy a task that will never be done. Its `finally` blocks run; whatever they try is lost."""
         self._log_destroy_pending = False
-        # A block that awaits, or that misses the running loop, raises; nobody is left to be told.
+        coroutine: Any = self.get_coro()
+        for _ in range(_AWAITS_BURIED_MAX):
+            if not _is_suspended(coroutine):
+                break
+            # From the innermost one out: one that is left behind in an `await` would say so when it is collected. A
+            # block that awaits refuses to be closed, and is closed again where it waits now. Whatever else is raised,
+            # nobody is left to be told.
+            with suppress(BaseException):
+                _innermost(coroutine).close()
         with suppress(BaseException):
-            self.get_coro().close()
+            # One that is not made by `async def`, such as a step of a generator.
+            coroutine.close()
+
+
+def _innermost(coroutine: Any) -> Any:
+    """The coroutine that a chain of `await` ends in, among those that have not ended."""
+    while _is_suspended(coroutine.cr_await):
+        coroutine = coroutine.cr_await
+    return coroutine
+
+
+def _is_suspended(awaited: Any) -> bool:
+    return inspect.iscoroutine(awaited) and awaited.cr_frame is not None
 
 
 def _lives(process: Process | None) -> bool:
