@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.errors import AtCapacity
-from penstock.timeseries.promql.cursor import KEYWORDS, TokenCursor
-from penstock.timeseries.promql.duration_parser import parse_duration, parse_offset, to_ms
-from penstock.timeseries.promql.durations import duration_seconds, number_value
-from penstock.timeseries.promql.lexer import Lexeme, LexemeKind
-from penstock.timeseries.promql.number_text import go_text
-from penstock.timeseries.promql.selector_parser import parse_grouping, parse_selector
-from penstock.timeseries.promql.signatures import AGGREGATIONS, EXPERIMENTAL_AGGREGATIONS, SIGNATURES
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.cursor import KEYWORDS, TokenCursor
+from penstock.timeseries.promql.syntax.duration_parser import parse_duration, parse_offset, to_ms
+from penstock.timeseries.promql.syntax.durations import duration_seconds, number_value
+from penstock.timeseries.promql.syntax.lexer import Lexeme, LexemeKind
+from penstock.timeseries.promql.syntax.number_text import go_text
+from penstock.timeseries.promql.syntax.selector_parser import parse_grouping, parse_selector
+from penstock.timeseries.promql.syntax.signatures import AGGREGATIONS, EXPERIMENTAL_AGGREGATIONS, SIGNATURES
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     At,
     BinaryExpr,

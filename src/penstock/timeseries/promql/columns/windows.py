@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.ragged import blocks
 from penstock.timeseries.promql.labels import Labels
-from penstock.timeseries.promql.ragged import blocks
 from penstock.timeseries.promql.source import SeriesColumns, Times
 
 __all__ = ["Windows", "last_before", "windows_of"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.timeseries.promql.frame import Cells, Presence
+from penstock.timeseries.promql.columns.frame import Cells, Presence
 
 __all__ = ["ARITHMETIC", "COMPARISON", "computed"]
 

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.columns.quantiles import sorted_quantile
+from penstock.timeseries.promql.columns.ragged import blocks
+from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame
 from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, drop, keep, replace
-from penstock.timeseries.promql.number_text import plain_text
-from penstock.timeseries.promql.quantiles import sorted_quantile
-from penstock.timeseries.promql.ragged import blocks
-from penstock.timeseries.promql.summing import compensated_mean, compensated_sum, variance
+from penstock.timeseries.promql.syntax.number_text import plain_text
 
 __all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "grouping_labels", "runs_of"]
 

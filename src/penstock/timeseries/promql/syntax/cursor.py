@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.errors import AtCapacity
-from penstock.timeseries.promql.lexer import Lexeme, LexemeKind, SyntaxProblem, problem, tokenize
-from penstock.timeseries.promql.tree import TextSpan
+from penstock.timeseries.promql.syntax.lexer import Lexeme, LexemeKind, SyntaxProblem, problem, tokenize
+from penstock.timeseries.promql.syntax.tree import TextSpan
 
 __all__ = ["KEYWORDS", "TokenCursor"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from penstock.timeseries.promql.tree import ValueType
+from penstock.timeseries.promql.syntax.tree import ValueType
 
 __all__ = ["AGGREGATIONS", "EXPERIMENTAL_AGGREGATIONS", "SIGNATURES", "UNSUPPORTED", "FunctionSignature"]
 

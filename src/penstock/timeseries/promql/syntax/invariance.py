@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.tree import (
     CallExpr,
     Expr,
     MatrixSelector,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.timeseries.promql.frame import Cells, Presence
+from penstock.timeseries.promql.columns.frame import Cells, Presence
 
 __all__ = ["compensated_mean", "compensated_sum", "variance"]
 

@@ -7,10 +7,10 @@ import operator
 from collections.abc import Callable
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.cursor import TokenCursor
-from penstock.timeseries.promql.durations import duration_seconds, number_value
-from penstock.timeseries.promql.lexer import LexemeKind
-from penstock.timeseries.promql.tree import Duration, DurationExpr
+from penstock.timeseries.promql.syntax.cursor import TokenCursor
+from penstock.timeseries.promql.syntax.durations import duration_seconds, number_value
+from penstock.timeseries.promql.syntax.lexer import LexemeKind
+from penstock.timeseries.promql.syntax.tree import Duration, DurationExpr
 
 __all__ = ["parse_duration", "parse_offset", "resolve", "to_ms"]
 

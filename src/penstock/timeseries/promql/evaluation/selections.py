@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from penstock.timeseries.promql.columns.grid import subquery_grid
 from penstock.timeseries.promql.context import EvaluationContext
+from penstock.timeseries.promql.evaluation.selectors import positive, reach, times_of
 from penstock.timeseries.promql.functions.info import info_matchers
-from penstock.timeseries.promql.grid import subquery_grid
 from penstock.timeseries.promql.matchers import Matcher
-from penstock.timeseries.promql.selectors import positive, reach, times_of
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.tree import (
     CallExpr,
     Expr,
     MatrixSelector,

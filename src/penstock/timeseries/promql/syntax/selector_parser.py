@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.timeseries.promql.cursor import TokenCursor
 from penstock.timeseries.promql.labels import METRIC_NAME
-from penstock.timeseries.promql.lexer import Lexeme, LexemeKind
 from penstock.timeseries.promql.matchers import Matcher, MatchKind
 from penstock.timeseries.promql.regex import anchored
-from penstock.timeseries.promql.tree import VectorSelector
+from penstock.timeseries.promql.syntax.cursor import TokenCursor
+from penstock.timeseries.promql.syntax.lexer import Lexeme, LexemeKind
+from penstock.timeseries.promql.syntax.tree import VectorSelector
 
 __all__ = ["parse_grouping", "parse_selector"]
 

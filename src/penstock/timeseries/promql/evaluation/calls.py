@@ -8,18 +8,19 @@ from typing import Protocol
 import numpy as np
 
 from penstock.errors import InvalidInput, Unsupported
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, single
+from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame, single
+from penstock.timeseries.promql.evaluation.selections import info_selection, label_matchers
+from penstock.timeseries.promql.evaluation.selectors import info_times, sample_times
 from penstock.timeseries.promql.functions import bounds, histograms, rates, regression, relabeling
 from penstock.timeseries.promql.functions.elementwise import DATES, ELEMENTWISE, clamp, larger, round_to, smaller
 from penstock.timeseries.promql.functions.info import info_matchers, with_info
 from penstock.timeseries.promql.functions.over_time import OVER_TIME, TIMESTAMPS, edge, quantile_over_time
 from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, labels_from, value_of
 from penstock.timeseries.promql.matchers import MatchKind
-from penstock.timeseries.promql.selections import info_selection, label_matchers
-from penstock.timeseries.promql.selectors import info_times, sample_times
-from penstock.timeseries.promql.signatures import UNSUPPORTED
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.signatures import UNSUPPORTED
+from penstock.timeseries.promql.syntax.tree import (
     CallExpr,
     Expr,
     MatrixSelector,
@@ -29,7 +30,6 @@ from penstock.timeseries.promql.tree import (
     TextSpan,
     VectorSelector,
 )
-from penstock.timeseries.promql.windows import Windows
 
 __all__ = ["call"]
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.durations import DURATION, NUMBER, number_value
-from penstock.timeseries.promql.quoting import unquote
+from penstock.timeseries.promql.syntax.durations import DURATION, NUMBER, number_value
+from penstock.timeseries.promql.syntax.quoting import unquote
 
 __all__ = ["Lexeme", "LexemeKind", "SyntaxProblem", "tokenize"]
 

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.aggregation import group_numbers, runs_of
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.columns.ragged import blocks
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.evaluation.aggregation import group_numbers, runs_of
 from penstock.timeseries.promql.labels import fraction
-from penstock.timeseries.promql.number_text import go_text
-from penstock.timeseries.promql.ragged import blocks
-from penstock.timeseries.promql.tree import TextSpan
+from penstock.timeseries.promql.syntax.number_text import go_text
+from penstock.timeseries.promql.syntax.tree import TextSpan
 
 __all__ = ["limit_ratio", "ranked"]
 

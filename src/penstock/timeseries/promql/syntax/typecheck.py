@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.timeseries.promql.lexer import SyntaxProblem, problem
-from penstock.timeseries.promql.parser import COMPARISONS, SET_OPERATORS
-from penstock.timeseries.promql.signatures import AGGREGATIONS, SIGNATURES
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.lexer import SyntaxProblem, problem
+from penstock.timeseries.promql.syntax.parser import COMPARISONS, SET_OPERATORS
+from penstock.timeseries.promql.syntax.signatures import AGGREGATIONS, SIGNATURES
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,
     CallExpr,

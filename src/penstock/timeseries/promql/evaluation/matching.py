@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, merged
+from penstock.timeseries.promql.columns.operators import ARITHMETIC, computed
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame, merged
 from penstock.timeseries.promql.labels import (
     Labels,
     drop,
@@ -23,8 +24,7 @@ from penstock.timeseries.promql.labels import (
     signature,
     value_of,
 )
-from penstock.timeseries.promql.operators import ARITHMETIC, computed
-from penstock.timeseries.promql.tree import BinaryExpr, Cardinality, VectorMatching
+from penstock.timeseries.promql.syntax.tree import BinaryExpr, Cardinality, VectorMatching
 
 __all__ = ["combine", "set_operation"]
 

@@ -7,19 +7,20 @@ import dataclasses
 import numpy as np
 
 from penstock.errors import Unsupported
-from penstock.timeseries.promql.aggregation import aggregate, count_values
-from penstock.timeseries.promql.calls import call
+from penstock.timeseries.promql.columns.frame import Cells, VectorFrame
+from penstock.timeseries.promql.columns.operators import ARITHMETIC, COMPARISON, computed
+from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, VectorFrame
+from penstock.timeseries.promql.evaluation.aggregation import aggregate, count_values
+from penstock.timeseries.promql.evaluation.calls import call
+from penstock.timeseries.promql.evaluation.matching import combine, set_operation
+from penstock.timeseries.promql.evaluation.ranking import limit_ratio, ranked
+from penstock.timeseries.promql.evaluation.selectors import instant, range_windows, subquery_windows
 from penstock.timeseries.promql.functions.bounds import bounded_samples
 from penstock.timeseries.promql.functions.histograms import warn_of_quantiles
-from penstock.timeseries.promql.invariance import is_constant_in_time
-from penstock.timeseries.promql.matching import combine, set_operation
-from penstock.timeseries.promql.operators import ARITHMETIC, COMPARISON, computed
-from penstock.timeseries.promql.parser import SET_OPERATORS
-from penstock.timeseries.promql.ranking import limit_ratio, ranked
-from penstock.timeseries.promql.selectors import instant, range_windows, subquery_windows
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.invariance import is_constant_in_time
+from penstock.timeseries.promql.syntax.parser import SET_OPERATORS
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,
     CallExpr,
@@ -34,8 +35,7 @@ from penstock.timeseries.promql.tree import (
     ValueType,
     VectorSelector,
 )
-from penstock.timeseries.promql.typecheck import type_of
-from penstock.timeseries.promql.windows import Windows
+from penstock.timeseries.promql.syntax.typecheck import type_of
 
 __all__ = ["Evaluator", "unwrapped"]
 

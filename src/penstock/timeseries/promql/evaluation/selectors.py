@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
+from penstock.timeseries.promql.columns.frame import Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.columns.grid import Grid, subquery_grid
+from penstock.timeseries.promql.columns.windows import Windows, last_before, windows_of
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Presence, VectorFrame, empty_frame
-from penstock.timeseries.promql.grid import Grid, subquery_grid
 from penstock.timeseries.promql.matchers import Matcher
 from penstock.timeseries.promql.source import SeriesColumns, Times, is_stale
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.tree import (
     Duration,
     MatrixSelector,
     Modifiers,
@@ -22,7 +23,6 @@ from penstock.timeseries.promql.tree import (
     SubqueryExpr,
     VectorSelector,
 )
-from penstock.timeseries.promql.windows import Windows, last_before, windows_of
 
 __all__ = [
     "info_times",

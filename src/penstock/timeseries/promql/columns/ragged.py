@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from penstock.timeseries.promql.frame import Presence
+from penstock.timeseries.promql.columns.frame import Presence
 
 __all__ = ["blocks"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.durations import duration_seconds
 from penstock.timeseries.promql.matchers import Matcher
-from penstock.timeseries.promql.number_text import general_text
-from penstock.timeseries.promql.parser import parse
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.durations import duration_seconds
+from penstock.timeseries.promql.syntax.number_text import general_text
+from penstock.timeseries.promql.syntax.parser import parse
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     At,
     BinaryExpr,
@@ -27,7 +27,7 @@ from penstock.timeseries.promql.tree import (
     UnaryExpr,
     VectorSelector,
 )
-from penstock.timeseries.promql.typecheck import check_types
+from penstock.timeseries.promql.syntax.typecheck import check_types
 
 __all__ = ["parse_duration_text", "parse_selector_text", "syntax_json"]
 
