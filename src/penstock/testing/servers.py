@@ -195,17 +195,16 @@ class _Launch(Generic[S]):
 @contextlib.contextmanager
 def _started(launch: Callable[[], _Launch[S]], attempt: Callable[[S], object], log: Path) -> Iterator[S]:
     """A server that answers. One that does not come up is tried again on other ports: another may have taken its own."""
-    with contextlib.ExitStack() as stack:
-        for starts_left in reversed(range(STARTS_MAX)):
-            plan = launch()
-            process = stack.enter_context(_running(plan, log))
+    for _ in range(STARTS_MAX):
+        plan = launch()
+        # One that did not come up is ended before the next: it would still hold the folder.
+        with _running(plan, log) as process:
             server = plan.server(process)
             if _answers(process, lambda: attempt(server)):  # noqa: B023 called before the next turn
                 yield server
                 return
-            if not starts_left:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
+    tail = log.read_text(errors="replace")[-2000:]
+    raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
 
 
 @contextlib.contextmanager
