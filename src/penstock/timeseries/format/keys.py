@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 
 from penstock.blocks import check_name
-from penstock.timeseries.arrays import Array, Times, Words
+from penstock.timeseries.arrays import Array, Column, Indices, Times, Words
 
 __all__ = [
     "BUCKET_MS",
@@ -128,12 +128,12 @@ def label_hash(name: str, value: str) -> int:
     return (high << _VALUE_BITS) + (xxhash.xxh3_64_intdigest(value.encode()) >> (64 - _VALUE_BITS))
 
 
-def label_keys(hour: int, names: Sequence[str], values: Sequence[str]) -> list[int]:
-    """The keys of many labels, which share a few names."""
-    firsts = {name: name_range(hour, name)[0] for name in set(names)}
-    shift = 64 - _VALUE_BITS
-    digest = xxhash.xxh3_64_intdigest
-    return [firsts[name] + (digest(value.encode()) >> shift) for name, value in zip(names, values, strict=True)]
+def label_keys(period: int, names: Sequence[str], name_of: Indices, values: Column) -> Words:
+    """The keys of many labels: `name_of` points into `names`, and values are bytes."""
+    firsts = np.array([name_range(period, name)[0] for name in names], np.uint64)
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, values.to_pylist()), np.uint64, len(values))
+    keys: Words = firsts[name_of] + (hashes >> np.uint64(64 - _VALUE_BITS))
+    return keys
 
 
 def name_range(hour: int, name: str) -> tuple[int, int]:
