@@ -131,6 +131,8 @@ def seaweedfs(folder: Path, bucket: str = "penstock") -> Iterator[S3Server]:
             # A missing bucket must be an error, as on other stores.
             "-s3.autoCreateBucket=false",
             *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
+            # By default it takes no more writes when a hundredth of the disk is left, which is gigabytes of a large one.
+            "-volume.minFreeSpace=100MiB",
         ]
         return _Launch(command, lambda process: S3Server(f"http://127.0.0.1:{port}", process))
 
