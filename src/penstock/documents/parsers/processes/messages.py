@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions
+from penstock.documents.parsers.isolation.confinement import Layer
 from penstock.errors import AtCapacity, InvalidInput, PenstockError, Unsupported
 
 __all__ = ["ANSWER_BYTES_BESIDE_TEXT", "Answer", "Hello", "ParserSetup", "Request", "checked", "hello_in", "outcome_in"]

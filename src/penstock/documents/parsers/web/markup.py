@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.documents.parsers.boilerplate import (
+from penstock.documents.parsers.encodings import declared_charset, decoded
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.headings import heading_mark, verbatim, with_title
+from penstock.documents.parsers.web.boilerplate import (
     INVISIBLE,
     is_around,
     is_content,
@@ -20,10 +23,7 @@ from penstock.documents.parsers.boilerplate import (
     may_be_text,
     names,
 )
-from penstock.documents.parsers.encodings import declared_charset, decoded
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading_mark, verbatim, with_title
-from penstock.documents.parsers.nesting import check_nesting
+from penstock.documents.parsers.web.nesting import check_nesting
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

@@ -13,7 +13,7 @@ from ctypes import create_string_buffer
 from pathlib import Path
 from typing import Final
 
-from penstock.documents.parsers.kernel import system_call
+from penstock.documents.parsers.isolation.kernel import system_call
 
 __all__ = ["restrict_files"]
 

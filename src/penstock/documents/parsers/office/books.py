@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import with_title
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.packages import Package
+from penstock.documents.parsers.office.packages import Package
+from penstock.documents.parsers.web.markup import parse_html
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["parse_epub"]

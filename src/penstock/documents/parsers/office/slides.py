@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import heading
-from penstock.documents.parsers.packages import Package, local_name
+from penstock.documents.parsers.office.packages import Package, local_name
 from penstock.errors import InvalidInput
 
 __all__ = ["parse_pptx"]

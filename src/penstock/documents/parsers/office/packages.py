@@ -12,8 +12,8 @@ import zlib
 from typing import Any, Final
 from urllib.parse import unquote
 
-from penstock.documents.parsers.archives import check_archive
 from penstock.documents.parsers.formats import ParserLimits
+from penstock.documents.parsers.office.archives import check_archive
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 __all__ = ["Package", "local_name"]

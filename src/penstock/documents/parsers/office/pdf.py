@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.hyphens import mended
+from penstock.documents.parsers.office.hyphens import mended
 from penstock.errors import InvalidInput, Unsupported
 
 __all__ = ["parse_pdf"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import heading, with_title
-from penstock.documents.parsers.packages import Package, local_name
+from penstock.documents.parsers.office.packages import Package, local_name
 from penstock.errors import InvalidInput
 
 __all__ = ["parse_docx"]

@@ -16,10 +16,16 @@ from typing import Final
 
 import msgspec
 
-from penstock.documents.parsers.confinement import Layer
-from penstock.documents.parsers.exchange import Exchange
 from penstock.documents.parsers.formats import OverBudget, ParsedDocument
-from penstock.documents.parsers.messages import ANSWER_BYTES_BESIDE_TEXT, ParserSetup, Request, hello_in, outcome_in
+from penstock.documents.parsers.isolation.confinement import Layer
+from penstock.documents.parsers.processes.exchange import Exchange
+from penstock.documents.parsers.processes.messages import (
+    ANSWER_BYTES_BESIDE_TEXT,
+    ParserSetup,
+    Request,
+    hello_in,
+    outcome_in,
+)
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, PenstockError
 
 __all__ = ["WORKER", "ParserProcess"]
@@ -36,7 +42,7 @@ room = types.ModuleType("penstock.documents")
 room.__path__ = [sys.argv[2] + "/penstock/documents"]
 sys.modules[room.__name__] = room
 """
-WORKER: Final = "from penstock.documents.parsers import worker; worker.main()"
+WORKER: Final = "from penstock.documents.parsers.processes import worker; worker.main()"
 
 
 class ParserProcess:
@@ -152,5 +158,5 @@ def _over_budget(request: Request) -> OverBudget:
 
 def _import_path() -> list[str]:
     """Where this process finds its modules, without the current directory: it may hold anybody's files."""
-    source = str(Path(__file__).parents[3])
+    source = str(Path(__file__).parents[4])
     return [source, *(entry for entry in dict.fromkeys(sys.path) if Path(entry).is_absolute() and entry != source)]

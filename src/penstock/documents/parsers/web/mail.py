@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import heading, verbatim
-from penstock.documents.parsers.markup import parse_html
+from penstock.documents.parsers.web.markup import parse_html
 from penstock.errors import AtCapacity, InvalidInput, PenstockError
 
 __all__ = ["ParseAttachment", "parse_mail"]

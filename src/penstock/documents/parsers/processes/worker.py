@@ -13,25 +13,25 @@ from typing import Final
 
 import msgspec
 
-from penstock.documents.parsers.archives import archive_format
-from penstock.documents.parsers.books import parse_epub
-from penstock.documents.parsers.code import parse_code
-from penstock.documents.parsers.confinement import confine, own_pipes
-from penstock.documents.parsers.exchange import receive, send
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_size
-from penstock.documents.parsers.json_text import parse_json, parse_json_lines
-from penstock.documents.parsers.mail import parse_mail
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.messages import Answer, Hello, ParserSetup, Request
-from penstock.documents.parsers.opendocument import parse_odt
-from penstock.documents.parsers.pdf import parse_pdf
+from penstock.documents.parsers.isolation.confinement import confine, own_pipes
+from penstock.documents.parsers.office.archives import archive_format
+from penstock.documents.parsers.office.books import parse_epub
+from penstock.documents.parsers.office.opendocument import parse_odt
+from penstock.documents.parsers.office.pdf import parse_pdf
+from penstock.documents.parsers.office.rich_text import parse_rtf
+from penstock.documents.parsers.office.slides import parse_pptx
+from penstock.documents.parsers.office.tables import parse_csv, parse_workbook
+from penstock.documents.parsers.office.word import parse_docx
+from penstock.documents.parsers.plain.code import parse_code
+from penstock.documents.parsers.plain.json_text import parse_json, parse_json_lines
+from penstock.documents.parsers.plain.text import parse_markdown, parse_text
 from penstock.documents.parsers.plugins import DocumentParser, load_plugin, parsed_by
-from penstock.documents.parsers.rich_text import parse_rtf
-from penstock.documents.parsers.slides import parse_pptx
+from penstock.documents.parsers.processes.exchange import receive, send
+from penstock.documents.parsers.processes.messages import Answer, Hello, ParserSetup, Request
 from penstock.documents.parsers.sniffing import sniff
-from penstock.documents.parsers.tables import parse_csv, parse_workbook
-from penstock.documents.parsers.text import parse_markdown, parse_text
-from penstock.documents.parsers.word import parse_docx
+from penstock.documents.parsers.web.mail import parse_mail
+from penstock.documents.parsers.web.markup import parse_html
 from penstock.errors import AtCapacity, InvalidInput, PenstockError
 
 __all__ = ["DocumentReader", "main"]

@@ -19,15 +19,15 @@ from typing import Final
 import msgspec
 
 from penstock.documents.parsers.formats import ParserLimits
-from penstock.documents.parsers.kernel import (
+from penstock.documents.parsers.isolation.kernel import (
     architecture,
     drop_capabilities,
     no_new_privileges,
     set_filter,
     unshare,
 )
-from penstock.documents.parsers.landlock import restrict_files
-from penstock.documents.parsers.seccomp import filter_program
+from penstock.documents.parsers.isolation.landlock import restrict_files
+from penstock.documents.parsers.isolation.seccomp import filter_program
 
 __all__ = ["Layer", "confine", "own_pipes"]
 
@@ -79,7 +79,7 @@ def readable_paths() -> Iterator[Path]:
     """The interpreter, its libraries and this package. A folder on the path that is nobody's library is left out."""
     yield from map(Path, (*_SYSTEM, *_DEVICES))
     yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    yield Path(__file__).parents[2]
+    yield Path(__file__).parents[3]
     for entry in map(Path, sys.path):
         if entry.is_file() or entry.is_relative_to(sys.base_prefix) or _holds_libraries(entry):
             yield entry

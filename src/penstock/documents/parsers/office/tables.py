@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Final
 
-from penstock.documents.parsers.archives import check_archive
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import heading, verbatim
+from penstock.documents.parsers.office.archives import check_archive
 from penstock.errors import AtCapacity, InvalidInput
 
 __all__ = ["parse_csv", "parse_workbook", "table_lines"]
