@@ -108,32 +108,32 @@ def read_updates(
     table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]
 ) -> tuple[Column, dict[str, Column]]:
     """The ids and the attributes of an update, one value a row; null takes a value away."""
-    if not isinstance(table, pa.Table | pa.RecordBatch) or sorted(table.column_names) != ["attributes", "id"]:
+    if sorted(getattr(table, "column_names", ())) != ["attributes", "id"]:
         raise InvalidInput("an update that cannot be read", "it is an Arrow table of the columns id and attributes")
     names = check_ids(_column(table, "id"))
     _check_unique(names)
-    return names, {**_cleared(_array(table.column("attributes")), known), **_attributes(table, known)}
+    return names, {**_cleared(_array(table.column("attributes"))), **_attributes(table, known)}
 
 
 def shared_values(values: Mapping[str, Scalar | None], known: Mapping[str, AttributeType]) -> dict[str, Column]:
     """Attributes that rows share, each as a column of one value; None takes a value away."""
     columns: list[Column] = []
     for name, value in values.items():
-        kind = known.get(name, AttributeType.STRING) if value is None else scalar_type(value)
+        kind = AttributeType.STRING if value is None else scalar_type(value)
         if kind is None:
             raise InvalidInput(f"attribute {name!r:.60} is {describe(value)}", f"types are {', '.join(AttributeType)}")
         columns.append(pa.array([value], kind.arrow))
     if not columns:
         return {}
     struct = pa.StructArray.from_arrays(columns, names=list(values))
-    return {**_cleared(struct, known), **attribute_columns(struct, known)}
+    return {**_cleared(struct), **attribute_columns(struct, known)}
 
 
-def _cleared(column: Column, known: Mapping[str, AttributeType]) -> dict[str, Column]:
-    """Attributes of a struct that have no value in any row: where there is such an attribute, it is taken away."""
+def _cleared(column: Column) -> dict[str, Column]:
+    """Attributes of a struct that have no value in any row: they are taken away, whatever type they have by then."""
     fields = zip(column.type, column.flatten(), strict=True) if pa.types.is_struct(column.type) else ()
     empty = [field.name for field, values in fields if values.null_count == len(values)]
-    return {name: pa.nulls(len(column), known[name].arrow) for name in empty if name in known}
+    return {name: pa.array([None] * len(column), pa.null()) for name in empty}
 
 
 def check_ids(column: Column) -> Column:

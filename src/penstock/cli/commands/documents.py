@@ -28,7 +28,7 @@ __all__ = ["STATUSES", "documents"]
 
 _NEXT: Final = "`penstock index` takes them from the queue"
 # What a document can be; a test holds them to the reports.
-STATUSES: Final = ("pending", "indexed", "empty", "incomplete", "quarantined", "superseded", "deleted")
+STATUSES: Final = ("pending", "indexed", "empty", "incomplete", "quarantined", "superseded", "deleted", "metadata")
 _QUARANTINED: Final = "quarantined"
 
 

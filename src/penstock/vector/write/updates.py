@@ -56,7 +56,10 @@ def new_values(ledger: Ledger) -> dict[str, NewValues]:
 
 def _last_values(name: str, updates: Sequence[AttributeUpdate], ledger: Ledger) -> NewValues:
     ids = np.concatenate([update.ids for update in updates])
-    values = pa.concat_arrays([update.columns[name].take(pa.array(update.places)) for update in updates])
+    parts = [update.columns[name].take(pa.array(update.places)) for update in updates]
+    # Values that are only taken away have no type of their own.
+    kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
+    values = pa.concat_arrays([part.cast(kind) for part in parts])
     # Of equal ids the last one: `unique` tells the first, so it is asked from behind.
     unique, places = np.unique(ids[::-1], return_index=True)
     places = len(ids) - 1 - places
@@ -66,6 +69,8 @@ def _last_values(name: str, updates: Sequence[AttributeUpdate], ledger: Ledger) 
 
 def overridden(block: ColumnBlock | None, new: NewValues) -> ColumnBlock:
     """A block with other values: those of `new` instead of its own, and without rows whose value is taken away."""
+    if new.values.null_count == len(new) and block is not None:
+        return block.take(~np.isin(block.ids, new.ids))
     there = new.values.is_valid().to_numpy(zero_copy_only=False)
     added = ColumnBlock(new.ids[there], new.values.filter(pa.array(there)))
     if block is None or not len(block):
@@ -78,12 +83,14 @@ async def update_columns(draft: CollectionDraft, blocks: BlockReader, new: Mappi
     """Rewrite what is stored of these attributes; what arrives is not looked at. Before anything is stacked."""
     state, records = draft.base, {record.name: record for record in head.attributes}
     for name, values in sorted(new.items()):
-        kind = attribute_type(values.values.type)
-        assert kind is not None
         stored = values.between(0, state.head.next_id)
         if not len(stored) or (name not in records and stored.values.null_count == len(stored)):
             continue
-        record = records.setdefault(name, AttributeRecord(len(records) + 1, name, kind))
+        record = records.get(name)
+        if record is None:
+            kind = attribute_type(stored.values.type)
+            assert kind is not None
+            record = records[name] = AttributeRecord(len(records) + 1, name, kind)
         await _rewrite(draft, blocks, state, Shelf(Family.COLUMN, record.number), stored)
     return msgspec.structs.replace(head, attributes=tuple(records.values()))
 
