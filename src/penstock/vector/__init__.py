@@ -8,7 +8,7 @@ from penstock.vector.follower import VectorReader
 from penstock.vector.format.keys import CollectionName
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.terms import TextAnalysis
-from penstock.vector.language_codes import guess_language
+from penstock.vector.language_codes import content_words, guess_language
 from penstock.vector.read.facets import FacetCounts, facet_of
 from penstock.vector.read.stats import CollectionStats
 from penstock.vector.search.fusion import Fusion
@@ -44,6 +44,7 @@ __all__ = [
     "VectorStore",
     "VerifyReport",
     "attribute",
+    "content_words",
     "facet_of",
     "guess_language",
     "partial_blocks",

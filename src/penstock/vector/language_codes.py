@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from penstock.vector.format.languages import Language, evidence_of
+from penstock.vector.format.languages import Language, evidence_of, is_function_word
 
-__all__ = ["guess_language"]
+__all__ = ["content_words", "guess_language"]
 
 _CODES: Final = {
     Language.ENGLISH: "en",
@@ -57,3 +57,10 @@ def guess_language(text: str) -> str | None:
                 return code
     found = evidence_of(set(_WORD.findall(head.lower())))
     return None if found is None else _CODES[found]
+
+
+def content_words(question: str) -> list[str]:
+    """The different words of a question in lower case, without those that only hold it together; all where none is left."""
+    words = list(dict.fromkeys(word.casefold() for word in re.findall(r"\w+", question)))
+    languages = {int(Language.ENGLISH), int(evidence_of(set(words)) or Language.ENGLISH)}
+    return [word for word in words if not is_function_word(word.encode(), languages)] or words

@@ -43,6 +43,8 @@ class FacetCounts:
     missing: int = 0
     # Whether counts are exact; else there were too many different values, and these are the least they have.
     exact: bool = True
+    # How many different values there are; at least so many where counts are not exact.
+    distinct: int = 0
 
 
 async def chosen_rows(blocks: BlockReader, state: CollectionState, where: Filter | None) -> IdSet:
@@ -116,7 +118,8 @@ class _Tally:
         best = self._counts.take(_order(self._counts)[:limit])
         values: list[Scalar] = best["value"].to_pylist()  # type: ignore[assignment]
         counts: list[int] = best["count"].to_pylist()  # type: ignore[assignment]
-        return FacetCounts(tuple(zip(values, counts, strict=True)), self.rows - sum(counts), missing, self._exact)
+        told = tuple(zip(values, counts, strict=True))
+        return FacetCounts(told, self.rows - sum(counts), missing, self._exact, self._counts.num_rows)
 
 
 def _order(counted: pa.Table) -> Column:
