@@ -17,6 +17,7 @@ __all__ = ["PAGE_MARK", "heading", "heading_mark", "joined_blocks", "verbatim", 
 PAGE_MARK: Final = "\f"
 _LEVELS: Final = 6
 _MARKED: Final = re.compile(r"^#{1,6} ", re.MULTILINE)
+_EMPTY_LINE: Final = re.compile(r"\n[ \t]*(?=\n)")
 _HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
 
 
@@ -32,8 +33,11 @@ def heading(words: str, level: int) -> str:
 
 
 def verbatim(text: str) -> str:
-    """Code as it stands, but for a blank before lines that would pass for headings: a comment is none."""
-    return _MARKED.sub(r" \g<0>", text)
+    """Code as it stands, but for a blank before lines that would pass for headings: a comment is none.
+
+    Empty lines get a blank too, so that a block of code is one paragraph.
+    """
+    return _EMPTY_LINE.sub("\n ", _MARKED.sub(r" \g<0>", text))
 
 
 def joined_blocks(blocks: Iterable[str]) -> str:
