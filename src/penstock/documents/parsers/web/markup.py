@@ -121,7 +121,8 @@ class _Reader:
 
     def text(self) -> str:
         lines = "".join(self.pieces).split("\n")
-        return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
+        text = _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines))
+        return text.replace("\0", " ").strip("\n")
 
     def add(self, text: str) -> None:
         words = text.split()
@@ -132,7 +133,8 @@ class _Reader:
             self.unlinked += size
         if self.in_verbatim:
             self._feed()
-            self.pieces.append(verbatim(text))
+            # Empty lines of code are no ends of paragraphs: `text` gives the blank back that they hold.
+            self.pieces.append(verbatim(text).replace("\n \n", "\n\0\n").replace("\n \n", "\n\0\n"))
         elif words:
             self._feed()
             if self.mark:
