@@ -4,8 +4,8 @@ import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, is_utf8, sniff
 from penstock.documents.parsers.encodings import declared_charset, decoded
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.text import parse_markdown, parse_text
+from penstock.documents.parsers.plain.text import parse_markdown, parse_text
+from penstock.documents.parsers.web.markup import parse_html
 
 JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れたか頓と見当がつかぬ。"
 TRADITIONAL = "貓在舊窗旁睡覺，夢見魚。明天我們一起去市場買東西。"

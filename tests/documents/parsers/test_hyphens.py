@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from penstock.documents.parsers.hyphens import mended
-from penstock.documents.parsers.pdf import parse_pdf
+from penstock.documents.parsers.office.hyphens import mended
+from penstock.documents.parsers.office.pdf import parse_pdf
 
 
 def pdf_of_lines(*lines: bytes) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from tests.documents.parsers.made import open_document
 
 from penstock.documents.parsers import Format, Sandbox
-from penstock.documents.parsers.rich_text import parse_rtf
+from penstock.documents.parsers.office.rich_text import parse_rtf
 from penstock.errors import AtCapacity
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.documents.parsers.made import book, open_document, presentation, shape, zipped
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
-from penstock.documents.parsers.books import parse_epub
-from penstock.documents.parsers.opendocument import parse_odt
-from penstock.documents.parsers.slides import parse_pptx
+from penstock.documents.parsers.office.books import parse_epub
+from penstock.documents.parsers.office.opendocument import parse_odt
+from penstock.documents.parsers.office.slides import parse_pptx
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 LIMITS = ParserLimits()

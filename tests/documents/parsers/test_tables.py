@@ -6,7 +6,7 @@ import pytest
 from tests.documents.parsers.made import number_cell, text_cell, workbook, zipped
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
-from penstock.documents.parsers.tables import parse_csv, parse_workbook
+from penstock.documents.parsers.office.tables import parse_csv, parse_workbook
 from penstock.errors import AtCapacity, InvalidInput
 
 LIMITS = ParserLimits()
