@@ -128,8 +128,9 @@ def _processes_below(pid: int) -> dict[int, str]:
     """All descendants of a process, each with its kind."""
     found: dict[int, str] = {}
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for child in map(int, children):
+        # A child belongs to the thread that started it, which in a JVM is never the first.
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        for child in (int(child) for thread in threads for child in (thread / "children").read_text().split()):
             command = Path(f"/proc/{child}/cmdline").read_bytes()
             found[child] = next((name for mark, name in _KINDS if mark in command), "job")
             found |= _processes_below(child)
