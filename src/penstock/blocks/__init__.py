@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         head_key,
         pages_prefix,
     )
-    from penstock.blocks.layout import file, neighbours, recut, stack
+    from penstock.blocks.layout import file, neighbours, recut, restack, stack
     from penstock.blocks.pages import Operations, StoredDirectories, decode_page, page_operations, read_directories
     from penstock.blocks.positions import SourcePositions, check_position, is_stored, position_operation, read_positions
     from penstock.blocks.reader import BlockReader, Damage, StateMoved
@@ -99,12 +99,12 @@ __all__ = [
     "read_store_record",
     "read_under_head",
     "recut",
+    "restack",
     "stack",
 ]
 
 # The module of each name.
 _HOMES: Final = {
-    "change_handle": ("ChangeHandle",),
     "cache": (
         "BlockCache",
         "Sized",
@@ -164,6 +164,7 @@ _HOMES: Final = {
         "file",
         "neighbours",
         "recut",
+        "restack",
         "stack",
     ),
     "pages": (
@@ -185,6 +186,7 @@ _HOMES: Final = {
         "Damage",
         "StateMoved",
     ),
+    "change_handle": ("ChangeHandle",),
     "refusals": (
         "ChangeReceipt",
         "ChangeRefusals",
