@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.indexing.job.budget import EmbeddingBudget
     from penstock.indexing.job.config import IndexingConfig, IntakeLimits
     from penstock.indexing.job.core import JobCore
     from penstock.indexing.job.estimate import CostEstimate, estimate_cost
@@ -100,6 +101,7 @@ __all__ = [
     "DocumentReading",
     "DocumentText",
     "Embedding",
+    "EmbeddingBudget",
     "EmbeddingReply",
     "Endpoint",
     "FetchLimits",
@@ -204,6 +206,7 @@ _HOMES: Final = {
         "CostEstimate",
         "estimate_cost",
     ),
+    "job.budget": ("EmbeddingBudget",),
     "job.config": (
         "IndexingConfig",
         "IntakeLimits",

@@ -226,6 +226,14 @@ class IndexWriter:
         self._write(Changes().upsert(self._registry(name), batcher_row(count)))
         self._counts[name] = count
 
+    def write_counts(self, counts: Mapping[CollectionName, BatcherCount]) -> None:
+        """How far batches are numbered, before some are sent that no repeated round would make."""
+        changes = Changes()
+        for name, count in counts.items():
+            changes.upsert(self._registry(name), batcher_row(count))
+        self._write(changes)
+        self._counts.update(counts)
+
     def write_round(
         self,
         results: Sequence[tuple[CollectionName, Result]],

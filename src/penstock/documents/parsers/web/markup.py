@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import code_block, heading_mark, with_title
+from penstock.documents.parsers.headings import code_block, heading_mark
 from penstock.documents.parsers.web.boilerplate import (
     INVISIBLE,
     is_around,
@@ -24,6 +24,7 @@ from penstock.documents.parsers.web.boilerplate import (
     names,
 )
 from penstock.documents.parsers.web.nesting import check_nesting
+from penstock.documents.parsers.web.page_titles import under_page_title
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -63,7 +64,7 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     name = title.text(strip=True) if title else None
     text, warnings = _content(tree.body) if tree.body else ("", ())
     warnings = (*read.warnings, *warnings)
-    text = with_title(text, name)
+    text = under_page_title(text, name)
     return ParsedDocument(text.encode("utf-8", "replace"), Format.HTML, name or None, warnings, read.encoding)
 
 
