@@ -58,7 +58,7 @@ class IndexShelf:
     def url(self) -> str:
         return f"file://{self.folder}/store"
 
-    def upload(self, key: str, *, at: int | None = None) -> bytes:
+    def upload(self, key: str, *, at: int | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         """The event that this file is there, with the version that it has now."""
 
         async def version() -> str:
@@ -71,7 +71,7 @@ class IndexShelf:
         path = self.documents / key
         etag = asyncio.run(version()) if path.exists() else "gone"
         size = path.stat().st_size if path.exists() else 1
-        return encode(UploadNotification(etag=etag, size_bytes=size, **self._event(key, at)))
+        return encode(UploadNotification(etag=etag, size_bytes=size, metadata=metadata, **self._event(key, at)))
 
     def delete(self, key: str, *, at: int | None = None) -> bytes:
         return encode(DeleteNotification(**self._event(key, at)))
@@ -129,6 +129,16 @@ class IndexShelf:
             return sorted(str(name) for page in pages for name in page["id"].to_pylist())
 
         return self._ask(ask)
+
+    def attributes(self) -> list[dict[str, Any]]:
+        """The attributes of all visible chunks, those that have a value, in the order of documents and chunks."""
+
+        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[dict[str, Any]]:
+            pages = [page async for page in vectors.scan(columns=["attributes"])]
+            rows = [row["attributes"] for page in pages for row in page.to_pylist()]
+            return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+        return sorted(self._ask(ask), key=lambda row: (row["key"], row["seq"]))
 
     def entries(self) -> dict[str, DocumentEntry]:
         async def ask(_: CollectionReader, registry: CollectionReader) -> list[DocumentEntry]:

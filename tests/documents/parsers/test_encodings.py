@@ -90,6 +90,20 @@ def test_a_page_in_wide_characters_is_a_page(codec):
     assert parse_html(data, ParserLimits()).text.decode() == "猫 and words of one byte each"
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_its_mark_does_not_pass_as_utf_8_for_its_zero_bytes(codec):
+    data = "Backup is important for every user.\n".encode(codec)
+    assert not is_utf8(data)
+    assert not is_utf8(data * 200, cut=True)
+    assert is_utf8(b"zero \0 bytes are characters of UTF-8 too")
+
+
+def test_a_guess_against_what_is_declared_says_so():
+    read = decoded("Größe Übermaß Straße".encode("cp1252") * 3, "utf-8")
+    assert read.warnings[0] == "read as cp1252, which was guessed: it is not in utf-8, as it declares"
+    assert decoded("Größe Übermaß Straße".encode("cp1252") * 3, "no-such").warnings[0].endswith("is declared")
+
+
 def test_what_is_declared_decides_over_a_guess_and_utf_8_over_what_is_declared():
     data = "Größe".encode("latin-1")
     assert decoded(data, "koi8-r").text == data.decode("koi8-r")

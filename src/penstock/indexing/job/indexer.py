@@ -23,6 +23,7 @@ from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.embedding_requests import EmbeddingRequests
 from penstock.indexing.job.memory import ROUND_BYTES_MIN, give_back_memory
+from penstock.indexing.job.metadata_telling import MetadataTelling
 from penstock.indexing.job.patience import Patience
 from penstock.indexing.job.summary import IndexingSummary, JobProgress
 from penstock.indexing.job.vector_sources import VectorSources
@@ -79,6 +80,7 @@ class Indexer:
         self._job_progress = JobProgress(clock=clock, observer=observer)
         self._patience = patience
         self._requests = EmbeddingRequests(stages, writer.embedding.rate, patience, self._job_progress, clock=clock)
+        self._telling = MetadataTelling(writer)
         self._opened = False
         self._checked: set[CollectionName] = set()
         self._clock = clock
@@ -149,15 +151,17 @@ class Indexer:
         now_ms = queued_ms(records)
         plans: dict[CollectionName, EventPlan] = {}
         turn = self.backlog.next_turn
+        known: dict[CollectionName, dict[str, DocumentEntry]] = {}
         for name, queued in events.items():
             named = [each.event for each in queued]
-            known = self._writer.entries(name, named)
-            plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
+            known[name] = self._writer.entries(name, named)
+            plans[name] = plan_events(known[name], named, self._fingerprint(name), turn, now_ms)
             refused += [refusal(queued[place].record, reason) for place, reason in plans[name].refused.items()]
             turn = plans[name].turn
         position = records[-1].sequence if last else None
         schedule = Schedule(position) if plans and position is not None else self._schedule
-        self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
+        updates = {name: self._telling.planned(name, known[name], plan) for name, plan in plans.items() if plan.retold}
+        self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms, updates=updates)
         self._schedule = schedule
         self._job_progress.planned(plans, len(refused))
         self._put((name, entry) for name, plan in plans.items() for entry in plan.entries.values())
@@ -266,18 +270,28 @@ class Indexer:
         held = {(one.name, document) for one in unanswered for document in one.documents}
         turns = count(self.backlog.next_turn)
         fingerprints = {name: self._fingerprint(name) for name in batched}
+        said = self._telling.read(shares, readings)
+
+        def concluded(share: Share, reading: DocumentReading, turn: int) -> Result:
+            name, warnings = share.name, said.warnings(share)
+            return conclude(share.entry, reading, batched[name], answers[name], fingerprints[name], turn, warnings)
+
         # Of a document that was not answered for nothing is written: it is read again, and sent under other ids.
         results = [
-            (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], fingerprints[s.name], turn))
+            (s.name, concluded(s, reading, turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
             if (s.name, s.pending.doc_id) not in held
         ]
         waiting = scouts(shares, unanswered, self._clock.now_ms(), self._source_of)
         with self._job_progress.stage("write"):
             results_by = by_collection(results)
-            rows = {name: vector_rows(results_by.get(name, ()), answers[name]) for name in batched}
+            rows = {
+                name: vector_rows(results_by.get(name, ()), answers[name], said.rows.get(name, {})) for name in batched
+            }
+            updates = self._telling.changed(said, results_by)
             # The count with it, also of those that were not answered for: an id that was sent is never used again.
-            self._writer.write_round([*results, *waiting], rows, {name: one.count for name, one in batched.items()})
+            counts = {name: one.count for name, one in batched.items()}
+            self._writer.write_round([*results, *waiting], rows, counts, updates)
         self._schedule = self._schedule.worked()
         self._job_progress.worked(readings, results)
         self._put((name, result.entry) for name, result in [*results, *waiting])

@@ -15,8 +15,8 @@ __all__ = ["mended"]
 
 _BREAK: Final = re.compile(r"[\x02\ufffe](?:\r?\n)?")
 _HYPHENATED: Final = re.compile(r"\w-\w")
-# Control characters that PDFs have for signs without a meaning; tabs and ends of lines stay.
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Control characters that PDFs have for signs without a meaning; tabs, ends of lines and of pages stay.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # No word that is broken has more on either side.
 _WORD_CHARACTERS_MAX: Final = 64
 

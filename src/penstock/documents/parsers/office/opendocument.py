@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading, with_title
+from penstock.documents.parsers.headings import PAGE_MARK, heading, joined_blocks, with_title
 from penstock.documents.parsers.office.packages import Package, local_name
 from penstock.errors import InvalidInput, Unsupported
 
@@ -35,7 +35,7 @@ def parse_odt(data: bytes, limits: ParserLimits, found: Format = Format.ODT) -> 
     if body is None:
         raise InvalidInput("an OpenDocument file cannot be opened", "it has no body", "save it again")
     title = _title(package)
-    text = with_title("\n\n".join(block for block in _blocks(body) if block.strip()), title)
+    text = with_title(joined_blocks(_blocks(body)), title)
     return ParsedDocument(text.encode("utf-8", "replace"), found, title)
 
 
@@ -55,6 +55,9 @@ def _blocks(parent: Any) -> Iterator[str]:
             yield heading("".join(_words(element, [])), int(level) if level.isdecimal() else 1)
         elif kind == "p":
             yield from _paragraph(element)
+        elif kind == "page":
+            yield PAGE_MARK
+            yield from _blocks(element)
         elif kind == "list-item":
             yield "- " + "\n".join(_blocks(element))
         elif kind == "list":

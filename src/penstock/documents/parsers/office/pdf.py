@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.documents.parsers.formats import Format, ParsedDocument
+from penstock.documents.parsers.headings import PAGE_MARK, joined_blocks
 from penstock.documents.parsers.office.hyphens import mended
 from penstock.errors import InvalidInput, Unsupported
 
@@ -27,8 +28,9 @@ def parse_pdf(data: bytes) -> ParsedDocument:
         try:
             pages.append(_page_text(document[number]))
         except pypdfium2.PdfiumError as error:
+            pages.append("")
             warnings.append(f"page {number + 1} could not be read: {error}")
-    text = mended("\n\n".join(page for page in pages if page))
+    text = mended(joined_blocks(block for page in pages for block in (PAGE_MARK, page)))
     if not text and any(_has_pictures(document[number]) for number in range(len(document))):
         raise Unsupported(
             "a PDF of pictures cannot be indexed",
@@ -50,4 +52,4 @@ def _has_pictures(page: Any) -> bool:
 def _page_text(page: Any) -> str:
     raw: str = page.get_textpage().get_text_bounded()
     # PDFium ends lines with CRLF.
-    return raw.replace("\r\n", "\n").strip(" \t\r\n")
+    return raw.replace("\r\n", "\n").replace(PAGE_MARK, " ").strip(" \t\r\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading
+from penstock.documents.parsers.headings import PAGE_MARK, heading, joined_blocks
 from penstock.documents.parsers.office.packages import Package, local_name
 from penstock.errors import InvalidInput
 
@@ -32,6 +32,7 @@ def parse_pptx(data: bytes, limits: ParserLimits) -> ParsedDocument:
     title = None
     for number, part in enumerate(order, 1):
         slide = package.xml(part)
+        blocks.append(PAGE_MARK)
         if slide is None:
             continue
         name, texts = _slide(slide)
@@ -39,7 +40,7 @@ def parse_pptx(data: bytes, limits: ParserLimits) -> ParsedDocument:
         texts += _notes(package, part)
         if name or texts:
             blocks += [heading(name or f"Slide {number}", 2), *texts]
-    text = "\n\n".join(block for block in blocks if block.strip())
+    text = joined_blocks(blocks)
     return ParsedDocument(text.encode("utf-8", "replace"), Format.PPTX, title)
 
 

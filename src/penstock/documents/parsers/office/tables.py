@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading, verbatim
+from penstock.documents.parsers.headings import PAGE_MARK, heading, joined_blocks, verbatim
 from penstock.documents.parsers.office.archives import check_archive
 from penstock.errors import AtCapacity, InvalidInput
 
@@ -49,6 +49,8 @@ def parse_workbook(data: bytes, limits: ParserLimits, found: Format) -> ParsedDo
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         for sheet in workbook.sheets_metadata:
+            # Sheets are counted as a person sees them in the file, hidden ones too.
+            blocks.append(PAGE_MARK)
             if sheet.typ is not python_calamine.SheetTypeEnum.WorkSheet:
                 continue
             if sheet.visible is not python_calamine.SheetVisibleEnum.Visible:
@@ -58,14 +60,14 @@ def parse_workbook(data: bytes, limits: ParserLimits, found: Format) -> ParsedDo
             _check_cells(sheet.name, opened.total_height, opened.total_width)
             lines = "\n".join(table_lines(opened.iter_rows()))
             if lines:
-                blocks.append(f"{heading(sheet.name, 2)}\n\n{verbatim(lines)}")
+                blocks += [heading(sheet.name, 2), verbatim(lines)]
     except python_calamine.PasswordError as error:
         raise InvalidInput(
             "an encrypted workbook cannot be read", str(error), "upload it without a password"
         ) from error
     except python_calamine.CalamineError as error:
         raise InvalidInput("a workbook cannot be opened", str(error), "save it again") from error
-    text = "\n\n".join(blocks)
+    text = joined_blocks(blocks)
     return ParsedDocument(text.encode("utf-8", "replace"), found, None, tuple(warnings))
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, check_size
+from penstock.documents.parsers.formats import PAGED, Format, ParsedDocument, ParserLimits, check_size
 from penstock.documents.parsers.isolation.confinement import confine, own_pipes
 from penstock.documents.parsers.office.archives import archive_format
 from penstock.documents.parsers.office.books import parse_epub
@@ -56,6 +56,8 @@ class DocumentReader:
             found = archive_format(request.data, self.limits) if request.format is Format.ZIP else request.format
             parsed = self._by_format(found, request, depth)
         check_size("the text of the document", len(parsed.text), self.limits.text_bytes)
+        if parsed.format not in PAGED and b"\f" in parsed.text:
+            return msgspec.structs.replace(parsed, text=parsed.text.replace(b"\f", b" "))
         return parsed
 
     def _by_format(self, found: Format, request: Request, depth: int) -> ParsedDocument:

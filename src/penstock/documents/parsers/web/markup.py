@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading_mark, verbatim, with_title
+from penstock.documents.parsers.headings import heading_mark, verbatim
 from penstock.documents.parsers.web.boilerplate import (
     INVISIBLE,
     is_around,
@@ -24,6 +24,7 @@ from penstock.documents.parsers.web.boilerplate import (
     names,
 )
 from penstock.documents.parsers.web.nesting import check_nesting
+from penstock.documents.parsers.web.page_titles import under_page_title
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -63,7 +64,7 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     name = title.text(strip=True) if title else None
     text, warnings = _content(tree.body) if tree.body else ("", ())
     warnings = (*read.warnings, *warnings)
-    text = with_title(text, name)
+    text = under_page_title(text, name)
     return ParsedDocument(text.encode("utf-8", "replace"), Format.HTML, name or None, warnings, read.encoding)
 
 
@@ -120,7 +121,8 @@ class _Reader:
 
     def text(self) -> str:
         lines = "".join(self.pieces).split("\n")
-        return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
+        text = _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in lines))
+        return text.replace("\0", " ").strip("\n")
 
     def add(self, text: str) -> None:
         words = text.split()
@@ -131,7 +133,8 @@ class _Reader:
             self.unlinked += size
         if self.in_verbatim:
             self._feed()
-            self.pieces.append(verbatim(text))
+            # Empty lines of code are no ends of paragraphs: `text` gives the blank back that they hold.
+            self.pieces.append(verbatim(text).replace("\n \n", "\n\0\n").replace("\n \n", "\n\0\n"))
         elif words:
             self._feed()
             if self.mark:
