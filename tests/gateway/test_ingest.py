@@ -65,7 +65,7 @@ def posted(tmp_path, path, body, headers=None, sink=None):
     async def post():
         async with gateway(tmp_path / "edge", sink) as (client, store, _):
             answer = await client.post(path, content=body, headers=headers or PROTOBUF)
-            table = await store.scan() if answer.is_success and answer.status_code != 404 else None
+            table = await store.scan() if store.open_bytes else None
             return answer, table
 
     return asyncio.run(post())
@@ -246,6 +246,32 @@ def test_a_request_of_the_second_version_that_breaks_a_rule_is_a_400_and_nothing
     assert answer.status_code == 400, answer.text
     assert all(count in (None, "0") for count in written(answer))
     assert answer.json()["what"]
+
+
+@pytest.mark.parametrize("labels", [[3, 4], [1, 2, 1, 4], [1, 2, 3, 99], [1, 2, 3]])
+def test_of_a_request_with_one_bad_series_the_others_are_written_and_counted(tmp_path, labels):
+    """The protocol: 400, as for anything refused, and the counts say what was written."""
+    body, headers = second_version(samples=[{"timestamp": NOW_MS, "value": 1.0}, {"timestamp": 1, "value": 1.0}])
+    request = write_request_v2()()
+    request.ParseFromString(bytes(cramjam.snappy.decompress_raw(body)))
+    request.timeseries.add(labels_refs=labels).samples.add(timestamp=NOW_MS, value=7.0)
+    answer, table = posted(
+        tmp_path, "/api/v1/write", bytes(cramjam.snappy.compress_raw(request.SerializeToString())), headers
+    )
+    assert (answer.status_code, written(answer)) == (400, ["2", "0", "0"]), answer.text
+    assert "1 samples were refused, 2 rows were stored" in answer.json()["what"]
+    assert table.column("value").to_pylist() == [1.0, 1.0]
+
+
+def test_of_a_request_of_the_first_version_with_one_bad_series_the_others_are_written(tmp_path):
+    request = write_request_v1()()
+    request.ParseFromString(bytes(cramjam.snappy.decompress_raw(remote_write())))
+    request.timeseries.add().samples.add(timestamp=NOW_MS, value=7.0)
+    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    answer, table = posted(tmp_path, "/api/v1/write", body, {**PROTOBUF, "content-encoding": "snappy"})
+    assert (answer.status_code, written(answer)) == (400, [None] * 3)
+    assert "has no name" in answer.json()["why"]
+    assert table.column("metric").to_pylist() == ["up"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from penstock.blocks.keys import (
     head_key,
     pages_prefix,
 )
-from penstock.blocks.layout import file, neighbours, recut, stack
+from penstock.blocks.layout import file, neighbours, recut, restack, stack
 from penstock.blocks.pages import Operations, StoredDirectories, decode_page, page_operations, read_directories
 from penstock.blocks.positions import SourcePositions, check_position, is_stored, position_operation, read_positions
 from penstock.blocks.reader import BlockReader, Damage, StateMoved
@@ -89,5 +89,6 @@ __all__ = [
     "read_store_record",
     "read_under_head",
     "recut",
+    "restack",
     "stack",
 ]

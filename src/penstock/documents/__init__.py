@@ -24,7 +24,25 @@ from penstock.documents.contracts import (
     decode_notification,
     encode,
 )
-from penstock.documents.identity import BatchIdentity, chunk_id, content_key, doc_id, doc_id_of, object_key, vo_key
+from penstock.documents.identity import (
+    BatchIdentity,
+    chunk_id,
+    content_key,
+    doc_id,
+    doc_id_of,
+    object_key,
+    object_key_of,
+    vo_key,
+)
+from penstock.documents.metadata import (
+    SIDECAR_BYTES_MAX,
+    Metadata,
+    is_sidecar,
+    merged_metadata,
+    parse_sidecar,
+    sidecar_key,
+    sidecar_subject,
+)
 from penstock.documents.outline import NO_OUTLINE, Outline
 from penstock.documents.sequencers import last_seen_ns, stamped
 from penstock.documents.sources import BLOCK_BYTES, BlockSource, ByteSource, BytesSource
@@ -34,6 +52,7 @@ from penstock.documents.versions import Decision, ObjectState, Verdict, decide, 
 __all__ = [
     "BLOCK_BYTES",
     "NO_OUTLINE",
+    "SIDECAR_BYTES_MAX",
     "START",
     "BatchIdentity",
     "BatchInput",
@@ -61,6 +80,7 @@ __all__ = [
     "EndDocument",
     "Flush",
     "FlushReason",
+    "Metadata",
     "Notification",
     "ObjectState",
     "Outline",
@@ -78,9 +98,15 @@ __all__ = [
     "doc_id",
     "doc_id_of",
     "encode",
+    "is_sidecar",
     "last_seen_ns",
+    "merged_metadata",
     "object_key",
+    "object_key_of",
     "observed",
+    "parse_sidecar",
+    "sidecar_key",
+    "sidecar_subject",
     "stamped",
     "token_counter",
     "vo_key",

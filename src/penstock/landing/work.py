@@ -25,11 +25,13 @@ from penstock.telemetry import (
     EncodedFile,
     FilePlace,
     SeriesConfig,
+    coded_maps,
     decode_records,
     descriptions_of,
     encode_arrow,
     encode_files,
     partitioned,
+    plain_maps,
     series_of,
 )
 
@@ -46,6 +48,9 @@ _NO_SERIES: Final[tuple[str, ...]] = (
     "description",
     "start_time",
     "label_types",
+    "resource_types",
+    "scope_attributes",
+    "scope_attribute_types",
     "int_value",
     "min",
     "max",
@@ -113,7 +118,9 @@ class _Task:
         return self._answer
 
     def _gathered(self, batches: list[ConsumedBatch]) -> Gathered:
-        return gather_tables(self._decoded(batches), self._task.known)
+        gathered = gather_tables(self._decoded(batches), self._task.known)
+        gathered.tables = {key: coded_maps(table) for key, table in gathered.tables.items()}
+        return gathered
 
     # In -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +149,9 @@ class _Task:
                 tables = [
                     one
                     for first, last, payload, time_ns in _ranges(batch)
-                    for one in decode_records(batch.records[first:last], payload, time_ns).items()
+                    for one in decode_records(
+                        batch.records[first:last], payload, time_ns, leaves_out_empty=True
+                    ).items()
                 ]
             except (Corrupt, Unsupported, InvalidInput) as error:
                 self._lose(batch.sequence, error)
@@ -173,7 +182,7 @@ class _Task:
             files = await asyncio.to_thread(encoded)
         except (InvalidInput, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             # Parquet cannot hold every type that Arrow has.
-            await self._quarantine([Misfit(name, "", f"it cannot be written: {error}"[:300], table)])
+            await self._quarantine([Misfit(name, "", f"it cannot be written: {error}"[:300], plain_maps(table))])
             return
         await _gathered(_PUTS_AT_ONCE, self._put, files)
         self._answer.files += [_described(file) for file in files]

@@ -3,11 +3,13 @@
 from penstock.vector.attributes import AttributeType, Scalar
 from penstock.vector.collection import Changes, Collection, CollectionReader
 from penstock.vector.config import VectorConfig
-from penstock.vector.filter import And, Attribute, Filter, In, Not, Or, Range, attribute
+from penstock.vector.filter import And, Attribute, Filter, In, IsNull, Not, Or, Range, attribute
 from penstock.vector.follower import VectorReader
 from penstock.vector.format.keys import CollectionName
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.language_codes import content_words, guess_language
+from penstock.vector.read.facets import FacetCounts, facet_of
 from penstock.vector.read.stats import CollectionStats
 from penstock.vector.search.fusion import Fusion
 from penstock.vector.search.search import ALL_LISTS, partial_blocks
@@ -26,9 +28,11 @@ __all__ = [
     "CollectionReader",
     "CollectionStats",
     "DistanceMetric",
+    "FacetCounts",
     "Filter",
     "Fusion",
     "In",
+    "IsNull",
     "Not",
     "Or",
     "Range",
@@ -40,6 +44,9 @@ __all__ = [
     "VectorStore",
     "VerifyReport",
     "attribute",
+    "content_words",
+    "facet_of",
+    "guess_language",
     "partial_blocks",
     "unreadable",
 ]

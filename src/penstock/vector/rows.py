@@ -16,10 +16,20 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Bools, Column, Floats, compute
-from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
+from penstock.vector.attributes import AttributeType, Scalar, attribute_columns, attribute_type, describe, scalar_type
 from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between, squared_lengths
 
-__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queries", "read_rows", "text_array"]
+__all__ = [
+    "ID_BYTES_MAX",
+    "Rows",
+    "check_ids",
+    "check_vectors",
+    "prepared_queries",
+    "read_rows",
+    "read_updates",
+    "shared_values",
+    "text_array",
+]
 
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
@@ -92,6 +102,38 @@ def read_rows(
     texts = _texts(table)
     vectors, placed = _vectors(_array(_column(table, "vector")), names, texts, dimensions, metric)
     return Rows(names, vectors, texts, _attributes(table, known), placed)
+
+
+def read_updates(
+    table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]
+) -> tuple[Column, dict[str, Column]]:
+    """The ids and the attributes of an update, one value a row; null takes a value away."""
+    if sorted(getattr(table, "column_names", ())) != ["attributes", "id"]:
+        raise InvalidInput("an update that cannot be read", "it is an Arrow table of the columns id and attributes")
+    names = check_ids(_column(table, "id"))
+    _check_unique(names)
+    return names, {**_cleared(_array(table.column("attributes"))), **_attributes(table, known)}
+
+
+def shared_values(values: Mapping[str, Scalar | None], known: Mapping[str, AttributeType]) -> dict[str, Column]:
+    """Attributes that rows share, each as a column of one value; None takes a value away."""
+    columns: list[Column] = []
+    for name, value in values.items():
+        kind = AttributeType.STRING if value is None else scalar_type(value)
+        if kind is None:
+            raise InvalidInput(f"attribute {name!r:.60} is {describe(value)}", f"types are {', '.join(AttributeType)}")
+        columns.append(pa.array([value], kind.arrow))
+    if not columns:
+        return {}
+    struct = pa.StructArray.from_arrays(columns, names=list(values))
+    return {**_cleared(struct), **attribute_columns(struct, known)}
+
+
+def _cleared(column: Column) -> dict[str, Column]:
+    """Attributes of a struct that have no value in any row: they are taken away, whatever type they have by then."""
+    fields = zip(column.type, column.flatten(), strict=True) if pa.types.is_struct(column.type) else ()
+    empty = [field.name for field, values in fields if values.null_count == len(values)]
+    return {name: pa.array([None] * len(column), pa.null()) for name in empty}
 
 
 def check_ids(column: Column) -> Column:

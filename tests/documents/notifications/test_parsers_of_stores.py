@@ -398,3 +398,36 @@ def test_a_size_below_zero_is_refused() -> None:
     delivery = NotificationMessage(json.dumps({"Records": [record]}).encode())
     with pytest.raises(InvalidInput, match="-5 bytes"):
         parser_of("s3")(delivery, lambda _bucket, _key: Destination("t", "i", "m"))
+
+
+@pytest.mark.parametrize("said", [{"team": "sales", "year": 2024}, '{"team": "sales", "year": 2024}'])
+def test_the_metadata_of_a_cloud_event_is_said_of_its_object(said):
+    event = {**CLOUD_EVENT, "data": s3_record(), "metadata": said}
+    (upload,) = received("cloudevents", event).notifications
+    assert upload.metadata == {"team": "sales", "year": 2024}
+    assert decode_notification(encode(upload)) == upload
+
+
+def test_the_metadata_of_a_binary_cloud_event_is_a_header():
+    headers = {"ce_specversion": "1.0", "ce_id": "e", "ce_source": "s", "ce_type": "com.amazonaws.s3.ObjectCreated"}
+    said = {"content_type": "application/json", "ce_metadata": "%7B%22team%22%3A%20%22sales%22%7D"}
+    (upload,) = received("cloudevents", s3_record(), **headers, **said).notifications
+    assert upload.metadata == {"team": "sales"}
+
+
+def test_metadata_of_an_event_that_is_no_object_is_refused_and_too_much_of_it_is_left_out():
+    for said in ("[1]", 7, "{broken"):
+        with pytest.raises(InvalidInput, match="metadata"):
+            received("cloudevents", {**CLOUD_EVENT, "data": s3_record(), "metadata": said})
+    much = {f"name {number}": "x" * 1_000 for number in range(10_000)}
+    (upload,) = received("cloudevents", {**CLOUD_EVENT, "data": s3_record(), "metadata": much}).notifications
+    assert len(encode(upload)) < 20_000
+
+
+def test_googles_own_metadata_of_an_object_is_said_of_it():
+    body = gcs_push()
+    thing = {"size": "12", "metadata": {"team": "sales"}}
+    body["message"]["data"] = base64.b64encode(json.dumps(thing).encode()).decode()
+    (upload,) = received("gcs", body).notifications
+    assert upload.metadata == {"team": "sales"}
+    assert received("gcs", gcs_push()).notifications[0].metadata is None

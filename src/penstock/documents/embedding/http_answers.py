@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock
 from penstock.documents.embedding.provider import Later, Refused
+from penstock.documents.embedding.redaction import redacted
 from penstock.errors import InvalidInput, NotFound, PermissionDenied
 
 if TYPE_CHECKING:
@@ -20,12 +22,18 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 
 def unreachable(error: httpx.RequestError) -> Later:
-    return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
+    return Later(f"{type(error).__name__}: {redacted(str(error))}"[:_REASON_CHARACTERS_MAX])
 
 
-def answer_of_status(response: httpx.Response, what: str, clock: Clock) -> Later | Refused:
-    """The answer behind a status other than 200; `what` begins the error of those that no repeat can heal."""
-    status, reason = response.status_code, f"{response.status_code}: {response.text[:_REASON_CHARACTERS_MAX]}"
+def answer_of_status(
+    response: httpx.Response, what: str, clock: Clock, *, secret: str | None = None, texts: Sequence[str] = ()
+) -> Later | Refused:
+    """The answer behind a status other than 200; `what` begins the error of those that no repeat can heal.
+
+    A reason is stored and shown: without the `secret` that was sent, and without what it quotes of `texts`.
+    """
+    status, told = response.status_code, redacted(response.text, secrets=[secret], texts=texts)
+    reason = f"{status}: {told[:_REASON_CHARACTERS_MAX]}"
     if status in _LATER or status >= 500:
         return Later(reason, _retry_after(response.headers.get("retry-after"), clock))
     if status in _REFUSED:

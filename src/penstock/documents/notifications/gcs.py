@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -53,6 +54,8 @@ class GcsObject(msgspec.Struct, rename="camel"):
     bucket: str = ""
     name: str = ""
     generation: str = ""
+    # What the uploader said of the object.
+    metadata: dict[str, Any] | None = None
 
 
 def parse(delivery: NotificationMessage, route: Router) -> Received:
@@ -87,6 +90,7 @@ def collect(kind: str, resource: GcsObject, at: datetime, events: EventGatherer,
             version_id=resource.generation,
             content_type=resource.content_type,
             source_id=source_id,
+            metadata=resource.metadata,
         )
     elif kind in ("deleted", "archived"):
         # Archived is what a bucket with versions says when the live generation goes. Its order is before the next one.

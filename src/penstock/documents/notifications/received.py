@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
+from penstock.documents.metadata import bounded_metadata
 from penstock.errors import InvalidInput
 from penstock.observability import checked_traceparent
 
@@ -52,10 +53,11 @@ Router: TypeAlias = Callable[[str, str], Destination | None]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What its sender calls an event, and the trace it is of, as far as either is told."""
+    """What its sender calls an event, the trace it is of, and what it says of the object, as far as that is told."""
 
     source_id: str | None = None
     traceparent: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class EventGatherer:
         version_id: str | None = None,
         content_type: str | None = None,
         source_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> None:
         if size < 0:
             raise InvalidInput(f"{bucket}/{key} has {size} bytes", "a size is not below zero")
@@ -138,6 +141,8 @@ class EventGatherer:
                     traceparent=self.origin.traceparent,
                     created_at=at,
                     sequencer=sequencer,
+                    # Bounded here: a record that is too large would not be taken at all.
+                    metadata=bounded_metadata(metadata or self.origin.metadata or {})[0] or None,
                 )
             )
 
