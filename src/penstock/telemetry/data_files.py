@@ -211,7 +211,7 @@ def parquet_bytes(table: pa.Table, name: str, config: DataFileConfig) -> bytes:
     return body
 
 
-def _footer(schema: pa.Schema) -> dict[bytes, bytes]:
+def _footer(schema: pa.Schema) -> Any:
     """The schema and its metadata, where Arrow looks for them."""
     return {**(schema.metadata or {}), _ARROW_SCHEMA: base64.b64encode(schema.serialize().to_pybytes())}
 
