@@ -37,7 +37,9 @@ def test_a_table_that_fits_is_in_one_chunk() -> None:
 
 
 def test_code_that_fits_is_in_one_chunk_with_its_empty_lines() -> None:
-    code = verbatim("def swim(otter):\n    water = find()\n\n    if not water:\n        return None\n\n    return water + 1")
+    code = verbatim(
+        "def swim(otter):\n    water = find()\n\n    if not water:\n        return None\n\n    return water + 1"
+    )
     assert "\n\n" not in code
     for before in range(3, 12):
         text = f"{sentences('rivers', before)}\n\n{code}\n\n{sentences('lakes', 12)}"

@@ -8,6 +8,7 @@ from penstock.documents.embedding.profiles import EMBEDDED_MODEL, MINILM_MODEL, 
 from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
 from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
 from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
+from penstock.documents.embedding.shortened import ShortenedProvider
 from penstock.documents.embedding.static import StaticProvider
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "RemoteReranker",
     "Reranker",
     "Scores",
+    "ShortenedProvider",
     "StaticProvider",
     "Vectors",
     "check_local",
