@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
     from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
     from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
+    from penstock.documents.embedding.shortened import ShortenedProvider
     from penstock.documents.embedding.static import StaticProvider
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "RemoteReranker",
     "Reranker",
     "Scores",
+    "ShortenedProvider",
     "StaticProvider",
     "Vectors",
     "check_local",
@@ -97,6 +99,7 @@ _HOMES: Final = {
         "Reranker",
         "Scores",
     ),
+    "shortened": ("ShortenedProvider",),
     "static": ("StaticProvider",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
