@@ -279,8 +279,9 @@ class AckState:
             return False
         done, subscription.done = subscription.done, MarkSet(min(subscription.done.mark, segment_seq - 1))
         subscription.rejected.pop(segment_seq, None)
-        for number in _between(segment_seq + 1, done, self.next_segment_seq):
-            subscription.done.add(number)
+        for number in _between(subscription.done.mark + 1, done, self.next_segment_seq):
+            if number != segment_seq:
+                subscription.done.add(number)
         self.outstanding[segment_seq].add(subscription.name)
         self.settled.discard(segment_seq)
         return True
