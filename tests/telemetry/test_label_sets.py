@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.telemetry.columns.attributes import AttributeColumns
-from penstock.telemetry.series.label_sets import distinct, distinct_sets
+from penstock.telemetry.columns.label_sets import distinct, distinct_sets
 
 
 @pytest.mark.parametrize("high", [3, 2**20, 2**40, 2**61])

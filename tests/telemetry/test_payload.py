@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
 from tests.telemetry.samples import SOURCE, every_kind_of_metric, some_logs
@@ -9,7 +12,7 @@ from tests.telemetry.samples import SOURCE, every_kind_of_metric, some_logs
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 from penstock.relay import decode_part
-from penstock.telemetry import decode_otlp, decode_records, encode_arrow, encode_records
+from penstock.telemetry import decode_otlp, decode_records, encode_arrow, encode_records, whole_table
 
 TABLE = pa.table({"tenant": ["t"], "a": [1]})
 
@@ -58,3 +61,40 @@ def test_an_envelope_of_something_else_is_not_supported() -> None:
 def test_nothing_to_send_is_refused() -> None:
     with pytest.raises(InvalidInput):
         encode_records({})
+
+
+@pytest.mark.parametrize("packing", ["zstd", None])
+def test_columns_that_hold_nothing_are_left_out_and_put_back(packing: str | None) -> None:
+    batch = decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch
+    table = pa.Table.from_batches([batch]).replace_schema_metadata({"penstock.slot": "metrics"})
+    # A column has to be empty in all batches of a stream.
+    table = pa.concat_tables([table.slice(0, 2), table.slice(2)])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=packing)) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    (narrow,) = decode_records([body], ArrowEnvelope(Signal.METRICS).encode(), 0, leaves_out_empty=True)["metrics"]
+    empty = {name for name in table.schema.names if table.column(name).null_count == table.num_rows}
+    assert empty
+    assert set(narrow.schema.names) == set(table.schema.names) - empty
+    whole = whole_table(narrow, "metrics")
+    assert whole.equals(table)
+    assert whole.schema.names == table.schema.names
+
+
+def test_columns_of_your_own_tables_are_kept_also_when_they_hold_nothing() -> None:
+    records, envelope = encode_records({"mine": pa.table({"a": [1, 2], "b": pa.nulls(2, pa.float64())})})
+    (found,) = decode_records(records, envelope, 0, leaves_out_empty=True)["mine"]
+    assert found.schema.names == ["a", "b"]
+    assert whole_table(found, "mine") is found
+
+
+def test_a_header_that_does_not_fit_its_schema_is_damage() -> None:
+    table = pa.table({"time": pa.array([1], pa.timestamp("ns", tz="UTC")), "unit": pa.nulls(1, pa.string())})
+    records, envelope = encode_records({"metrics": table})
+    chance = random.Random(1)
+    for _ in range(2000):
+        damaged = bytearray(records[0])
+        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        with suppress(Corrupt, Unsupported):
+            decode_records([bytes(damaged)], envelope, 0, leaves_out_empty=True)

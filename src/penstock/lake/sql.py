@@ -7,7 +7,6 @@ into the plan, so a query reads what it has to. All tables of a query are read a
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,21 +22,20 @@ from penstock.catalog import Catalog, DataFile, LoopDoor, ObjectFiles, Position,
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity, Closed, DeadlineExceeded, InvalidInput, NotFound, PenstockError
 from penstock.lake.planned_dataset import TIME_COLUMN, PlannedDataset
+from penstock.lake.statement import checked_select
 from penstock.loops import Threads
 from penstock.observability import SILENT, Observer, names
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["SqlAnswer", "SqlConfig", "SqlEngine", "tables_of"]
+__all__ = ["SqlAnswer", "SqlConfig", "SqlEngine"]
 
 MIB: Final = 1024 * 1024
 _TAILS_BYTES: Final = 64 * MIB
 _SCHEMAS_MAX: Final = 50_000
 _BATCH_ROWS: Final = 2048
 _INTERRUPT_SECONDS: Final = 0.05
-# DuckDB makes a SELECT of some other statements, such as PRAGMA.
-_FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(", "describe", "show", "summarize"})
 # Behind its view, so that a filter on floats stays with DuckDB: Arrow has another mind about NaN.
 _BASE: Final = "penstock_base_"
 
@@ -143,7 +141,7 @@ class SqlEngine:
         outcome = "failed"
         try:
             cursor = self._cursor()
-            wanted = _checked(sql, cursor)
+            wanted = checked_select(sql, cursor)
             snapshot = await _Snapshot.take(self, tenant, as_of, seconds)
             try:
                 await snapshot.open(wanted)
@@ -370,34 +368,6 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, dataset: Planned
     connection.register(_BASE + name, dataset)
     opaque = ", ".join(f"coalesce({_quoted(column)}, NULL) AS {_quoted(column)}" for column in floats)
     connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * REPLACE ({opaque}) FROM {_quoted(_BASE + name)}")  # noqa: S608
-
-
-def tables_of(sql: str) -> set[str]:
-    """The tables that one SELECT names; anything else is refused before it is looked at any further."""
-    with _connect(SqlConfig()) as parser:
-        return _checked(sql, parser)
-
-
-def _checked(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
-    import duckdb
-
-    try:
-        statements = parser.extract_statements(sql)
-        if len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT and _is_select(sql):
-            return set(parser.get_table_names(sql))
-    except duckdb.Error as error:
-        raise InvalidInput("the query cannot be read", str(error).strip(), "correct it") from error
-    kinds = ", ".join(one.type.name for one in statements) or "nothing"
-    raise InvalidInput("the query cannot be run", f"it must be one SELECT, and it is {kinds}", "send one SELECT")
-
-
-def _is_select(sql: str) -> bool:
-    import duckdb
-
-    places = [place for place, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment]
-    text = sql.encode()[places[0] :].decode(errors="replace") if places else ""
-    word = re.match(r"\w+|\S", text)
-    return word is not None and word.group().lower() in _FIRST_WORDS
 
 
 def _quoted(name: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.landing.port import KnownTables
-from penstock.telemetry import schema_of, signal_of
+from penstock.telemetry import schema_of, signal_of, whole_table
 
 __all__ = ["Gathered", "Misfit", "gather_tables"]
 
@@ -55,7 +55,9 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
                 continue
             columns.update({one.name: str(one.type) for one in rows.schema if one.name not in columns})
             parts.setdefault(key, []).append(rows.replace_schema_metadata(None))
-    gathered.tables = {key: pa.concat_tables(tables, promote_options="default") for key, tables in parts.items()}
+    gathered.tables = {
+        key: whole_table(pa.concat_tables(tables, promote_options="default"), key[1]) for key, tables in parts.items()
+    }
     # What is in a schema needs no memory; nor does a table of which nothing was taken.
     gathered.known = {
         key: columns for key, columns in gathered.known.items() if key in parts and columns != _schema_columns(key[1])

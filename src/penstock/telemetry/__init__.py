@@ -2,6 +2,7 @@
 
 from penstock.telemetry.arrow.json_lines import decode_json_lines
 from penstock.telemetry.arrow.stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
+from penstock.telemetry.columns.coded_maps import coded_maps, plain_maps
 from penstock.telemetry.columns.rows import DecodedRows, RowSource
 from penstock.telemetry.columns.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
 from penstock.telemetry.data_files import (
@@ -17,7 +18,7 @@ from penstock.telemetry.data_files import (
 from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus_text
 from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json, decode_otlp_together
 from penstock.telemetry.otlp.encode import encode_otlp
-from penstock.telemetry.payload import decode_records, encode_records
+from penstock.telemetry.payload import decode_records, encode_records, whole_table
 from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_requests
 from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
 from penstock.telemetry.series.descriptions import MetricDescription, descriptions_of
@@ -46,6 +47,7 @@ __all__ = [
     "SeriesConfig",
     "SeriesSamples",
     "ValueKind",
+    "coded_maps",
     "conform",
     "decode_arrow",
     "decode_json_lines",
@@ -66,11 +68,13 @@ __all__ = [
     "label_name",
     "metric_name",
     "partitioned",
+    "plain_maps",
     "read_arrow",
     "schema_of",
     "series_of",
     "signal_of",
     "unified",
     "unpack",
+    "whole_table",
     "with_tenant",
 ]

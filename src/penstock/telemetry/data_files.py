@@ -6,6 +6,7 @@ bytes, so a batch that is worked on twice overwrites its own files and nothing e
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import InvalidInput
 from penstock.telemetry.columns.building import Ints, pc, places, to_ints
+from penstock.telemetry.columns.coded_maps import for_parquet, plain_schema
 from penstock.telemetry.columns.schemas import TENANT, TIME
 
 __all__ = ["ColumnBounds", "DataFileConfig", "EncodedFile", "FilePlace", "Partition", "encode_files", "partitioned"]
@@ -30,6 +32,7 @@ _ORDERS: Final = {"metrics": ("metric", TIME), "traces": (TIME, "trace_id")}
 # Columns that are looked up by value, of which nearly every row has another: bounds would prune nothing.
 _BLOOM_COLUMNS: Final = {"traces": ("trace_id", "span_id"), "logs": ("trace_id",)}
 _TEXT_MAX: Final = 64
+_ARROW_SCHEMA: Final = b"ARROW:schema"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -129,12 +132,20 @@ def _coarser(hours: Ints, codes: Ints, partitions_max: int | None) -> Ints:
 
 
 def encode_files(
-    partition: Partition, table: pa.Table, place: FilePlace, received_ns: int, config: DataFileConfig | None = None
+    partition: Partition,
+    table: pa.Table,
+    place: FilePlace,
+    received_ns: int,
+    config: DataFileConfig | None = None,
+    first_number: int = 0,
 ) -> Iterator[EncodedFile]:
-    """The rows of one partition as Parquet, sorted; more than one file only when there are very many."""
+    """The rows of one partition as Parquet, sorted; more than one file only when there are very many.
+
+    Files of one partition and place are told apart by their numbers, which begin at `first_number`.
+    """
     config = config or DataFileConfig()
     table = _sorted(table, partition.table)
-    for number, start in enumerate(range(0, table.num_rows, config.rows_max)):
+    for number, start in enumerate(range(0, table.num_rows, config.rows_max), first_number):
         yield _encoded(partition, table.slice(start, config.rows_max), place, number, received_ns, config)
 
 
@@ -188,17 +199,29 @@ def path_segment(name: str) -> str:
 def parquet_bytes(table: pa.Table, name: str, config: DataFileConfig) -> bytes:
     """The same bytes for the same rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    schema, plain = for_parquet(table.slice(0, 0)).schema, plain_schema(table.schema)
+    with pq.ParquetWriter(
         sink,
-        row_group_size=config.row_group_rows,
+        schema,
         compression="zstd",
         compression_level=config.compression_level,
+        # Bounds over the keys or values of all maps of a file leave nothing out, and cost as much as the values.
+        write_statistics=[field.name for field in plain if not pa.types.is_nested(field.type)],
         bloom_filter_options=_bloom(table, name, config),
         use_content_defined_chunking=False,
-    )
+        # Readers of Arrow get the types that rows came with; that keys are written as dictionaries is our affair.
+        store_schema=False,
+    ) as writer:
+        for start in range(0, table.num_rows, config.row_group_rows):
+            writer.write_table(for_parquet(table.slice(start, config.row_group_rows)))
+        writer.add_key_value_metadata(_footer(plain))
     body: bytes = sink.getvalue().to_pybytes()
     return body
+
+
+def _footer(schema: pa.Schema) -> Any:
+    """The schema and its metadata, where Arrow looks for them."""
+    return {**(schema.metadata or {}), _ARROW_SCHEMA: base64.b64encode(schema.serialize().to_pybytes())}
 
 
 def _bloom(table: pa.Table, name: str, config: DataFileConfig) -> dict[str, Any] | None:

@@ -15,11 +15,11 @@ from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope
 from penstock.telemetry.arrow.stream import encode_arrow, read_arrow
 from penstock.telemetry.columns.rows import RowSource
-from penstock.telemetry.columns.schemas import TABLES, signal_of
+from penstock.telemetry.columns.schemas import SCHEMAS, TABLES, signal_of
 from penstock.telemetry.otlp.decode import decode_otlp
 from penstock.telemetry.wire.limits import DecodeLimits
 
-__all__ = ["decode_records", "encode_records"]
+__all__ = ["decode_records", "encode_records", "whole_table"]
 
 # In the metadata of a stream's schema: the slot of a bundle, which is the name of the table.
 _SLOT: Final = b"penstock.slot"
@@ -41,24 +41,29 @@ def encode_records(tables: Mapping[str, pa.Table | pa.RecordBatch]) -> tuple[lis
 
 
 def decode_records(
-    records: Sequence[Any], envelope: bytes, received_ns: int, limits: DecodeLimits = _STORED
+    records: Sequence[Any],
+    envelope: bytes,
+    received_ns: int,
+    limits: DecodeLimits = _STORED,
+    *,
+    leaves_out_empty: bool = False,
 ) -> dict[str, list[pa.Table]]:
-    """Tables by name. `Corrupt` for records that are not what the envelope says, `Unsupported` for another envelope."""
+    """Tables by name; if asked, those of signals without columns that are null in every row. `Corrupt` for records that are not what the envelope says, `Unsupported` for another envelope."""
     try:
-        return _decoded(records, envelope, RowSource("", received_ns), limits)
+        return _decoded(records, envelope, RowSource("", received_ns), limits, leaves_out_empty)
     except InvalidInput as error:
         raise Corrupt("a batch of telemetry cannot be read", str(error)) from error
 
 
 def _decoded(
-    records: Sequence[Any], envelope: bytes, source: RowSource, limits: DecodeLimits
+    records: Sequence[Any], envelope: bytes, source: RowSource, limits: DecodeLimits, leaves_out_empty: bool
 ) -> dict[str, list[pa.Table]]:
     found: dict[str, list[pa.Table]] = {}
     for signal, record in ((_otlp_signal(envelope), bytes(record)) for record in records):
         if signal is not None:
             _add(found, TABLES[signal], _otlp_table(signal, record, source, limits))
             continue
-        table = read_arrow(record, limits)
+        table = read_arrow(record, limits, optional=_signal_columns if leaves_out_empty else None)
         metadata = dict(table.schema.metadata or {})
         slot = metadata.pop(_SLOT, b"").decode(errors="replace")
         if slot in _OTLP_SLOTS:
@@ -69,6 +74,24 @@ def _decoded(
         else:
             raise InvalidInput("an Arrow stream does not say which table it is for", "penstock.slot is missing")
     return found
+
+
+def whole_table(table: pa.Table, name: str) -> pa.Table:
+    """With all columns of its signal, in the order of the schema, and others behind them; a table of your own as it is."""
+    signal = signal_of(name)
+    if signal is None:
+        return table
+    for place, field in enumerate(SCHEMAS[signal]):
+        at = table.schema.get_field_index(field.name)
+        if at < 0 and field.nullable:
+            table = table.add_column(min(place, table.num_columns), field, pa.nulls(table.num_rows, field.type))
+    return table
+
+
+def _signal_columns(schema: pa.Schema) -> list[str]:
+    """Columns that need not be read where they hold nothing: everybody knows that they are there."""
+    signal = signal_of((schema.metadata or {}).get(_SLOT, b"").decode(errors="replace"))
+    return [] if signal is None else SCHEMAS[signal].names
 
 
 def _otlp_signal(envelope: bytes) -> Signal | None:

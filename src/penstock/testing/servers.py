@@ -169,6 +169,8 @@ def seaweedfs(folder: Path, bucket: str = "penstock") -> Iterator[S3Server]:
             # A missing bucket must be an error, as on other stores.
             "-s3.autoCreateBucket=false",
             *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
+            # By default it takes no more writes when a hundredth of the disk is left, which is gigabytes of a large one.
+            "-volume.minFreeSpace=100MiB",
         ]
         return _Launch(command, lambda process: S3Server(f"http://127.0.0.1:{port}", process))
 
@@ -233,19 +235,16 @@ class _Launch(Generic[S]):
 @contextlib.contextmanager
 def _started(launch: Callable[[], _Launch[S]], attempt: Callable[[S], object], log: Path) -> Iterator[S]:
     """A server that answers. One that does not come up is tried again on other ports: another may have taken its own."""
-    with contextlib.ExitStack() as stack:
-        for starts_left in reversed(range(STARTS_MAX)):
-            plan = launch()
-            process = stack.enter_context(_running(plan, log))
+    for _ in range(STARTS_MAX):
+        plan = launch()
+        # One that did not come up is ended before the next: it would still hold the folder.
+        with _running(plan, log) as process:
             server = plan.server(process)
             if _answers(process, lambda: attempt(server)):  # noqa: B023 called before the next turn
                 yield server
                 return
-            # It may live and hold its data locked: the next one needs them.
-            process.kill()
-            if not starts_left:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
+    tail = log.read_text(errors="replace")[-2000:]
+    raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
 
 
 @contextlib.contextmanager

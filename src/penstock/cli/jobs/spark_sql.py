@@ -42,7 +42,7 @@ def answer_on_spark(
         stop.calls(spark.session.sparkContext.cancelAllJobs)
         from penstock.pipelines import spark_rows
 
-        table, is_cut = spark_rows(spark.session, query, tables, options, config.rows_max)
+        table, is_cut = spark_rows(spark.session, query, tables, options, config.rows_max, config.seconds_max)
     return SqlAnswer(
         table=table,
         is_cut=is_cut,

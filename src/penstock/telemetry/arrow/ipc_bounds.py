@@ -1,4 +1,4 @@
-"""How large an Arrow stream will be once it is unpacked, read from its headers before anything is unpacked.
+"""What the headers of an Arrow stream say before anything is unpacked: its size, and columns that hold nothing.
 
 Each packed buffer begins with the size it claims. Arrow allocates what is claimed, so a stream of a few bytes could
 ask for terabytes. The headers are flatbuffers; of those, only the few fields on the way to the buffers are read.
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 
-__all__ = ["unpacked_size"]
+__all__ = ["empty_columns", "unpacked_size"]
 
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _NOT_PACKED = -1
@@ -26,6 +26,40 @@ def unpacked_size(stream: bytes) -> int:
         return sum(_message_size(message) for message in _messages(stream))
     except (struct.error, IndexError, pa.ArrowException, OSError) as error:
         raise InvalidInput("the Arrow stream cannot be read", str(error)[:200]) from error
+
+
+def empty_columns(stream: bytes, schema: pa.Schema) -> set[int]:
+    """Columns whose headers say that they are null in every row. For streams whose headers are to be believed."""
+    places, node = [], 0
+    for field in schema:
+        places.append(node)
+        node += _nodes(field.type)
+    empty = {place for place, field in enumerate(schema) if field.nullable}
+    for message in _messages(stream):
+        batch = _batch(message)
+        if batch is None:
+            continue
+        nodes = list(batch.pairs(1))
+        if len(nodes) != node:
+            raise InvalidInput("the Arrow stream has a batch that does not fit its schema")
+        empty = {place for place in empty if nodes[places[place]][0] == nodes[places[place]][1]}
+    return empty
+
+
+def _nodes(kind: pa.DataType) -> int:
+    """How many entries the header of a batch has for a column: one for each array that it is made of."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if isinstance(kind, pa.DictionaryType):
+        return 1
+    return 1 + sum(_nodes(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _batch(message: pa.ipc.Message) -> _Table | None:
+    """The header of a record batch; None for a message of another kind."""
+    header = memoryview(message.metadata).cast("B")
+    table = _Table(header, struct.unpack_from("<I", header, 0)[0])
+    return table.table(2) if table.byte(1) == _RECORD_BATCH else None
 
 
 def _messages(stream: bytes) -> Iterator[pa.ipc.Message]:

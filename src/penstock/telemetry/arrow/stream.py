@@ -6,13 +6,15 @@ are null then. A stream for a table of your own may have any columns. Nothing is
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Collection
 from typing import Final
 
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.records import Signal
-from penstock.telemetry.arrow.ipc_bounds import unpacked_size
+from penstock.telemetry.arrow.ipc_bounds import empty_columns, unpacked_size
 from penstock.telemetry.columns.building import constant
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, assembled, one_batch
 from penstock.telemetry.columns.schemas import SCHEMAS, TABLES, TENANT
@@ -34,22 +36,45 @@ def decode_arrow(
     return DecodedRows(conform(one_batch(table), signal, source))
 
 
-def read_arrow(body: bytes, limits: DecodeLimits = _LIMITS) -> pa.Table:
-    """All rows of a stream, checked to the last offset; `InvalidInput` for anything else."""
+def read_arrow(
+    body: bytes, limits: DecodeLimits = _LIMITS, *, optional: Callable[[pa.Schema], Collection[str]] | None = None
+) -> pa.Table:
+    """All rows of a stream, checked to the last offset; `InvalidInput` for anything else.
+
+    Of the columns that `optional` names, those that the headers call null in every row are left out: unpacking nothing
+    takes as long as unpacking something, and most columns of a signal are empty in most batches.
+    """
     limits.check_request(len(body))
     if body[: len(_FILE_MAGIC)] == _FILE_MAGIC:
         raise InvalidInput("the body is an Arrow file", "a stream is expected", "write it with new_stream")
     limits.check_unpacked(unpacked_size(body))
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            table = reader.read_all()
+            names = set(optional(reader.schema)) if optional is not None else set()
+            empty = empty_columns(body, reader.schema) if names else set()
+            kept = [at for at, field in enumerate(reader.schema) if at not in empty or field.name not in names]
+            table = reader.read_all() if len(kept) == len(reader.schema) else _columns(body, kept)
         table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
+    except (
+        struct.error,
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        MemoryError,
+        OverflowError,
+    ) as error:
         raise InvalidInput("the Arrow stream cannot be read", str(error)[:200]) from error
     limits.check_rows(table.num_rows)
     limits.check_columns(table.num_columns, table.num_rows)
     _check_names(table.schema)
     return table
+
+
+def _columns(body: bytes, kept: list[int]) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(body), options=pa.ipc.IpcReadOptions(included_fields=kept)) as reader:
+        return reader.read_all()
 
 
 def encode_arrow(table: pa.Table | pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> bytes:

@@ -23,9 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.telemetry.columns.building import Ints, lists, pc, places, to_ints
+from penstock.telemetry.columns.coded_maps import map_numbers
+from penstock.telemetry.columns.label_sets import distinct
 from penstock.telemetry.columns.schemas import OTLP
-from penstock.telemetry.series.label_sets import distinct, distinct_sets
-from penstock.telemetry.series.labels import LabelEntries, job_of, map_entries, target_info
+from penstock.telemetry.series.labels import LabelEntries, job_of, target_info
 from penstock.telemetry.series.prometheus_names import metric_name
 
 __all__ = ["DeltaPolicy", "ExponentialPolicy", "SeriesConfig", "SeriesSamples", "series_of"]
@@ -33,6 +34,7 @@ __all__ = ["DeltaPolicy", "ExponentialPolicy", "SeriesConfig", "SeriesSamples", 
 STALE: Final = float(np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0])
 _MS: Final = 1_000_000
 _INT_FLOAT: Final = 1e15
+_NEVER: Final = np.iinfo(np.int64).min
 
 
 class DeltaPolicy(Enum):
@@ -120,7 +122,7 @@ class _Mapping:
         self.extras = _Texts()
         self.suffixes = _Texts()
         self.batch = self._mappable(batch)
-        self.types = pc.dictionary_encode(self.batch.column("type"))
+        self.resources = _Resources(self.batch.column("resource"))
 
     def samples(self) -> SeriesSamples:
         parts = [part for part in (self._numbers(), self._histograms(), self._summaries()) if len(part.row)]
@@ -251,19 +253,19 @@ class _Mapping:
 
     def _labels(self, rows: Ints, suffix: Ints, extra: Ints) -> tuple[Any, Ints]:
         """A map for each series, and for each sample the number of its series."""
-        labels = map_entries(self.batch.column("labels"))
-        sets, _ = distinct_sets(labels)
+        labels, sets, heads = map_numbers(self.batch.column("labels"))
         sources, resources = self._sources()
         names, texts = self._names()
         series, first = distinct(sets[rows], sources[rows], names[rows], suffix, extra)
         head = rows[first]
         is_otlp = np.asarray(pc.equal(self.batch.column("convention"), OTLP))
         entries = LabelEntries(len(first))
-        entries.add_attributes(labels.taken(head), is_otlp[head])
+        entries.add_attributes(labels.taken(heads[sets[head]]), is_otlp[head])
         for name, values in resources.items():
-            entries.add(name, [values[source] for source in sources[head]])
+            if any(values):
+                entries.add(name, [values[source] for source in sources[head]])
         extra_texts = self.extras.all()
-        for name in ("le", "quantile"):
+        for name in ("le", "quantile") if extra.any() else ():
             entries.add(name, [_extra(extra_texts[code], name) for code in extra[first]])
         suffixes = self.suffixes.all()
         entries.add(
@@ -285,9 +287,7 @@ class _Mapping:
 
     def _sources(self) -> tuple[Ints, dict[str, list[str | None]]]:
         """For each row the number of its resource and scope, and the labels that follow from those."""
-        resources = map_entries(self.batch.column("resource"))
-        sets, first = distinct_sets(resources)
-        heads = [dict(one or ()) for one in self.batch.column("resource").take(places(first)).to_pylist()]
+        sets, heads = self.resources.numbers, self.resources.attributes
         jobs = [job_of(one) for one in heads]
         instances = [one.get("service.instance.id") for one in heads]
         if not self.config.scope_labels:
@@ -303,15 +303,15 @@ class _Mapping:
 
     def _with_target_info(self, found: SeriesSamples, times: Ints) -> SeriesSamples:
         """One more series for each resource that names its service, at the time of its last point."""
-        resources = map_entries(self.batch.column("resource"))
-        sets, first = distinct_sets(resources)
+        attributes = self.resources.attributes
+        last = np.full(len(attributes), _NEVER)
+        np.maximum.at(last, self.resources.numbers, times)
         maps, when = [], []
-        for number, row in enumerate(first):
-            attributes = dict(self.batch.column("resource")[int(row)].as_py() or ())
-            info = target_info(attributes)
+        for number, one in enumerate(attributes):
+            info = target_info(one) if last[number] != _NEVER else None
             if info is not None:
                 maps.append(info)
-                when.append(int(times[sets == number].max()))
+                when.append(int(last[number]))
         if not maps:
             return found
         more = pa.array(maps, found.labels.type)
@@ -324,6 +324,15 @@ class _Mapping:
             found.refused,
             np.concatenate([found.is_delta, np.zeros(len(maps), np.bool_)]),
         )
+
+
+class _Resources:
+    """The resources of rows: attributes of each, and for each row the number of its own."""
+
+    def __init__(self, column: Any) -> None:
+        entries, self.numbers, heads = map_numbers(column)
+        maps = entries.taken(heads).map().to_pylist() if len(entries.keys) else [()] * len(heads)
+        self.attributes: list[dict[str, str]] = [dict(one) for one in maps]
 
 
 _NAME_COLUMNS: Final = ("metric", "unit", "type", "convention")

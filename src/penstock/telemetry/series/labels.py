@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.telemetry.columns.attributes import AttributeColumns, in_order
-from penstock.telemetry.columns.building import Ints, lists, pc, places, to_ints
-from penstock.telemetry.series.label_sets import distinct
+from penstock.telemetry.columns.building import Ints, pc, places, to_ints
+from penstock.telemetry.columns.label_sets import distinct
 from penstock.telemetry.series.prometheus_names import label_name
 
-__all__ = ["LabelEntries", "job_of", "map_entries", "target_info"]
+__all__ = ["LabelEntries", "job_of", "target_info"]
 
 
 class LabelEntries:
@@ -92,10 +92,3 @@ def target_info(resource: Mapping[str, str]) -> list[tuple[str, str]] | None:
         return None
     named = {"job": job, "instance": instance, "__name__": "target_info"}
     return sorted((rest | {name: value for name, value in named.items() if value}).items())
-
-
-def map_entries(maps: Any) -> AttributeColumns:
-    """The entries of a column of maps."""
-    entries, offsets = lists(maps.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))))
-    keys, values = pc.struct_field(entries, "key"), pc.struct_field(entries, "value")
-    return AttributeColumns(offsets, keys, values, np.zeros(len(keys), np.int8))

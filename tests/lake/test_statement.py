@@ -1,0 +1,62 @@
+"""What another engine may be asked: texts that both parsers read in the same way, and nothing beyond tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import InvalidInput
+from penstock.lake import tables_of
+
+# DuckDB reads two texts; Spark reads one text and then FROM a file.
+TWO_READINGS = "SELECT '\\' AS a, ' FROM text.`/etc/hostname` --'"
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT count(*) FROM metrics WHERE metric = 'a--b /* c */'", {"metrics"}),
+        ("WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN logs ON true", {"logs"}),
+        ("FROM metrics SELECT value", {"metrics"}),
+        ("(SELECT 1) UNION ALL (SELECT 2)", set()),
+        ("VALUES (1)", set()),
+        ("SELECT 'it''s' AS \"a name\" FROM traces", {"traces"}),
+        ("SELECT 3 - -1, 6 / 2 FROM logs", {"logs"}),
+    ],
+)
+def test_a_select_names_its_tables(sql: str, tables: set[str]) -> None:
+    assert tables_of(sql) == tables
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        TWO_READINGS,
+        "SELECT * FROM text.`/etc/hostname`",
+        "SELECT $$ a $$",
+        "SELECT 1 -- comment",
+        "SELECT 1 --",
+        "SELECT /* comment */ 1",
+        "SELECT /*+ BROADCAST(a) */ 1",
+        "SELECT 1 /* ' */ FROM metrics -- '",
+        "SELECT java_method('java.lang.System', 'getenv', 'HOME')",
+        "SELECT system.builtin.REFLECT ('java.lang.System', 'exit', 1)",
+        "SELECT try_reflect('java.lang.System', 'exit', 1)",
+        "SELECT 'a\0b'",
+        "SHOW TABLES",
+        "SHOW FUNCTIONS",
+        "DESCRIBE metrics",
+        "SUMMARIZE metrics",
+        "SELECT 1; SELECT 2",
+        "INSERT INTO metrics VALUES (1)",
+        "SELECT TRANSFORM(metric) USING 'cat' FROM metrics",
+        "FROM metrics INSERT OVERWRITE DIRECTORY '/tmp/x' SELECT *",
+        "SET spark.sql.runSQLOnFiles = true",
+        "ADD JAR '/tmp/x.jar'",
+        "CREATE FUNCTION f AS 'x'",
+        "",
+        " ; ",
+    ],
+)
+def test_what_two_engines_may_read_in_two_ways_or_reaches_beyond_tables_is_refused(sql: str) -> None:
+    with pytest.raises(InvalidInput):
+        tables_of(sql)
