@@ -87,7 +87,7 @@ def kind_of(pid: int) -> str:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return "workers"  # it has just ended
-    if b"documents.parsers import worker" in command:
+    if b"documents.parsers.processes import worker" in command:
         return "parsers"
     return "JVM" if b"org.apache.spark" in command else "workers"
 

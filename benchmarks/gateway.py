@@ -3,12 +3,16 @@ beside the remote-write receivers of Prometheus and VictoriaMetrics where they a
 `prometheus` and `victoria-metrics`). Those keep samples in memory before they reach a disk; the gateway has synced them
 when it answers.
 
+A second bare server also parses each body with the protobuf project's own decoder and throws the result away: no server
+that refuses malformed requests before it acknowledges them is faster than that.
+
 Server and client are processes of their own on 127.0.0.1, sixteen connections, each sending its next request when the
 last one was answered. Bodies: OTLP metrics and remote write of several sizes, as real senders make them. Figures are
 of one run on one machine; the ratio is what counts.
 
     python benchmarks/gateway.py [--seconds 5] [--connections 16]
     python benchmarks/gateway.py --overload       # more than it can take, then kill -9, then a count of what it kept
+    python benchmarks/gateway.py --twice [--seconds 60]    # exactly twice its capacity, the same count
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
+import os
 import shutil
 import socket
 import subprocess
@@ -48,6 +53,10 @@ PEERS: Final = {
         "-retentionPeriod=100y",
     ),
 }
+
+
+# More than are let in at once, so that twice the capacity is offered whatever is answered.
+_CONNECTIONS_MAX: Final = 512
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,34 @@ async def bare(scope: dict[str, Any], receive: Callable[[], Any], send: Callable
     await send({"type": "http.response.body", "body": b""})
 
 
+async def parsed(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    """The same, with the body parsed."""
+    parts: list[bytes] = []
+
+    async def noted() -> Any:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        return message
+
+    async def parsed_first(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            _parse(scope["path"], b"".join(parts))
+        await send(message)
+
+    await bare(scope, noted, parsed_first)
+
+
+def _parse(path: str, body: bytes) -> None:
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    from penstock.telemetry.remote_write.messages import write_request_v1
+
+    if path == "/v1/metrics":
+        ExportMetricsServiceRequest().ParseFromString(body)
+    else:
+        write_request_v1()().ParseFromString(bytes(cramjam.snappy.decompress_raw(body)))
+
+
 def serve(kind: str, folder: str, told: Connection) -> None:
     from penstock.gateway import Gateway, GatewayConfig, HttpServer, IngestRoutes, TenantLimits, serving
     from penstock.quiver import Quiver
@@ -113,8 +150,8 @@ def serve(kind: str, folder: str, told: Connection) -> None:
     )
 
     async def run() -> None:
-        if kind == "bare":
-            async with serving(HttpServer(bare, config)) as server:
+        if kind in ("bare", "parsed"):
+            async with serving(HttpServer(bare if kind == "bare" else parsed, config)) as server:
                 told.send(server.port)
                 await asyncio.Event().wait()
         async with await Quiver.open(folder) as store:
@@ -201,26 +238,24 @@ def _await_port(port: int) -> None:
 
 
 def measured(kind: str, body: Body, connections: int, seconds: float) -> float:
-    with tempfile.TemporaryDirectory() as folder, running(kind, folder) as (port, _):
+    with tempfile.TemporaryDirectory() as folder, running(kind, folder) as (port, pid):
         asyncio.run(load(port, body, connections, min(1.0, seconds / 4)))
+        spent = _processor_seconds(pid)
         latencies, taken = asyncio.run(load(port, body, connections, seconds))
+        spent = _processor_seconds(pid) - spent
     rate = len(latencies) / taken
     p50, p99 = np.percentile(latencies, [50, 99]) * 1000
     print(
         f"  {kind:<16} {rate:8,.0f} requests/s {rate * len(body.data) / 1e6:8,.1f} MB/s {rate * body.points / 1e3:8,.0f} K "
-        f"points/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms"
+        f"points/s   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   "
+        f"{spent / len(latencies) * 1e3:7.3f} ms of processor time a request, "
+        f"{len(latencies) * body.points / spent / 1e3:,.0f} K points a second of it"
     )
     return rate
 
 
 def overload(body: Body, seconds: float) -> None:
     """Sixteen connections, then far more than are let in at once, then sixteen again; then it is killed and counted."""
-    from penstock.quiver import Quiver
-
-    async def kept(folder: str) -> int:
-        async with await Quiver.open(folder) as store:
-            return int((await store.scan(columns=["time"])).num_rows)
-
     with tempfile.TemporaryDirectory() as folder:
         taken = 0
         with running("gateway", folder) as (port, pid):
@@ -235,9 +270,113 @@ def overload(body: Body, seconds: float) -> None:
                     f"{refused.total():,} refused {dict(refused)}   p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   "
                     f"memory {_resident_mb(pid):,.0f} MB"
                 )
-        found = asyncio.run(kept(folder))
+        found = asyncio.run(_kept(folder))
         print(f"  acknowledged {taken * body.points:,} points, found {found:,} after kill -9")
         assert found >= taken * body.points
+
+
+# Twice its capacity -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Offer:
+    """What became of requests that were sent at a fixed rate, whatever the answers."""
+
+    offered: int = 0
+    taken: int = 0
+    unsent: int = 0
+    without_retry_after: int = 0
+    memory_mb: float = 0.0
+    seconds: float = 0.0
+
+
+async def offer(port: int, pid: int, body: Body, rate: float, seconds: float, refused: Counter[str]) -> Offer:
+    """Send `rate` requests a second, each on a connection that is free; those for which none is are counted as unsent."""
+    head = [f"POST {body.path} HTTP/1.1", "host: localhost", f"content-length: {len(body.data)}"]
+    head += [f"{name}: {value}" for name, value in body.headers.items()]
+    request = ("\r\n".join(head) + "\r\n\r\n").encode() + body.data
+    free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    found, under_way = Offer(), set[asyncio.Task[None]]()
+    began = time.perf_counter()
+
+    async def one() -> None:
+        # One that was idle for long is closed by the server.
+        while free and free[-1][0].at_eof():
+            free.pop()[1].close()
+        connection = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = connection
+        writer.write(request)
+        await writer.drain()
+        answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        status = answer.split()[1]
+        size = answer.partition("content-length: ")[2].partition("\r\n")[0]
+        if size and int(size):
+            await reader.readexactly(int(size))
+        free.append(connection)
+        if status in ("200", "204"):
+            found.taken += 1
+            return
+        assert status in ("429", "503"), answer
+        refused[status] += 1
+        found.without_retry_after += "retry-after: " not in answer
+
+    while (now := time.perf_counter() - began) < seconds:
+        due = int(now * rate) - found.offered - found.unsent
+        for _ in range(due):
+            if len(under_way) < _CONNECTIONS_MAX:
+                found.offered += 1
+                task = asyncio.ensure_future(one())
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                await asyncio.sleep(0)
+            else:
+                found.unsent += 1
+        found.memory_mb = max(found.memory_mb, _resident_mb(pid))
+        await asyncio.sleep(0.005)
+    await asyncio.gather(*under_way)
+    found.seconds = time.perf_counter() - began
+    for _, writer in free:
+        writer.close()
+    return found
+
+
+def twice(body: Body, connections: int, seconds: float) -> None:
+    """Its capacity, then twice of it for a while, then its capacity again; then it is killed and counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        with running("gateway", folder) as (port, pid):
+            refused, told = Counter[str](), Counter[str]()
+            asyncio.run(load(port, body, connections, 1.0, refused))
+            latencies, spent = asyncio.run(load(port, body, connections, 5.0, refused))
+            taken, capacity = len(latencies), len(latencies) / spent
+            print(f"  capacity {capacity:,.0f} requests/s, memory {_resident_mb(pid):,.0f} MB")
+            found = asyncio.run(offer(port, pid, body, 2 * capacity, seconds, told))
+            taken += found.taken
+            print(
+                f"  twice that for {found.seconds:.0f} s: {found.offered / found.seconds:,.0f} requests/s sent, "
+                f"{found.taken / found.seconds:,.0f} taken, {told.total():,} refused {dict(told)}, "
+                f"{found.without_retry_after} of them without Retry-After, {found.unsent:,} not sent for want of a free "
+                f"connection, memory at most {found.memory_mb:,.0f} MB"
+            )
+            latencies, spent = asyncio.run(load(port, body, connections, 5.0, told))
+            taken += len(latencies)
+            print(f"  afterwards {len(latencies) / spent:,.0f} requests/s, memory {_resident_mb(pid):,.0f} MB")
+        kept = asyncio.run(_kept(folder))
+    # The first second is not counted as taken.
+    print(f"  acknowledged at least {taken * body.points:,} points, found {kept:,} after kill -9")
+    assert kept >= taken * body.points
+    assert not found.without_retry_after
+
+
+async def _kept(folder: str) -> int:
+    from penstock.quiver import Quiver
+
+    async with await Quiver.open(folder) as store:
+        return int((await store.scan(columns=["time"])).num_rows)
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> float:
@@ -249,7 +388,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--overload", action="store_true")
+    parser.add_argument("--twice", action="store_true")
     asked = parser.parse_args()
+    if asked.twice:
+        for body in (otlp(1_000), remote_write(1_000)):
+            print(f"{body.name}, {len(body.data):,} bytes a request")
+            twice(body, asked.connections, asked.seconds)
+        return
     if asked.overload:
         for body in (otlp(1_000), remote_write(1_000)):
             print(f"{body.name}, {len(body.data):,} bytes a request")
@@ -258,8 +403,11 @@ def main() -> None:
     for body in (otlp(100), otlp(1_000), otlp(10_000), remote_write(1_000), remote_write(10_000)):
         print(f"{body.name}, {len(body.data):,} bytes a request")
         peers = [kind for kind in PEERS if shutil.which(PEERS[kind][0])] if body.path == "/api/v1/write" else []
-        rates = {kind: measured(kind, body, asked.connections, asked.seconds) for kind in ("bare", "gateway", *peers)}
-        for kind in ("bare", *peers):
+        rates = {
+            kind: measured(kind, body, asked.connections, asked.seconds)
+            for kind in ("bare", "parsed", "gateway", *peers)
+        }
+        for kind in ("bare", "parsed", *peers):
             print(f"  gateway / {kind}: {rates['gateway'] / rates[kind]:.2f}")
         if body.path == "/api/v1/write":
             print("".join(f"  {kind} is not installed\n" for kind in PEERS if kind not in peers), end="")

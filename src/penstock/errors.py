@@ -12,6 +12,7 @@ PenstockError
 ├── Unavailable                     the store did not answer, or asked to come back later
 │   └── DeadlineExceeded (TimeoutError)   retries went on until the caller's time was up
 ├── AtCapacity                      a configured bound is reached; the rejected input is handed back
+├── BudgetSpent                     a run has used what it may spend; the rest waits for the next one
 ├── StorageFull                     the disk or quota has no room; what was acknowledged is safe
 ├── Corrupt                         bytes that were read are not the bytes that were written
 └── Closed                          the object was shut down before the call
@@ -27,6 +28,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AtCapacity",
+    "BudgetSpent",
     "Closed",
     "Conflict",
     "Corrupt",
@@ -125,6 +127,12 @@ class AtCapacity(PenstockError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.what, self.why, self.remedy, self.rejected))
+
+
+class BudgetSpent(PenstockError):
+    """A run has used what it was allowed to spend: it ended in good order, and what is left waits for the next one."""
+
+    usual_remedy = "run it again, or raise the budget"
 
 
 class StorageFull(PenstockError):

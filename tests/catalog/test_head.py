@@ -12,6 +12,7 @@ from tests.catalog.samples import DAY, data_file, run, small_catalog
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.catalog.format.head import CatalogHead, inline_file, with_inline
 from penstock.catalog.format.head_json import HeadFormat, decode_head, encode_head
+from penstock.catalog.format.legacy import decode_pair
 from penstock.catalog.format.members import sealed
 from penstock.errors import Corrupt, InvalidInput, PenstockError, Unsupported
 from penstock.objects import MemoryStore, Token
@@ -105,6 +106,24 @@ def test_a_body_of_200_megabytes_is_refused_before_it_is_parsed() -> None:
     body = b'{"version":2,"chunks":{' + b" " * (200 * 1024 * 1024) + b"}}"
     with pytest.raises(Corrupt, match="too large"):
         decode_head(body)
+
+
+@pytest.mark.parametrize("name", ["chunks", "t/a.parquet", "row_count"])
+def test_a_name_that_another_program_wrote_twice_is_refused_and_its_files_are_not_lost(name: str) -> None:
+    member = b'"%b"' % name.encode()
+    body = json.dumps(EXAMPLE).encode()
+    decode_head(body)
+    at = body.index(member + b":")
+    body = body[:at] + member + b": null, " + body[at:]
+    with pytest.raises(Corrupt, match=f"'{name}' is there twice"):
+        decode_head(body)
+
+
+def test_a_path_that_is_twice_in_the_legacy_pair_is_refused() -> None:
+    entry = json.dumps(EXAMPLE["chunks"]["t/a.parquet"]).encode()
+    decode_pair(b'{"t/a.parquet":%b}' % entry, None, 3)
+    with pytest.raises(Corrupt, match="twice"):
+        decode_pair(b'{"t/a.parquet":%b,"t/a.parquet":%b}' % (entry, entry), None, 3)
 
 
 def test_an_unknown_version_is_refused_and_left_alone() -> None:

@@ -67,6 +67,23 @@ def test_what_cannot_be_done_is_said_before_spark_starts(tmp_path: Path, argumen
     assert not (tmp_path / "store").exists()
 
 
+def test_a_run_that_stops_at_its_budget_says_so_with_a_code_of_its_own_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.txt").write_text(f"Otter number {number} swims in the river and eats fish.")
+    command = ["index", str(folder), "--store", str(tmp_path / "store"), *LOCAL, "--json"]
+    stopped = CliRunner().invoke(penstock, [*command, "--max-total-tokens", "40"])
+    assert stopped.exit_code == 3
+    assert "BudgetSpent: stopped at the budget for embedding" in stopped.stderr
+    told = json.loads(stopped.stdout)["done"]
+    assert 0 < told["documents"] < 4
+    assert "nothing is lost" in told["stopped"]["remedy"]
+    done = CliRunner().invoke(penstock, command)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["done"]["documents"] == 4 - told["documents"]
+
+
 @pytest.mark.integration
 def test_a_folder_is_indexed_searched_and_the_second_time_costs_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "handbook"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from penstock.documents.answers import FacetValue, Passage, SearchAnswer, SearchFacet
 from penstock.documents.contracts import (
     BatchInput,
     BatchRequest,
@@ -60,6 +61,10 @@ SAMPLES = [
         created_at=WHEN,
     ),
     DocumentReport(doc_id=DOC, status=DocumentStatus.INCOMPLETE, chunks=3, missing_seqs=(1, 2)),
+    SearchAnswer(
+        passages=(Passage(score=1.5, bucket="b", key="k", seq=0, start=0, end=4, text="text", page=1),),
+        facets={"language": SearchFacet(values=(FacetValue(value="en", count=1),), missing=2)},
+    ),
 ]
 
 

@@ -7,9 +7,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from penstock.errors import InvalidInput
 from penstock.gateway import GatewayConfig, IngestRoutes, Principal, Scope
-from penstock.gateway.ingest.coalescing import Coalescer, is_whole
+from penstock.gateway.ingest.coalescing import Coalescer
 from penstock.quiver import Quiver
 from penstock.records import Signal
+from penstock.telemetry import DecodedRows
 
 TENANT = Principal("acme", frozenset({Scope.WRITE}))
 
@@ -89,7 +90,7 @@ def test_rows_that_are_refused_are_told_to_a_sender_that_came_alone_behind_other
 
 @pytest.mark.parametrize("error", [InvalidInput("x"), RuntimeError("x")])
 def test_everybody_is_answered_when_the_store_fails(error):
-    async def failing(_body, _is_group):
+    async def failing(_bodies):
         raise error
 
     async def ask():
@@ -100,12 +101,53 @@ def test_everybody_is_answered_when_the_store_fails(error):
     assert [type(answer) for answer in asyncio.run(ask())] == [type(error)] * 5
 
 
-@pytest.mark.parametrize("cut", range(1, 20))
-def test_a_message_that_is_cut_off_is_not_whole(cut):
-    assert is_whole(request(1))
-    assert not is_whole(request(1)[:-cut])
+def test_the_next_group_is_decoded_while_the_one_before_is_synced_if_it_is_large():
+    async def ask(size):
+        groups, synced = [], asyncio.Event()
+
+        async def take(bodies):
+            groups.append(len(bodies))
+            await synced.wait()
+            return DecodedRows(None)
+
+        coalescer = Coalescer()
+        calls = [asyncio.ensure_future(coalescer.take("k", b"x" * size, take))]
+        await _turns()
+        calls += [asyncio.ensure_future(coalescer.take("k", b"x" * size, take)) for _ in range(5)]
+        await _turns()
+        ahead = list(groups)
+        synced.set()
+        await asyncio.gather(*calls)
+        return ahead, list(groups)
+
+    assert asyncio.run(ask(10)) == ([1], [1, 5])
+    ahead, every = asyncio.run(ask(200 << 10))
+    assert ahead[0] == 1
+    assert len(ahead) > 1, "large groups wait for the disk"
+    assert sum(every) == 6
 
 
-@pytest.mark.parametrize("body", [b"", b"\x08\x01", b"\x80", b"\x0a", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"])
-def test_what_is_no_row_of_messages_is_not_whole(body):
-    assert not is_whole(body)
+def test_no_more_groups_are_under_way_than_are_let_ahead():
+    under_way, most = 0, 0
+
+    async def take(_bodies):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await _turns()
+        under_way -= 1
+        return DecodedRows(None)
+
+    async def ask():
+        coalescer = Coalescer()
+        await asyncio.gather(*[coalescer.take("k", b"x" * (1 << 20), take) for _ in range(40)])
+        await _turns()
+        return [len(line.waiting) + len(line.groups) + line.waiting_bytes for line in coalescer._lines.values()]
+
+    assert asyncio.run(ask()) == [0]
+    assert 1 < most <= 3
+
+
+async def _turns():
+    for _ in range(10):
+        await asyncio.sleep(0)

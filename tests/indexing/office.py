@@ -15,6 +15,7 @@ from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL, Later
 from penstock.documents.sequencers import stamped
 from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.job.patience import Patience
 from penstock.indexing.job.turnstile import Turnstile
@@ -100,6 +101,7 @@ class Office:
         self.cuts: dict[tuple[str, str], ChunkingConfig] = {}
         self.stages = PlayedStages()
         self.beside: ReadingBeside | None = None
+        self.budget = EmbeddingBudget()
         self.clock, self.observer = ManualClock(), RecordingObserver()
         self.sequence = 0
 
@@ -118,6 +120,7 @@ class Office:
                 lambda _: None,
                 chunking_by_index=self.cuts,
                 beside=self.beside,
+                budget=self.budget,
                 clock=self.clock,
                 observer=self.observer,
             )

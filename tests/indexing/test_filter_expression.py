@@ -37,6 +37,9 @@ INFINITE = math.inf
         (f"start > {'0' * 40}7", START > 7),
         (f"start > {1 << 63}", START > 2.0**63),
         ("größe.in-mm > 1", attribute("größe.in-mm") > 1),
+        ("key is null or start IS NOT NULL", KEY.is_null() | START.is_not_null()),
+        ("not key is not null", ~KEY.is_not_null()),
+        ("`meta.is it``s` = 1 and `null` is null", (attribute("meta.is it`s") == 1) & attribute("null").is_null()),
     ],
 )
 def test_a_filter_is_read_as_it_is_written(text: str, meant: Filter) -> None:
@@ -48,12 +51,15 @@ def test_a_filter_is_read_as_it_is_written(text: str, meant: Filter) -> None:
     [
         ("", 1, "the name of an attribute is expected, and it ends there"),
         ("key = = 'a'", 7, "a value is expected"),
-        ("key 'a'", 5, "one of = != < <= > >= in between startswith is expected"),
+        ("key 'a'", 5, "one of = != < <= > >= in between startswith is null is expected"),
         ("key = 'a' start = 1", 11, "and, or, or the end is expected"),
         ("(key = 'a'", 11, ") is expected, and it ends there"),
         ("key in ()", 9, "a value is expected"),
         ("key in 'a'", 8, "( is expected"),
         ("key = 'a", 7, "the text has no end"),
+        ("`key = 1", 1, "the text has no end"),
+        ("key is 1", 8, "null is expected, and there is 1"),
+        ("key is not", 11, "null is expected, and it ends there"),
         ("key = 'a' && start = 1", 11, "'&' means nothing here"),
         ("key = a", 7, "a value is expected: 'text', a number, true or false, and there is a"),
         ("key startswith 7", 16, "startswith takes a text"),

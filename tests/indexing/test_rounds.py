@@ -135,6 +135,7 @@ def test_the_rows_of_a_round_lie_document_after_document_as_each_was_read() -> N
             "end": seq * 10 + 10,
             "digest": text_digest(f"words {seq}"),
             "lead": len(f"{lead}\n\n"),
+            **dict.fromkeys(("title", "headings", "page", "language")),
         }
         for key, seq, lead in (
             ("a.txt", 0, "a\na words 0"),

@@ -11,13 +11,21 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.campaigns import IS_LONG
-from tests.indexing import test_failures, test_indexing, test_indexing_backlog, test_silent_buckets, test_tenants
+from tests.indexing import (
+    test_budget,
+    test_failures,
+    test_indexing,
+    test_indexing_backlog,
+    test_silent_buckets,
+    test_tenants,
+)
 from tests.indexing.desk import DIMENSIONS, PROFILE, SMALL, Desk, prose, served
 from tests.objects.bucket_server import BucketServer, bucket_server
 
@@ -35,6 +43,7 @@ from penstock.testing.embedding_server import Ask, EmbeddingServer, ProviderFaul
 from penstock.testing.following import Following
 from penstock.testing.shelf import IndexShelf
 from penstock.testing.spark_cluster import python_workers
+from penstock.vector import CollectionName
 
 pytestmark = pytest.mark.integration
 
@@ -100,6 +109,19 @@ def test_tenants_with_the_same_keys_in_the_same_bucket_do_not_mix(desk: Desk) ->
 
 def test_chunks_that_the_model_refuses_keep_their_words_and_cost_a_warning_each(desk: Desk) -> None:
     test_failures.test_chunks_that_the_model_refuses_keep_their_words_and_cost_a_warning_each_and_not_the_document(desk)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        test_budget.test_a_budget_in_dollars_is_kept_by_what_the_provider_asks_for,
+        test_budget.test_a_job_that_follows_ends_at_its_budget,
+    ],
+    ids=lambda promise: promise.__name__,
+)
+def test_a_budget_is_kept_on_spark(shelf: IndexShelf, promise: Callable[[IndexShelf, EmbeddingServer], None]) -> None:
+    with EmbeddingServer(dimensions=test_budget.PROFILE.dimensions) as server:
+        promise(replace(shelf, name=CollectionName("acme", "handbook", test_budget.MODEL)), server)
 
 
 # Spark's own threads and files -------------------------------------------------------------------------------

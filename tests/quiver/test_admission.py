@@ -193,6 +193,9 @@ def test_a_segment_that_cannot_be_written_for_any_reason_keeps_nobody_waiting() 
         async def publish(meta: SegmentMeta) -> None:
             published.append(meta)
 
+        async def write_first(segment: OpenSegment, segment_seq: int) -> bool:
+            return False
+
         def nothing() -> Any:
             return None
 
@@ -203,6 +206,7 @@ def test_a_segment_that_cannot_be_written_for_any_reason_keeps_nobody_waiting() 
             WakeUp(clock),
             number=lambda: 1,
             publish=publish,
+            hand_over=write_first,
             begun=nothing,
         )
         finaliser.add([bundle(1)], 1, 0)

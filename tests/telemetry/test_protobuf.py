@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
@@ -21,7 +22,9 @@ from penstock.records import Signal
 from penstock.telemetry import DecodeLimits, decode_arrow, decode_otlp, decode_remote_write, encode_arrow
 from penstock.telemetry.otlp.decode import otlp_rows, request_message
 from penstock.telemetry.remote_write.decode import RemoteWriteVersion
+from penstock.telemetry.remote_write.encoded_sizes import write_request_sizes
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
+from penstock.telemetry.wire import protobuf
 from penstock.telemetry.wire.protobuf import arrow_schema, has_ptars, parse, to_arrow, walked
 
 SERIES = [({"__name__": "up", "job": "a"}, [(1, 1.0), (2, 0.0)]), ({"__name__": "load"}, [(1, 0.5)])]
@@ -37,7 +40,7 @@ def test_the_fast_decoder_is_installed() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.DESCRIPTOR.full_name)
 def test_both_decoders_have_the_same_columns(message: Any) -> None:
-    fast = to_arrow(message, b"", "request")
+    fast = to_arrow(message, [b""], "request")
     assert fast.schema.equals(arrow_schema(message.DESCRIPTOR))
     assert fast.equals(walked(message()))
 
@@ -84,6 +87,32 @@ def test_mutated_remote_writes_meet_our_errors_only() -> None:
     campaign_remote_write(MUTATIONS // 3, seed=7)
 
 
+def test_what_passes_without_the_oracle_is_what_the_oracle_reads() -> None:
+    campaign_of_the_short_way(MUTATIONS, seed=7)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [b"\x18\x01", b"\x0a\x00", b"\x1a\x00", b"\x12\x00"],
+    ids=["unknown", "an empty series", "metadata", "number unused"],
+)
+def test_a_request_with_more_than_labels_and_samples_is_judged_by_the_oracle(change: bytes) -> None:
+    body = first_write(SERIES).SerializeToString() + change
+    batch = to_arrow(write_request_v1(), [body], "request", write_request_sizes)
+    assert batch.equals(walked(parse(write_request_v1(), body, "request")))
+
+
+def test_several_requests_are_rows_of_one_batch_and_one_that_is_malformed_refuses_them() -> None:
+    message = request_message(Signal.METRICS)
+    bodies = [every_kind_of_metric().SerializeToString(), b"", every_kind_of_metric().SerializeToString()]
+    together = to_arrow(message, bodies, "request")
+    assert together.num_rows == 3
+    for row, body in enumerate(bodies):
+        assert together.slice(row, 1).to_pylist() == to_arrow(message, [body], "request").to_pylist()
+    with pytest.raises(InvalidInput):
+        to_arrow(message, [*bodies, b"\xff"], "request")
+
+
 def test_mutated_arrow_streams_meet_our_errors_only() -> None:
     campaign_arrow(MUTATIONS // 3, seed=7)
 
@@ -93,6 +122,7 @@ def test_many_more_mutations(seed: int) -> None:
     for signal in Signal:
         campaign_otlp(signal, 200, seed=seed)
     campaign_remote_write(500, seed=seed)
+    campaign_of_the_short_way(500, seed=seed)
     campaign_arrow(500, seed=seed)
 
 
@@ -125,6 +155,29 @@ def campaign_remote_write(mutations: int, *, seed: int) -> None:
             decode_remote_write(body, SOURCE, version)
         except PenstockError:
             continue
+
+
+def campaign_of_the_short_way(mutations: int, *, seed: int) -> None:
+    """What passes without the oracle, by its size alone, is what the oracle reads."""
+    chance = random.Random(seed)
+    message, passed = write_request_v1(), 0
+    for number in range(mutations):
+        body = first_write(SERIES * (1 + number % 3)).SerializeToString()
+        body = mutate(body, chance) if number % 2 else _byte_changed(body, chance)
+        with contextlib.suppress(ValueError):
+            fast = protobuf._decoded(protobuf._handler(message), [body])
+            if write_request_sizes(fast)[0] != len(body):
+                continue
+            passed += 1
+            slow = walked(parse(message, body, "request"))
+            assert repr(fast.to_pydict()) == repr(slow.to_pydict()), (seed, number)
+    assert passed, "no mutation was taken the short way"
+
+
+def _byte_changed(body: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(body)
+    changed[chance.randrange(len(changed))] = chance.randrange(256)
+    return bytes(changed)
 
 
 def campaign_arrow(mutations: int, *, seed: int) -> None:

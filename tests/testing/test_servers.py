@@ -56,6 +56,22 @@ def test_a_server_that_dies_at_its_start_is_an_error_that_shows_its_log(
         pytest.fail("it started")
 
 
+def test_a_server_that_does_not_answer_is_ended_before_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once would be at odds over the folder, and neither would come up."""
+    silent, earlier = tmp_path / "weed", tmp_path / "earlier"
+    silent.write_text(
+        f'#!/bin/sh\n[ -e {earlier} ] && kill -0 "$(cat {earlier})" && echo two at once\necho $$ >{earlier}\nexec sleep 60\n'
+    )
+    silent.chmod(0o755)
+    monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: str(silent))  # type: ignore[attr-defined]
+    monkeypatch.setattr(servers, "START_SECONDS_MAX", 1.0)
+    with pytest.raises(RuntimeError, match="did not come up") as failed, seaweedfs(tmp_path / "data"):
+        pytest.fail("it started")
+    assert "two at once" not in str(failed.value)
+
+
 @pytest.mark.integration
 def test_a_bucket_can_be_added(s3_server: S3Server) -> None:
     assert s3_server.create_bucket("another") == "s3://another"

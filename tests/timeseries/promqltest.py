@@ -28,13 +28,13 @@ from penstock.timeseries.promql import (
     StringResult,
     VectorResult,
 )
-from penstock.timeseries.promql.duration_parser import to_ms
-from penstock.timeseries.promql.durations import duration_seconds, number_value
 from penstock.timeseries.promql.labels import Labels, labels_from, text
-from penstock.timeseries.promql.parser import parse
-from penstock.timeseries.promql.quoting import unquote
 from penstock.timeseries.promql.source import STALE_NAN
-from penstock.timeseries.promql.tree import VectorSelector
+from penstock.timeseries.promql.syntax.duration_parser import to_ms
+from penstock.timeseries.promql.syntax.durations import duration_seconds, number_value
+from penstock.timeseries.promql.syntax.parser import parse
+from penstock.timeseries.promql.syntax.quoting import unquote
+from penstock.timeseries.promql.syntax.tree import VectorSelector
 
 TOLERANCE = 1e-6
 EVAL = re.compile(

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from fractions import Fraction
 
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     At,
     BinaryExpr,

@@ -17,7 +17,7 @@ from tests.timeseries.slow_evaluator import (
 
 from penstock.errors import InvalidInput
 from penstock.timeseries.promql import Engine, MemorySource
-from penstock.timeseries.promql.parser import parse
+from penstock.timeseries.promql.syntax.parser import parse
 
 START_MS, END_MS, STEP_MS = 600_000, 1_200_000, 70_000
 SERIES: list[Labels] = [

@@ -1,4 +1,4 @@
-"""Damage: a damaged block is named, concerns its own tenant and hour alone, and stops nobody else."""
+"""Damage: a damaged block is named, concerns its own tenant and hour or day alone, and stops nobody else."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from penstock.timeseries.format.keys import TENANT_DATA, SeriesFamily
 from penstock.timeseries.format.store_format import FORMAT
 from penstock.timeseries.upkeep.repair import repair_series
 
-HOURS = 3
+DAY = 24 * HOUR
+DAYS = 3
+# Every family of a store that was written in the format of today, but for metrics.
+FAMILIES = [SeriesFamily.LABELS, SeriesFamily.INDEX, SeriesFamily.SAMPLES, SeriesFamily.PRESENCE]
 
 
 async def filled(volume: MemoryVolume) -> None:
-    """Two tenants with a few hours each."""
+    """Two tenants with an hour of a few days each."""
     async with await opened(volume) as store:
         for tenant in ("a", "b"):
-            rows = [(series(job=str(job)), [hour * HOUR for hour in range(HOURS)], [1.0] * HOURS) for job in range(3)]
+            rows = [(series(job=str(job)), [day * DAY for day in range(DAYS)], [1.0] * DAYS) for job in range(3)]
             await store.write(batch(*rows), tenant=tenant)
 
 
@@ -44,8 +47,8 @@ def fragment_of(family: SeriesFamily) -> Callable[[bytes], bool]:
     return lambda key: key.startswith(prefix)
 
 
-@pytest.mark.parametrize("family", [each for each in SeriesFamily if each is not SeriesFamily.METADATA])
-def test_a_damaged_block_is_named_and_other_hours_and_tenants_go_on(family: SeriesFamily) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_damaged_block_is_named_and_other_days_and_tenants_go_on(family: SeriesFamily) -> None:
     async def run() -> None:
         volume = MemoryVolume()
         await filled(volume)
@@ -53,30 +56,65 @@ def test_a_damaged_block_is_named_and_other_hours_and_tenants_go_on(family: Seri
         async with await opened(volume) as store:
             with pytest.raises(Corrupt, match=r"tenant a|of a"):
                 await everything(store, matching("__name__", "=", "up"), tenant="a")
-            assert len(await everything(store, tenant="a", start_ms=HOUR)) == 3
+            assert len(await everything(store, tenant="a", start_ms=DAY)) == 3
             assert len(await everything(store, tenant="b")) == 3
             report = await store.verify(tenant="a")
             assert len(report.problems) == 1
             assert family.name.lower() in report.problems[0]
             assert (await store.verify(tenant="b")).ok
-            # Other hours and tenants take writes; the damaged one takes them if it can do without the block.
-            await store.write(store.changes("queue", 1).write(one(2.0, HOUR + 1), tenant="a"), durable=True)
+            # Other days and tenants take writes; the damaged one takes them if it can do without the block.
+            await store.write(store.changes("queue", 1).write(one(2.0, DAY + 1), tenant="a"), durable=True)
             await store.write(one(2.0, 1), tenant="b", durable=True)
-            if family is SeriesFamily.DICTIONARY:
+            if family is SeriesFamily.LABELS:
                 with pytest.raises(Corrupt, match="hour 0 of tenant a is damaged"):
                     await store.write(store.changes("queue", 2).write(one(2.0, 1), tenant="a"), durable=True)
                 with pytest.raises(Corrupt, match="hour 0 of tenant a is damaged"):
                     await store.write(one(2.0, 2), tenant="a")
                 with pytest.raises(Corrupt, match="write that one first"):
-                    await store.write(store.changes("queue", 3).write(one(2.0, HOUR), tenant="a"))
+                    await store.write(store.changes("queue", 3).write(one(2.0, DAY), tenant="a"))
                 assert store.position("queue") == 1
             else:
                 await store.write(one(2.0, 1), tenant="a", durable=True)
-            await store.expire(HOUR, tenant="a")
+            await store.expire(DAY, tenant="a")
             assert len(await everything(store, tenant="a")) >= 3
             assert (await store.verify(tenant="a")).ok
-            await store.write(store.changes("queue", 2).write(one(2.0, HOUR + 2), tenant="a"), durable=True)
+            await store.write(store.changes("queue", 2).write(one(2.0, DAY + 2), tenant="a"), durable=True)
             assert store.position("queue") == 2
+
+    asyncio.run(run())
+
+
+def test_hours_that_begin_after_a_days_labels_were_damaged_take_writes_with_ids_of_their_own() -> None:
+    async def run() -> None:
+        volume = MemoryVolume()
+        await filled(volume)
+        assert damage(volume, fragment_of(SeriesFamily.LABELS))
+        async with await opened(volume) as store:
+            for hour in (1, 2):
+                rows = [(series(job=str(job)), [hour * HOUR], [float(job)]) for job in range(1, 5)]
+                await store.write(batch(*rows), tenant="a", durable=True)
+            with pytest.raises(Corrupt, match="hour 0 of tenant a is damaged"):
+                await store.write(one(2.0, 1, job="1"), tenant="a", durable=True)
+            found = await everything(store, tenant="a", start_ms=HOUR)
+            assert found[("__name__", "up"), ("job", "1")] == [(HOUR, 1.0), (2 * HOUR, 1.0), (DAY, 1.0), (2 * DAY, 1.0)]
+            assert len(found) == 5
+            assert await store.label_values("job", tenant="a", start_ms=HOUR, end_ms=DAY - 1) == ["1", "2", "3", "4"]
+            assert len((await store.verify(tenant="a")).problems) == 1
+        # The same from what is stored, and after that hour lost its dictionary.
+        async with await opened(volume) as store:
+            assert await everything(store, tenant="a", start_ms=HOUR) == found
+            await store.write(one(9.0, HOUR, job="1"), tenant="a", durable=True)
+            assert (await everything(store, tenant="a", start_ms=HOUR))[("__name__", "up"), ("job", "1")][0] == (
+                HOUR,
+                9.0,
+            )
+        assert damage(volume, fragment_of(SeriesFamily.DICTIONARY))
+        async with await opened(volume) as store:
+            with pytest.raises(Corrupt, match="hour 1 of tenant a is damaged"):
+                await store.write(one(2.0, HOUR + 1, job="1"), tenant="a", durable=True)
+            await store.write(one(2.0, 2 * HOUR + 1, job="1"), tenant="a", durable=True)
+            await store.expire(DAY, tenant="a")
+            assert (await store.verify(tenant="a")).ok
 
     asyncio.run(run())
 
@@ -189,7 +227,7 @@ def test_a_damaged_head_and_a_position_that_is_stated_are_made_again() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("family", list(SeriesFamily))
+@pytest.mark.parametrize("family", [*FAMILIES, SeriesFamily.METADATA])
 def test_a_block_cut_anywhere_is_corrupt_and_nothing_else(family: SeriesFamily) -> None:
     """Whatever is left of a body behind a whole envelope is refused by name."""
     from penstock.timeseries import MetricMetadata, SampleBatch
@@ -212,12 +250,12 @@ def test_a_block_cut_anywhere_is_corrupt_and_nothing_else(family: SeriesFamily) 
             kind.decode(memoryview(body[:size]))
 
 
-def test_a_flipped_bit_in_a_file_costs_an_hour_at_most(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_file_costs_a_day_at_most(tmp_path: Path) -> None:
     async def run() -> None:
         config = TimeSeriesConfig(upkeep_pause_seconds=float("inf"))
-        jobs, hours = 300, 6
+        jobs, days = 300, 6
         async with await TimeSeriesStore.open(tmp_path.as_uri(), "series", config) as store:
-            times = [hour * HOUR + minute * 60_000 for hour in range(hours) for minute in range(30)]
+            times = [day * DAY + minute * 60_000 for day in range(days) for minute in range(30)]
             rows = [(series(job=f"job-{job}"), times, [job + time % 7919 / 7 for time in times]) for job in range(jobs)]
             await store.write(batch(*rows), durable=True)
             raw: Any = store._keyvalue
@@ -230,13 +268,13 @@ def test_a_flipped_bit_in_a_file_costs_an_hour_at_most(tmp_path: Path) -> None:
             table.write_bytes(damaged)
             reader = await TimeSeriesStore.open_reader(tmp_path.as_uri(), "series", config)
             answered = 0
-            for hour in range(hours):
+            for day in range(days):
                 try:
-                    found = await everything(reader, start_ms=hour * HOUR, end_ms=(hour + 1) * HOUR - 1)
+                    found = await everything(reader, start_ms=day * DAY, end_ms=(day + 1) * DAY - 1)
                     answered += len(found) == jobs and all(len(rows) == 30 for rows in found.values())
                 except Corrupt:
                     continue
-            assert answered >= hours - 2, f"at {share}"
+            assert answered >= days - 2, f"at {share}"
             await reader.close()
         table.write_bytes(whole)
 

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import AtCapacity, InvalidInput
 from penstock.timeseries.promql import Engine, EngineConfig, MatchKind, MemorySource, SyntaxProblem
-from penstock.timeseries.promql.parser import parse
-from penstock.timeseries.promql.tree import (
+from penstock.timeseries.promql.syntax.parser import parse
+from penstock.timeseries.promql.syntax.tree import (
     AggregateExpr,
     At,
     BinaryExpr,
@@ -19,7 +19,7 @@ from penstock.timeseries.promql.tree import (
     UnaryExpr,
     VectorSelector,
 )
-from penstock.timeseries.promql.typecheck import check_types
+from penstock.timeseries.promql.syntax.typecheck import check_types
 
 
 def shape(expression: str) -> str:

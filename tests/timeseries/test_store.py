@@ -242,12 +242,12 @@ def test_of_a_write_with_a_series_over_a_bound_nothing_is_taken(labels: dict[str
     with_store(work)
 
 
-def test_an_hour_that_is_full_of_series_refuses_whole_changes_and_goes_on() -> None:
+def test_a_day_that_is_full_of_series_refuses_whole_changes_and_goes_on_with_known_ones() -> None:
     async def work(store: TimeSeriesStore) -> None:
         bomb = batch(*((series(id=str(number)), [0], [0.0]) for number in range(5)))
         handle = await store.write(store.changes("queue", 1).write(bomb).write(one(1.0), tenant="other"))
         await store.write(one(1.0, HOUR))
-        with pytest.raises(AtCapacity, match="would have 5 series"):
+        with pytest.raises(AtCapacity, match="would have 6 series"):
             await handle.durable()
         await store.flush()
         assert await everything(store) == {(("__name__", "up"),): [(HOUR, 1.0)]}
@@ -255,6 +255,14 @@ def test_an_hour_that_is_full_of_series_refuses_whole_changes_and_goes_on() -> N
         assert store.position("queue") is None
         await store.write(store.changes("queue", 1).write(one(3.0)), durable=True)
         assert store.position("queue") == 1
+        # Full: one flush has a change of known series and one of a new series.
+        await store.write(batch(*((series(id=str(number)), [0], [0.0]) for number in range(3))), durable=True)
+        known, fresh = await store.write(one(4.0, 2)), await store.write(one(5.0, 5 * HOUR, id="new"))
+        await known.durable()
+        with pytest.raises(AtCapacity, match="would have 5 series"):
+            await fresh.durable()
+        assert len(await everything(store)) == 4
+        assert len((await everything(store))[(("__name__", "up"),)]) == 3
 
     with_store(work, config=TimeSeriesConfig(bucket_series_max=4, coordinator=QUIET))
 

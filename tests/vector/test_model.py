@@ -9,7 +9,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ _VERSIONS = st.sampled_from(["v1", "v2", "v3"])
 # A row has a vector, a text or both.
 _CONTENTS = st.tuples(st.none() | _VECTORS, _TEXTS).filter(lambda content: content != (None, None))
 _ROW = st.tuples(_CONTENTS, st.none() | st.integers(0, 5)).map(lambda row: (*row[0], row[1]))
+_STARS = st.none() | st.integers(0, 5)
 _ROWS = st.dictionaries(_IDS, _ROW, min_size=1, max_size=10)
 
 
@@ -79,6 +80,19 @@ class Plain:
         for name in ids:
             self.visible.pop(name, None)
 
+    def update(self, ids: list[str], stars: int | None) -> None:
+        for name in ids:
+            if name in self.visible:
+                self.visible[name] = replace(self.visible[name], stars=stars)
+
+    def update_document(self, document: str, version: str | None, stars: int | None) -> None:
+        version = version or self.current.get(document)
+        if version is not None and version == self.current.get(document):
+            self.update([name for name, row in self.visible.items() if row.version == (document, version)], stars)
+        elif version is not None:
+            hidden = self.hidden.get((document, version), {})
+            hidden.update({name: replace(row, stars=stars) for name, row in hidden.items()})
+
     def flip(self, document: str, version: str) -> None:
         before = self.current.get(document)
         if before == version:
@@ -110,6 +124,11 @@ def table_of(rows: dict[str, Any]) -> pa.Table:
             "attributes": pa.array([{"stars": stars} for *_, stars in rows.values()], pa.struct({"stars": pa.int64()})),  # type: ignore[arg-type]
         }
     )
+
+
+def update_of(ids: list[str], stars: int | None) -> pa.Table:
+    values = pa.array([{"stars": stars}] * len(ids), pa.struct({"stars": pa.int64()}))  # type: ignore[arg-type]
+    return pa.table({"id": pa.array(ids, pa.string()), "attributes": values})
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -181,6 +200,50 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, ids: list[str]) -> None:
         self.plain.delete(ids)
         self.write(lambda changes: changes.delete(self.collection, ids))
+
+    @rule(ids=st.lists(_IDS, max_size=6, unique=True), stars=_STARS)
+    def update(self, ids: list[str], stars: int | None) -> None:
+        self.plain.update(ids, stars)
+        self.write(lambda changes: changes.update(self.collection, update_of(ids, stars)))
+
+    @rule(document=_DOCUMENTS, version=st.none() | _VERSIONS, stars=_STARS)
+    def update_document(self, document: str, version: str | None, stars: int | None) -> None:
+        self.plain.update_document(document, version, stars)
+        self.write(
+            lambda changes: changes.update_document(self.collection, document, {"stars": stars}, version=version)
+        )
+
+    @rule(
+        rows=_ROWS, version=st.tuples(_DOCUMENTS, _VERSIONS), ids=st.lists(_IDS, max_size=6, unique=True), stars=_STARS
+    )
+    def update_in_the_same_change(
+        self, rows: dict[str, Any], version: tuple[str, str], ids: list[str], stars: int | None
+    ) -> None:
+        self.plain.upsert(rows_of(rows, version), version)
+        self.plain.update(ids, stars)
+        self.plain.update_document(*version, 5)
+        self.plain.flip(*version)
+        self.plain.update(ids[:2], stars)
+
+        def change(changes: Any) -> None:
+            changes.upsert(self.collection, table_of(rows), document=version[0], version=version[1])
+            changes.update(self.collection, update_of(ids, stars))
+            changes.update_document(self.collection, version[0], {"stars": 5}, version=version[1])
+            changes.flip(self.collection, *version)
+            changes.update(self.collection, update_of(ids[:2], stars))
+
+        self.write(change)
+
+    @rule()
+    def delete_where(self) -> None:
+        self.flush()
+        if not any(row.stars is not None for row in self.plain.visible.values()):
+            return
+        gone = [name for name, row in self.plain.visible.items() if row.stars in (0, 4)]
+        assert self.run(self.collection.delete_where(attribute("stars").is_in([0, 4]), durable=True)) == len(gone)
+        self.plain.delete(gone)
+        self.history[-1] = copy.deepcopy(self.plain)
+        self.check()
 
     @rule(document=_DOCUMENTS, version=_VERSIONS)
     def flip(self, document: str, version: str) -> None:
@@ -302,11 +365,28 @@ class StoreMachine(RuleBasedStateMachine):
             await self._finds_the_nearest(attribute("stars") >= 3, starred)
             others = {name: row for name, row in self.plain.visible.items() if name not in starred}
             await self._finds_the_nearest(~(attribute("stars") >= 3), others)
+            await self._counts_the_stars()
         await self._finds_by_text()
         report = await self.collection.verify()
         assert report.problems == []
         for document in ("doc-a", "doc-b"):
             assert await self.collection.current_version(document) == self.plain.current.get(document)
+
+    async def _counts_the_stars(self) -> None:
+        rows = self.plain.visible
+        bare = {name: row for name, row in rows.items() if row.stars is None}
+        await self._finds_the_nearest(attribute("stars").is_null(), bare)
+        await self._finds_the_nearest(
+            attribute("stars").is_not_null(), {n: r for n, r in rows.items() if n not in bare}
+        )
+        assert await self.collection.count(attribute("stars").is_null()) == len(bare)
+        assert await self.collection.count() == len(rows)
+        facet = await self.collection.facet("stars", limit=2)
+        counts = Counter(row.stars for row in rows.values() if row.stars is not None)
+        best = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:2]
+        assert list(facet.values) == best
+        assert facet.missing == len(bare)
+        assert facet.other == sum(counts.values()) - sum(count for _, count in best)
 
     async def _holds_the_rows(self) -> None:
         found = await self.collection.get([f"id-{n}" for n in range(14)])

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from penstock.documents import Outline
 from penstock.documents.parsers.formats import ParserLimits
-from penstock.documents.parsers.markup import parse_html
+from penstock.documents.parsers.web.markup import parse_html
 from penstock.errors import PenstockError
 
 _HEADING: Final = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)

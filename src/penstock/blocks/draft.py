@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -48,6 +48,13 @@ class _Bucket:
     cleared: bool = False
 
 
+class LastBucket(NamedTuple):
+    """The bucket with the highest keys of a shelf."""
+
+    low: int
+    rows: int
+
+
 class BlockDraft(Generic[S]):
     """Changes to the shelves beneath one prefix, on top of `base`."""
 
@@ -72,6 +79,18 @@ class BlockDraft(Generic[S]):
         """What is about to be added to a bucket."""
         bucket = self._buckets[shelf].get(low)
         return bucket.arriving if bucket else ()
+
+    def last_bucket(self, shelf: Shelf) -> LastBucket | None:
+        """The bucket that rows with higher keys follow on, what is about to change included; None if there is none."""
+        directory, changed = self.base.directory(shelf), self._buckets.get(shelf) or {}
+        stored = len(directory) and int(directory.lows[-1])
+        highest = max([low for low, bucket in changed.items() if bucket.arriving], default=-1)
+        low = max(highest, stored) if len(directory) else highest
+        if low < 0:
+            return None
+        touched = changed.get(low)
+        kept = int(directory.rows[-1]) if len(directory) and low == stored and not (touched and touched.cleared) else 0
+        return LastBucket(low, kept + sum(map(len, touched.arriving if touched else ())))
 
     async def fold(self, blocks: BlockReader) -> None:
         """Read the small fragments that are due to become one with those arriving."""

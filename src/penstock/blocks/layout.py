@@ -18,7 +18,7 @@ from penstock.blocks.format import Block, KeyedBlock
 from penstock.blocks.keys import Shelf
 from penstock.blocks.reader import BlockReader
 
-__all__ = ["BUCKET_BYTES", "file", "neighbours", "recut", "stack"]
+__all__ = ["BUCKET_BYTES", "file", "neighbours", "recut", "restack", "stack"]
 
 # What a bucket is meant to hold: few enough bytes to read for a handful of rows, enough to be worth a request.
 BUCKET_BYTES: Final = 128 << 10
@@ -32,17 +32,32 @@ def stack(draft: BlockDraft[Any], shelf: Shelf, content: Block, keys: Array) -> 
     """Add rows, in the order of their keys, which are higher than all that are there, behind those of a shelf."""
     if not len(content):
         return
-    capacity = max(1, BUCKET_BYTES * len(content) // max(1, draft.format.stored_bytes(shelf.family, content)))
-    directory = draft.base.directory(shelf)
+    capacity = _capacity(draft, shelf, content)
     start = 0
-    if len(directory) and (room := capacity - int(directory.rows[-1])) > 0:
+    if (last := draft.last_bucket(shelf)) and (room := capacity - last.rows) > 0:
         start = min(room, len(content))
-        draft.append(shelf, int(directory.lows[-1]), content.take(slice(start)))
+        draft.append(shelf, last.low, content.take(slice(start)))
     if not start and len(content) <= capacity:
         draft.append(shelf, int(keys[0]), content)
         return
     for first in range(start, len(content), capacity):
         draft.append(shelf, int(keys[first]), content.take(slice(first, first + capacity)))
+
+
+def restack(draft: BlockDraft[Any], shelf: Shelf, low: int, content: Block, keys: Array) -> None:
+    """Put rows, in the order of their keys, in place of a bucket's, or begin one; keys lie before the next bucket.
+
+    More rows than a bucket is meant to hold become several.
+    """
+    capacity = 2 * _capacity(draft, shelf, content)
+    draft.replace(shelf, low, content.take(slice(capacity)))
+    for first in range(capacity, len(content), capacity):
+        draft.replace(shelf, int(keys[first]), content.take(slice(first, first + capacity)))
+
+
+def _capacity(draft: BlockDraft[Any], shelf: Shelf, content: Block) -> int:
+    """How many rows like these a bucket is meant to hold."""
+    return max(1, BUCKET_BYTES * len(content) // max(1, draft.format.stored_bytes(shelf.family, content)))
 
 
 async def file(draft: BlockDraft[Any], blocks: BlockReader, shelf: Shelf, content: K) -> None:

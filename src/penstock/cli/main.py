@@ -16,7 +16,7 @@ import click
 
 from penstock.cli.terminal.extras import explain_missing
 from penstock.cli.terminal.terminal_text import terminal_text
-from penstock.errors import PenstockError
+from penstock.errors import BudgetSpent, PenstockError
 
 if TYPE_CHECKING:
     # Loading it takes 20 ms, and a finder needs to be no more than an object with this one method.
@@ -69,7 +69,7 @@ _SECTIONS: Final = {
     },
     "This machine": {
         "doctor": _Entry(
-            "commands.doctor", "doctor", "Check Python, Java, libraries, the parser sandbox, and a store."
+            "commands.doctor", "doctor", "Check Python, Java, libraries, what confines parsers and SQL, and a store."
         ),
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
@@ -83,6 +83,9 @@ _HIDDEN: Final = {
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
 _INTERRUPTED: Final = 130
+
+# A run that stopped at its budget: neither done nor failed, and worth starting again.
+_BUDGET_SPENT: Final = 3
 
 
 class _Commands(click.Group):
@@ -120,7 +123,7 @@ class _Commands(click.Group):
             return super().invoke(context)
         except PenstockError as error:
             _explain(error)
-            context.exit(1)
+            context.exit(_BUDGET_SPENT if isinstance(error, BudgetSpent) else 1)
         except KeyboardInterrupt:
             # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
             context.exit(_INTERRUPTED)

@@ -20,7 +20,7 @@ from penstock.documents.sources import ByteSource
 
 __all__ = ["CELL_BYTES", "RULE", "cell_anchors", "cell_count", "first_anchor"]
 
-RULE: Final = 1
+RULE: Final = 2
 
 # Large enough that a cell's forced anchor touches one chunk in three hundred, small enough to read in one request.
 CELL_BYTES: Final = 1 << 20

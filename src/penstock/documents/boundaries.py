@@ -11,6 +11,8 @@ import re
 import unicodedata
 from typing import Final
 
+from penstock.documents.structure_cuts import block_cut, heading_cut, last_blank_line
+
 __all__ = ["best_cut", "code_point", "context_start", "is_whole", "next_whole", "previous_whole"]
 
 # Marks pile up a few to a character; a text made of nothing else must still end a chunk somewhere.
@@ -39,17 +41,20 @@ class _Ends:
 _ALPHABETS: Final = {True: _Ends(_ASCII_ENDS), False: _Ends(_ENDS)}
 
 
-def best_cut(data: bytes, low: int, target: int, high: int, *, ascii_only: bool) -> int:
-    """The best place in `(low, high]` to end a chunk that should end at `target`.
+def best_cut(data: bytes, low: int, target: int, high: int, *, ascii_only: bool, start: int | None = None) -> int:
+    """The best place in `(low, high]` to end a chunk that begins at `start` and should end at `target`.
 
-    The last end of a paragraph, a sentence or a line up to the target; else the first one after it; else the end of a
-    word, before or after; else the last whole character up to the target.
+    Before the last heading; else the last end of a paragraph up to the target; else around a table or code that fits a
+    chunk, which may be before `low`; else the last end of a sentence or a line up to the target, or the first one after
+    it; else the end of a word, before or after; else the last whole character up to the target.
     """
-    cut = _last_paragraph(data, low, target)
+    cut = heading_cut(data, low, target) or _last_paragraph(data, low, target)
     if not cut:
         ends = _ALPHABETS[ascii_only]
         cut = (
-            _end(ends.last_sentence.match(data, low, target))
+            block_cut(data, low if start is None else start, low, target, high)
+            or last_blank_line(data, low, target)
+            or _end(ends.last_sentence.match(data, low, target))
             or data.rfind(b"\n", low, target) + 1
             or _end(ends.first.search(data, target, high))
             or max(data.rfind(b" ", low + 1, target + 1), 0)

@@ -197,7 +197,8 @@ class _Segment:
             return end
         low = max(start, place(mark + reach.low))
         target = max(low + 1, place(mark + reach.target))
-        return best_cut(self._data, low, target, place(mark + reach.high), ascii_only=self._ascii)
+        high = place(mark + reach.high)
+        return best_cut(self._data, low, target, high, ascii_only=self._ascii, start=start)
 
     def _context(self, core_start: int, mark: int) -> int:
         """Where the overlap begins: a pure function of a fixed number of bytes before the core."""

@@ -79,6 +79,8 @@ class UploadNotification(Contract, frozen=True, kw_only=True):
     sequencer: str | None = None
     # Read it also when this very version is searchable already: somebody asked for it.
     reread: bool = False
+    # What is said of the document beside its content, by name: see `penstock.documents.metadata`.
+    metadata: dict[str, Any] | None = None
     # What its index is made with, if this is the first event of it; else the index remembers its own.
     chunking: Chunking | None = None
 
@@ -161,6 +163,7 @@ class DocumentStatus(StrEnum):
     QUARANTINED = "quarantined"  # cannot be read or parsed; `reason` says why
     SUPERSEDED = "superseded"  # a newer version arrived while this one was read
     DELETED = "deleted"
+    METADATA = "metadata"  # a side-car file: what it says is on the chunks of its document
 
 
 class DocumentReport(Contract, frozen=True, kw_only=True):

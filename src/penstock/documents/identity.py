@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.documents.contracts import Notification, UploadNotification
 
-__all__ = ["BatchIdentity", "chunk_id", "content_key", "doc_id", "doc_id_of", "object_key", "vo_key"]
+__all__ = ["BatchIdentity", "chunk_id", "content_key", "doc_id", "doc_id_of", "object_key", "object_key_of", "vo_key"]
 
 
 def doc_id(tenant_id: str, bucket: str, key: str, version_id: str | None, etag: str | None) -> str:
@@ -27,7 +27,12 @@ def doc_id_of(upload: UploadNotification) -> str:
 
 def object_key(event: Notification) -> str:
     """The unit of "current version": one object of one tenant, whatever its version."""
-    return _joined_digest(event.tenant_id, event.bucket, event.key)
+    return object_key_of(event.tenant_id, event.bucket, event.key)
+
+
+def object_key_of(tenant_id: str, bucket: str, key: str) -> str:
+    """The same by its parts."""
+    return _joined_digest(tenant_id, bucket, key)
 
 
 def chunk_id(document: str, start: int, end: int) -> str:

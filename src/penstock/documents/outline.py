@@ -1,6 +1,7 @@
-"""Where in a document a chunk stands: its title, the headings above it, and how the document opens. Pure.
+"""Where in a document a chunk stands: its title, the headings above it, its page, and how the document opens. Pure.
 
-Parsers write headings as lines that begin with `#`, one sign a level, as Markdown does. An outline is followed from
+Parsers write headings as lines that begin with `#`, one sign a level, as Markdown does, and a form feed on a line of its
+own where a page, a slide or a sheet begins. An outline is followed from
 chunk to chunk. The words above a passage are part of what it is about, and the first words of a document say what the
 whole of it is about: both are indexed with the passage, as its lead.
 """
@@ -12,9 +13,13 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["NO_OUTLINE", "Outline"]
+__all__ = ["NO_OUTLINE", "PAGE_MARK", "Outline"]
 
 _HEADING: Final = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)
+# Of headings, blanks and marks of pages at the start of a text.
+_ENTRANCE_CHARACTERS_MAX: Final = 2_000
+PAGE_MARK: Final = "\f"
+HEADING_SEPARATOR: Final = " › "
 # A longer line is a paragraph that somebody made a heading of.
 _TITLE_CHARACTERS_MAX: Final = 160
 # A sentence or two: what manuals and articles need to say what they are about.
@@ -30,12 +35,21 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
     path: tuple[tuple[int, str], ...] = ()
     # Without headings; as many words as have been met while they are fewer than an opening has.
     opening: str = ""
+    # The page of this place, from 1 on; 0 in a text without pages.
+    page: int = 0
+    # Of the last text that was clearly in one.
+    language: str | None = None
 
     @property
     def lead(self) -> str:
         """Title and headings as one line, each once."""
         parts = [self.title, *(heading for _, heading in self.path)]
-        return " › ".join(part for part in dict.fromkeys(parts) if part)
+        return HEADING_SEPARATOR.join(part for part in dict.fromkeys(parts) if part)
+
+    @property
+    def headings(self) -> str:
+        """The headings above this place as one line."""
+        return HEADING_SEPARATOR.join(heading for _, heading in self.path)
 
     def titled(self, title: str) -> Outline:
         return msgspec.structs.replace(self, title=_short(title))
@@ -48,7 +62,20 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
             path = [above for above in path if above[0] < level]
             path.append((level, heading))
             title = title or heading
-        return Outline(title, tuple(path), _opening(self.opening, _HEADING.sub("", text)))
+        opening = _opening(self.opening, _HEADING.sub("", text))
+        return Outline(title, tuple(path), opening, self.page + text.count(PAGE_MARK), self.language)
+
+    def entering(self, text: str) -> Outline:
+        """The outline at the first words of `text`: headings and the beginning of a page before them are passed."""
+        end = 0
+        for line in text[:_ENTRANCE_CHARACTERS_MAX].splitlines(keepends=True):
+            if line.strip() and not _HEADING.match(line):
+                break
+            end += len(line)
+        return self.past(text[:end])
+
+    def speaking(self, language: str | None) -> Outline:
+        return self if language in (None, self.language) else msgspec.structs.replace(self, language=language)
 
     @staticmethod
     def headings_in(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.documents.answers import SearchAnswer
 from penstock.documents.contracts import (
     BatchRequest,
     ChunkEnvelope,
@@ -33,6 +34,7 @@ PUBLISHED: Final[tuple[type[Contract], ...]] = (
     EndDocument,
     BatchRequest,
     DocumentReport,
+    SearchAnswer,
 )
 
 

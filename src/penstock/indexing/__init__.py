@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.indexing.job.budget import EmbeddingBudget
     from penstock.indexing.job.config import IndexingConfig, IntakeLimits
     from penstock.indexing.job.core import JobCore
     from penstock.indexing.job.estimate import CostEstimate, estimate_cost
@@ -37,10 +38,22 @@ if TYPE_CHECKING:
     from penstock.indexing.rounds.leads import own_text
     from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
     from penstock.indexing.search.filter_expression import parse_filter
+    from penstock.indexing.search.highlights import WordMatch, highlights, word_matches
     from penstock.indexing.search.lookup import find_entries, read_entries, require_store
-    from penstock.indexing.search.passages import Asked, Question, find_passages, passages_in
+    from penstock.indexing.search.passages import (
+        FACETS_MAX,
+        Asked,
+        FoundPassages,
+        Question,
+        answer_in,
+        by_document,
+        find_answer,
+        find_passages,
+        passages_in,
+    )
     from penstock.indexing.search.providers import Description, Provider
     from penstock.indexing.search.reranking import RerankEndpoint
+    from penstock.indexing.search.selection import FilterCount, count_where, documents_where
     from penstock.indexing.search.surroundings import DocumentText, fetch_document
     from penstock.indexing.search.targets import Target, check_endpoint, embedding_for, find_target, target_in
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
@@ -71,6 +84,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER_SCHEMA",
+    "FACETS_MAX",
     "PIECE_SCHEMA",
     "PLAIN_DOORS",
     "PLAN_RECORDS_MAX",
@@ -87,10 +101,13 @@ __all__ = [
     "DocumentReading",
     "DocumentText",
     "Embedding",
+    "EmbeddingBudget",
     "EmbeddingReply",
     "Endpoint",
     "FetchLimits",
+    "FilterCount",
     "Follower",
+    "FoundPassages",
     "IndexSettings",
     "IndexWriter",
     "IndexingConfig",
@@ -122,14 +139,19 @@ __all__ = [
     "UnreadableFolders",
     "Watch",
     "Wish",
+    "WordMatch",
     "allowed_url",
+    "answer_in",
     "are_exhaustive",
+    "by_document",
     "changed",
     "check_endpoint",
     "compare",
+    "count_where",
     "cut_wished",
     "decode_requests",
     "deletion",
+    "documents_where",
     "embed_requests",
     "embedding_for",
     "encode_requests",
@@ -137,6 +159,7 @@ __all__ = [
     "estimate_cost",
     "fetch_document",
     "files_left_out",
+    "find_answer",
     "find_entries",
     "find_passages",
     "find_target",
@@ -144,6 +167,7 @@ __all__ = [
     "gathered",
     "given_up",
     "heads_of",
+    "highlights",
     "in_trace",
     "is_waiting",
     "list_entries",
@@ -174,6 +198,7 @@ __all__ = [
     "upload_of",
     "url_of",
     "with_account",
+    "word_matches",
 ]
 
 _HOMES: Final = {
@@ -181,6 +206,7 @@ _HOMES: Final = {
         "CostEstimate",
         "estimate_cost",
     ),
+    "job.budget": ("EmbeddingBudget",),
     "job.config": (
         "IndexingConfig",
         "IntakeLimits",
@@ -232,6 +258,11 @@ _HOMES: Final = {
         "StoreDoors",
     ),
     "search.filter_expression": ("parse_filter",),
+    "search.highlights": (
+        "WordMatch",
+        "highlights",
+        "word_matches",
+    ),
     "search.lookup": (
         "find_entries",
         "read_entries",
@@ -239,13 +270,23 @@ _HOMES: Final = {
     ),
     "search.passages": (
         "Asked",
+        "FACETS_MAX",
+        "FoundPassages",
         "Question",
+        "answer_in",
+        "by_document",
+        "find_answer",
         "find_passages",
         "passages_in",
     ),
     "search.providers": (
         "Description",
         "Provider",
+    ),
+    "search.selection": (
+        "FilterCount",
+        "count_where",
+        "documents_where",
     ),
     "search.surroundings": (
         "DocumentText",

@@ -19,7 +19,7 @@ from penstock.keyvalue.damage import naming
 from penstock.keyvalue.durable_directory import DurableDirectory, check_readable
 from penstock.keyvalue.faults import is_no_store, translating
 from penstock.keyvalue.location import Location
-from penstock.keyvalue.slate import SlateFollower, SlateKeyValue
+from penstock.keyvalue.slate import SlateFollower, SlateKeyValue, check_home
 from penstock.observability import Observer, names
 
 __all__ = ["Tuning", "check_reachable", "open_reader", "open_writer", "tell"]
@@ -63,6 +63,7 @@ async def open_writer(
     location: Location, entries: dict[str, str], tuning: Tuning, clock: Clock, observer: Observer
 ) -> SlateKeyValue:
     """Open for writing, taking the fence; `check_bucket` has looked whether a bucket can hold one."""
+    check_home()
     tell(shim.install(), observer)
     directory = None
     if location.scheme == "file":
@@ -80,6 +81,7 @@ async def open_writer(
 
 async def open_reader(location: Location, entries: dict[str, str], tuning: Tuning, observer: Observer) -> SlateFollower:
     """Open for reading only, in this or any other process."""
+    check_home()
     tell(shim.install(), observer)
     if location.scheme == "file":
         await asyncio.to_thread(check_readable, Path(location.place))
@@ -105,6 +107,7 @@ def _folder(location: Location) -> Path | None:
 
 async def check_reachable(location: Location, entries: dict[str, str]) -> None:
     """Look at the store once, so that a wrong bucket, key or endpoint is told before patience begins."""
+    check_home()
     with translating(str(location)):
         try:
             raw = await _reader(location, entries, _GLANCE, skip_log=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +23,10 @@ from penstock.keyvalue.durable_directory import DurableDirectory
 from penstock.keyvalue.faults import translating
 from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.sync import SyncGroup
+from penstock.loops import Home
 from penstock.observability import SILENT, Observer, names
 
-__all__ = ["SlateFollower", "SlateKeyValue", "SlateSnapshot", "SlateWriteHandle"]
+__all__ = ["SlateFollower", "SlateKeyValue", "SlateSnapshot", "SlateWriteHandle", "check_home"]
 
 # Point reads of one `get_many` under way at once: enough to hide the latency of a bucket.
 _READS_AT_ONCE: Final = 32
@@ -42,6 +44,17 @@ _LOWER_BYTES_MAX: Final = 1 << 20
 _CLOSE: Final = uniffi.CloseOptions(flush_type=uniffi.FlushType.WAL)
 
 
+def check_home() -> None:
+    """Raise `Unsupported` behind a fork: SlateDB's threads do not come along, and every call would wait for ever."""
+    _home().check("SlateDB", "start processes with spawn, or before its first use")
+
+
+@cache
+def _home() -> Home:
+    """Where SlateDB was first used: it starts its threads once, for all stores of a process."""
+    return Home()
+
+
 class _SlateReader:
     """The reads that a database, a snapshot and a follower of SlateDB have in common."""
 
@@ -52,7 +65,7 @@ class _SlateReader:
         self.folder = folder
 
     def check_open(self) -> None:
-        """Raise `Closed` once this reader, or what it reads from, was closed."""
+        """Raise `Closed` once this reader, or what it reads from, was closed; `Unsupported` behind a fork."""
         raise NotImplementedError
 
     async def get(self, key: bytes) -> bytes | None:
@@ -166,6 +179,7 @@ class SlateKeyValue(_SlateReader):
         await self._persist()
 
     async def close(self) -> None:
+        check_home()
         if self._closing is None:
             self._closing = asyncio.create_task(self._shut_down())
         # Half a shutdown would leave the log's last writes behind: it ends even if its caller gives up.
@@ -179,6 +193,7 @@ class SlateKeyValue(_SlateReader):
         self._observer.observe(names.KEYVALUE_DURABLE_SECONDS, self._clock.monotonic() - began)
 
     def check_open(self) -> None:
+        check_home()
         if self._closing is not None:
             raise Closed(f"the key-value store {self.place} is closed", "close() was called")
 
@@ -264,12 +279,14 @@ class SlateFollower(_SlateReader):
         self._closed = False
 
     async def close(self) -> None:
+        check_home()
         if not self._closed:
             self._closed = True
             with translating(self.place):
                 await self._raw.shutdown()
 
     def check_open(self) -> None:
+        check_home()
         if self._closed:
             raise Closed(f"the follower of {self.place} is closed", "close() was called")
 

@@ -488,6 +488,7 @@ INDEXING_DOCUMENT = _span(
 INDEXING_PLAN = _span("indexing.plan", "One micro-batch: its events decided on and the decisions written.")
 INDEXING_ROUND = _span("indexing.round", "One round: read, batch, embed and write.")
 INDEXING_OUTAGE = _event("indexing.outage", "warning", "An embedding provider stays away; the job asks again later.")
+INDEXING_BUDGET = _event("indexing.budget", "warning", "A run may spend no more; what is left waits for the next one.")
 INDEXING_POSTPONED = _event("indexing.postponed", "warning", "A bucket does not answer; its documents wait.")
 INDEXING_RESUMED = _event("indexing.resumed", "info", "A job took up documents that an earlier one had not finished.")
 INDEXING_NOTIFIED = _event("indexing.notified", "info", "Notifications were put on the queue.")

@@ -90,9 +90,12 @@ class SegmentConfig:
     max_open_duration: float = 5.0
     # The timestamp column whose range is kept for each segment; none, and bundles bring their own ranges.
     event_time_column: str = ""
+    # How long a full segment may be delivered from memory before it is written; 0: it is written first.
+    memory_delivery_seconds: float = 1.0
 
     def __post_init__(self) -> None:
         _whole("segment.target_size", self.target_size)
+        _positive("segment.memory_delivery_seconds", self.memory_delivery_seconds, least=0)
         _positive("segment.max_open_duration", self.max_open_duration)
         if not isinstance(self.event_time_column, str):
             raise InvalidInput(f"segment.event_time_column is {self.event_time_column!r}", "it must be a column's name")
@@ -293,7 +296,7 @@ _SIZE_KEYS: Final = {
     "steady_state_headroom",
     "ack_log_file_size",
 }
-_TIME_KEYS: Final = {"max_open_duration", "flush_interval", "maintenance_seconds"}
+_TIME_KEYS: Final = {"max_open_duration", "memory_delivery_seconds", "flush_interval", "maintenance_seconds"}
 _ENUM_KEYS: Final[dict[str, type[StrEnum]]] = {
     "durability": Durability,
     "orphan_policy": OrphanPolicy,

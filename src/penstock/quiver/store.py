@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
@@ -18,11 +19,12 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver.acks.ack_log import AckLog
-from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SealRecord
 from penstock.quiver.bundles.bundle import Ack, Bundle
-from penstock.quiver.bundles.payload import decode_bundles
+from penstock.quiver.bundles.payload import decode_call
 from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
 from penstock.quiver.delivery.delivery import Delivery
+from penstock.quiver.delivery.handover import Handover
 from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.layout import Layout
@@ -35,6 +37,7 @@ from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_
 from penstock.quiver.segment.finaliser import Finaliser
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.index import SegmentIndex
+from penstock.quiver.segment.open_segment import OpenSegment
 from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
 from penstock.quiver.wal.wal import Wal, WalEntry
 
@@ -76,6 +79,7 @@ class Quiver:
             self._changed,
             number=self._next_segment,
             publish=self._publish,
+            hand_over=self._settle_in_memory,
             begun=self._wake.notify,
         )
         self._wal = Wal(
@@ -90,12 +94,22 @@ class Quiver:
         )
         self._subscribers = Subscribers(
             self._ack_log,
-            self._segments,
+            self._meta,
             doors,
             self._changed,
             reader=self._read,
             lost=self._lose,
             settled=self._wake.notify,
+        )
+        # Only what the log has may wait for its files; and what is to stay once it is processed needs them.
+        is_allowed = self._wal.is_durable and not config.retention.steady_state_headroom
+        self._handover = Handover(
+            self._ack_log,
+            self._subscribers,
+            doors,
+            self._changed,
+            seconds=config.segment.memory_delivery_seconds if is_allowed else 0.0,
+            is_pressed=lambda: self._finaliser.is_pressed,
         )
         self._usage = SharedUsage(doors.disk, layout.path, layout.instance) if opened else None
         self._admission = Admission(
@@ -368,9 +382,17 @@ class Quiver:
 
     async def _replay(self, frames: Iterable[Frame]) -> None:
         oldest_ms = self._doors.clock.now_ms() - self.config.retention.max_retain_ms
+        seals = deque(self._state.seals[number] for number in sorted(self._state.seals))
         for frame in frames:
+            while seals and frame.sequence > seals[0].last_bundle:
+                await self._cut_again(seals.popleft())
+            if seals and self._finaliser.open.bundles and self._finaliser.open.last_bundle < seals[0].first_bundle:
+                # Of a segment that was damaged: it must not get into the next one.
+                self._finaliser.seal("replay")
+                while self._finaliser.sealed is not None and self._finaliser.failure is None:
+                    await self._changed.wait()
             try:
-                ingestion_ms, bundles = decode_bundles(frame.payload)
+                ingestion_ms, bundles, shared = decode_call(frame.payload)
             except Corrupt:
                 self.findings.lost_bundles.append((frame.sequence, frame.sequence + frame.count))
                 continue
@@ -378,10 +400,26 @@ class Quiver:
                 self.findings.expired_bundles += len(bundles)
                 continue
             done = max(0, self._state.finalised_through + 1 - frame.sequence)
-            self._finaliser.add(bundles[done:], frame.sequence + done, ingestion_ms)
+            take = self._finaliser.collect if seals else self._finaliser.add
+            take(bundles[done:], frame.sequence + done, ingestion_ms, None if done else shared)
             self.findings.replayed_bundles += len(bundles) - done
             while self._finaliser.is_behind and self._finaliser.failure is None:
                 await self._changed.wait()
+        for seal in seals:
+            await self._cut_again(seal)
+
+    async def _cut_again(self, seal: SealRecord) -> None:
+        """What is open now are the bundles of a segment that was delivered before the end: it keeps its number."""
+        number = seal.segment_seq
+        if self._finaliser.open.bundles:
+            self._finaliser.seal("replay", number)
+            return
+        now_ms, reason = self._doors.clock.now_ms(), "the log has none of its bundles any more"
+        waiting = sorted(self._state.outstanding[number])
+        self.findings.lost_segments.append(number)
+        await self._ack_log.settle([OutcomeRecord(number, name, Outcome.LOST, now_ms, reason) for name in waiting])
+        through = max(seal.last_bundle, self._state.finalised_through)
+        await self._ack_log.append(Reclaimed([number], self._state.next_segment_seq, through))
 
     async def _keep_up(self) -> None:
         """Time passes: segments grow old, subscribers are gone, other instances change."""
@@ -411,9 +449,20 @@ class Quiver:
     def _next_segment(self) -> int:
         return self._state.next_segment_seq
 
+    async def _settle_in_memory(self, segment: OpenSegment, segment_seq: int) -> bool:
+        is_settled = await self._handover.settle(segment, segment_seq)
+        if is_settled:
+            await self._release_wal()
+            await self._admission.publish()
+        return is_settled
+
+    def _meta(self, segment_seq: int) -> SegmentMeta:
+        return self._handover.meta(segment_seq) or self._segments[segment_seq]
+
     async def _publish(self, meta: SegmentMeta) -> None:
         """Durable: the log may forget its bundles, and subscribers hear of it."""
         self._segments[meta.segment_seq] = meta
+        self._handover.written(meta.segment_seq)
         self._state.publish(meta.segment_seq, meta.last_bundle)
         self._sweeper.publish(meta.segment_seq)
         self._subscribers.publish(meta.segment_seq)
@@ -427,6 +476,11 @@ class Quiver:
             self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
 
     async def _read(self, meta: SegmentMeta) -> dict[str, list[pa.Table]]:
+        held = self._handover.get(meta.segment_seq)
+        if held is not None:
+            return await self._doors.offload(held.read)
+        # As its files are: a delivery that began in memory knows nothing of them.
+        meta = self._segments.get(meta.segment_seq, meta)
         is_new = meta.segment_seq not in self._checked
         slots = await self._doors.offload(_read, self._shelf, meta, is_new)
         self._checked.add(meta.segment_seq)

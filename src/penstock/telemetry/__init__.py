@@ -16,10 +16,10 @@ from penstock.telemetry.data_files import (
     unified,
 )
 from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus_text
-from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json
+from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json, decode_otlp_together
 from penstock.telemetry.otlp.encode import encode_otlp
 from penstock.telemetry.payload import decode_records, encode_records, whole_table
-from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_request
+from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_requests
 from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
 from penstock.telemetry.series.descriptions import MetricDescription, descriptions_of
 from penstock.telemetry.series.prometheus_names import label_name, metric_name
@@ -54,10 +54,11 @@ __all__ = [
     "decode_openmetrics",
     "decode_otlp",
     "decode_otlp_json",
+    "decode_otlp_together",
     "decode_prometheus_text",
     "decode_records",
     "decode_remote_write",
-    "decode_write_request",
+    "decode_write_requests",
     "decompressed",
     "descriptions_of",
     "encode_arrow",

@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import httpx
 
-__all__ = ["AzureServer", "S3Server", "ServerMissing", "azurite", "seaweedfs"]
+__all__ = ["AzureServer", "S3Server", "ServerMissing", "ServerProcess", "azurite", "seaweedfs"]
 
 AZURITE_VERSION: Final = "3.35.0"
 _AZURITE_LOCK: Final = Path(__file__).with_name("azurite")
@@ -44,12 +44,50 @@ class ServerMissing(Exception):
     """This machine has no such server; the text says what is lacking."""
 
 
+class ServerProcess:
+    """A server's process, which may be killed and started again on the same ports with the same data."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
+        self._command, self._environment, self._log = command, environment, log
+        self._process = self._begun()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Returns once it is gone. Safe to repeat."""
+        self._process.kill()
+        self._process.wait()
+
+    def start_again(self) -> None:
+        """Returns at once: the server needs a moment before it answers."""
+        self.kill()
+        self._process = self._begun()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as output:
+            return subprocess.Popen(
+                self._command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._environment},
+            )
+
+
 @dataclass(frozen=True)
 class S3Server:
     """A running SeaweedFS with one user who may do everything."""
 
     endpoint: str
-    process: subprocess.Popen[bytes] = field(repr=False)
+    process: ServerProcess = field(repr=False)
     access_key_id: str = "penstock"
     secret_access_key: str = "penstock-secret"  # noqa: S105 guards nothing but a server of this process
     region: str = "us-east-1"
@@ -88,7 +126,7 @@ class AzureServer:
     """A running Azurite with one account."""
 
     endpoint: str
-    process: subprocess.Popen[bytes] = field(repr=False)
+    process: ServerProcess = field(repr=False)
     account_name: str = "penstock"
     account_key: str = base64.b64encode(b"penstock-azurite-key").decode()
 
@@ -190,45 +228,36 @@ class _Launch(Generic[S]):
     """One way to start a server, its ports chosen."""
 
     command: list[str]
-    server: Callable[[subprocess.Popen[bytes]], S]
+    server: Callable[[ServerProcess], S]
     environment: dict[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
 def _started(launch: Callable[[], _Launch[S]], attempt: Callable[[S], object], log: Path) -> Iterator[S]:
     """A server that answers. One that does not come up is tried again on other ports: another may have taken its own."""
-    with contextlib.ExitStack() as stack:
-        for starts_left in reversed(range(STARTS_MAX)):
-            plan = launch()
-            process = stack.enter_context(_running(plan, log))
+    for _ in range(STARTS_MAX):
+        plan = launch()
+        # One that did not come up is ended before the next: it would still hold the folder.
+        with _running(plan, log) as process:
             server = plan.server(process)
             if _answers(process, lambda: attempt(server)):  # noqa: B023 called before the next turn
                 yield server
                 return
-            if not starts_left:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
+    tail = log.read_text(errors="replace")[-2000:]
+    raise RuntimeError(f"{plan.command[0]} did not come up {STARTS_MAX} times; its log ends with\n{tail}")
 
 
 @contextlib.contextmanager
-def _running(plan: _Launch[S], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            plan.command,
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **plan.environment},
-        )
+def _running(plan: _Launch[S], log: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(plan.command, plan.environment, log)
     try:
         yield process
     finally:
         # Their data is thrown away: an orderly end would only take a quarter of a minute.
         process.kill()
-        process.wait()
 
 
-def _answers(process: subprocess.Popen[bytes], attempt: Callable[[], object]) -> bool:
+def _answers(process: ServerProcess, attempt: Callable[[], object]) -> bool:
     """Repeat a real write until it succeeds: an open port is not yet a working store."""
     end = time.monotonic() + START_SECONDS_MAX
     while process.poll() is None and time.monotonic() < end:

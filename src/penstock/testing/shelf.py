@@ -58,7 +58,7 @@ class IndexShelf:
     def url(self) -> str:
         return f"file://{self.folder}/store"
 
-    def upload(self, key: str, *, at: int | None = None) -> bytes:
+    def upload(self, key: str, *, at: int | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         """The event that this file is there, with the version that it has now."""
 
         async def version() -> str:
@@ -71,7 +71,7 @@ class IndexShelf:
         path = self.documents / key
         etag = asyncio.run(version()) if path.exists() else "gone"
         size = path.stat().st_size if path.exists() else 1
-        return encode(UploadNotification(etag=etag, size_bytes=size, **self._event(key, at)))
+        return encode(UploadNotification(etag=etag, size_bytes=size, metadata=metadata, **self._event(key, at)))
 
     def delete(self, key: str, *, at: int | None = None) -> bytes:
         return encode(DeleteNotification(**self._event(key, at)))
@@ -130,6 +130,19 @@ class IndexShelf:
 
         return self._ask(ask)
 
+    def attributes(self) -> list[dict[str, Any]]:
+        """The attributes of all visible chunks, those that have a value, in the order of documents and chunks."""
+        return [attributes for attributes, _ in self.passages()]
+
+    def passages(self) -> list[tuple[dict[str, Any], str]]:
+        """The same with the chunk's own text."""
+
+        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[tuple[dict[str, Any], str]]:
+            pages = [page async for page in vectors.scan(columns=["text", "attributes"])]
+            return [(_having(row["attributes"]), own_text(row)) for page in pages for row in page.to_pylist()]
+
+        return sorted(self._ask(ask), key=lambda passage: (passage[0]["key"], passage[0]["seq"]))
+
     def entries(self) -> dict[str, DocumentEntry]:
         async def ask(_: CollectionReader, registry: CollectionReader) -> list[DocumentEntry]:
             return await list_entries(registry)
@@ -168,6 +181,10 @@ class IndexShelf:
             "created_at": datetime.fromtimestamp(moment, UTC),
             "sequencer": stamped(moment),
         }
+
+
+def _having(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def prose(words: str, paragraphs: int) -> str:

@@ -28,7 +28,7 @@ class TimeSeriesConfig:
     label_name_bytes_max: int = 1024
     label_value_bytes_max: int = 4096
 
-    # Series of one hour and tenant. Beyond it a write that brings new ones is refused: label bombs end here.
+    # Series of one day and tenant. Beyond it a write that brings new ones is refused: label bombs end here.
     bucket_series_max: int = 10_000_000
 
     # Hours whose samples are all older than this are removed whole. Infinity keeps everything.

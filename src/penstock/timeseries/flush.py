@@ -21,15 +21,16 @@ from penstock.errors import Corrupt, PenstockError
 from penstock.observability import SILENT, Observer, names
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.format.keys import BUCKET_MS, tenant_key
-from penstock.timeseries.format.state import DICTIONARY, SeriesStoreRecord, TenantRecord, TenantState
-from penstock.timeseries.format.store_format import FORMAT, TENANT_RECORD
+from penstock.timeseries.format.state import LABELS, SeriesStoreRecord, TenantRecord, TenantState
+from penstock.timeseries.format.store_format import FORMAT, FORMAT_VERSION, TENANT_RECORD
 from penstock.timeseries.operations import Expire, Fold, SeriesDelta, TenantSamples
 from penstock.timeseries.read.states import SeriesSnapshot
 from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.upkeep.expire import expire_hours, mended_pages
 from penstock.timeseries.upkeep.fold import fold_step
-from penstock.timeseries.write.commit import DamagedHour, TooManySeries, commit_samples
-from penstock.timeseries.write.refusals import SampleRefusals
+from penstock.timeseries.write.commit import commit_samples
+from penstock.timeseries.write.periods import DamagedHour, TooManySeries
+from penstock.timeseries.write.refusals import SampleRefusals, excess_changes
 
 __all__ = ["SeriesFlushPlanner"]
 
@@ -72,7 +73,9 @@ class SeriesFlushPlanner:
         """What to write: everything but changes that name something damaged."""
         refused: dict[int, PenstockError] = {}
         while True:
-            record = msgspec.structs.replace(snapshot.record, commit=snapshot.record.commit + 1)
+            commit = snapshot.record.commit + 1
+            # A store of an older format becomes one of this with its first write.
+            record = msgspec.structs.replace(snapshot.record, format=FORMAT_VERSION, commit=commit)
             plan: Plan = FlushPlan(record, dict(snapshot.positions))
             work = self._accepted(delta, plan, refused)
             failed = False
@@ -98,10 +101,9 @@ class SeriesFlushPlanner:
         """Find out what must be left out next time: each round leaves out more, so the last one comes."""
         match error:
             case TooManySeries():
-                # Nothing is damaged: the changes of this flush that bring samples to the full hour are refused.
-                for change in delta.changes:
-                    if any(_touches(write, tenant, error.hour) for write in change.samples):
-                        refused[id(change)] = error
+                # Nothing is damaged: the changes of this flush that bring more new series than fit are refused.
+                taken = [change for change in delta.changes if id(change) not in refused]
+                refused.update({id(change): error for change in excess_changes(taken, tenant, error)})
             case DamagedHour():
                 self.set_aside(tenant, error.hour, error)
             case _:
@@ -146,9 +148,9 @@ class SeriesFlushPlanner:
         batches = asked.batches
         if not isinstance(first, msgspec.UnsetType):
             batches = [self._unexpired(batch, first * BUCKET_MS) for batch in batches]
-        known = len(state.directory(DICTIONARY)) and int(state.directory(DICTIONARY).rows.sum())
+        known = len(state.directory(LABELS)) and int(state.directory(LABELS).rows.sum())
         state, written = await commit_samples(snapshot.blocks, state, batches, self._config.bucket_series_max)
-        if fresh := int(state.directory(DICTIONARY).rows.sum()) - known:
+        if fresh := int(state.directory(LABELS).rows.sum()) - known:
             self._observer.count(names.TIMESERIES_SERIES_CREATED, fresh)
         plan.changes.commit(tenant, state, [*mended, *operations, *written])
 
@@ -202,9 +204,3 @@ class SeriesFlushPlanner:
         written = sum(len(batch) for asked in work.values() for batch in asked.batches)
         if written:
             self._observer.count(names.TIMESERIES_SAMPLES, written)
-
-
-def _touches(write: TenantSamples, tenant: str, hour: int) -> bool:
-    times = write.batch.timestamps_ms
-    start = hour * BUCKET_MS
-    return write.tenant == tenant and bool(((times >= start) & (times < start + BUCKET_MS)).any())

@@ -12,8 +12,8 @@ from typing import Final
 
 from penstock.errors import InvalidInput
 from penstock.timeseries.promql.labels import METRIC_NAME
-from penstock.timeseries.promql.number_text import general_text
 from penstock.timeseries.promql.source import SeriesColumns, is_stale
+from penstock.timeseries.promql.syntax.number_text import general_text
 from penstock.timeseries.samples import MetricMetadata, SampleBatch
 
 __all__ = ["read_open_metrics", "write_open_metrics"]

@@ -20,7 +20,7 @@ from penstock.timeseries.operations import DEFAULT_TENANT
 from penstock.timeseries.prefetched import evaluate
 from penstock.timeseries.promql import Engine, Matcher, MatrixResult, QueryResult, SeriesColumns
 from penstock.timeseries.read.arrow import arrow_table
-from penstock.timeseries.read.matching import label_values_of, name_blocks
+from penstock.timeseries.read.matching import known_labels
 from penstock.timeseries.read.selection import Moment, find_series, select_columns
 from penstock.timeseries.read.stats import TenantStats, tenant_stats
 from penstock.timeseries.samples import TIMESTAMP_MS_MAX, MetricMetadata
@@ -137,12 +137,9 @@ class SeriesReads:
             if asked or moment.unflushed:
                 found = await find_series(moment, asked, start_ms, end_ms, self._config.engine)
                 return sorted({name for labels in found.labels for name, _ in labels})
-            names_found: set[str] = set()
-            for hour in moment.hours(start_ms, end_ms):
-                assert moment.state is not None
-                for block in await name_blocks(moment.blocks, moment.state, hour, None):
-                    names_found.update(block.label_names())
-            return sorted(names_found)
+            if moment.state is None:
+                return []
+            return sorted(await known_labels(moment.blocks, moment.state, moment.hours(start_ms, end_ms), None))
 
         return await self.read(tenant, work)
 
@@ -162,11 +159,10 @@ class SeriesReads:
             if asked or moment.unflushed:
                 found = await find_series(moment, asked, start_ms, end_ms, self._config.engine)
                 return sorted({value for labels in found.labels for own, value in labels if own == name})
-            values: set[str] = set()
-            for hour in moment.hours(start_ms, end_ms):
-                assert moment.state is not None
-                values |= label_values_of(await name_blocks(moment.blocks, moment.state, hour, name), name)
-            return sorted(values)
+            if moment.state is None:
+                return []
+            found_labels = await known_labels(moment.blocks, moment.state, moment.hours(start_ms, end_ms), name)
+            return sorted(found_labels.get(name, ()))
 
         return await self.read(tenant, work)
 

@@ -56,7 +56,7 @@ from penstock.timeseries.read.states import (
 )
 from penstock.timeseries.reads import SeriesReads, Work
 from penstock.timeseries.samples import SampleBatch
-from penstock.timeseries.upkeep.fold import due_hours
+from penstock.timeseries.upkeep.fold import due_periods
 from penstock.timeseries.upkeep.keeper import TenantUpkeep, retained_from
 from penstock.timeseries.upkeep.repair import SeriesRepair, repair_series
 from penstock.timeseries.write.limits import check_limits
@@ -344,7 +344,7 @@ class TimeSeriesStore(SeriesReads):
         while True:
             with self._snapshot().held() as snapshot:
                 state = await snapshot.state(tenant)
-                due = [] if state is None else due_hours(state, self._config, self._clock.now_ms(), whole=True)
+                due = [] if state is None else due_periods(state, self._config, self._clock.now_ms(), whole=True)
                 serial = 0 if state is None else state.head.next_serial
             if not due or before == [*due, serial]:
                 return None

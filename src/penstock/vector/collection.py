@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from penstock.blocks import BlockReader, StateMoved
-from penstock.coordinator import WriteHandle
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
-from penstock.vector.attributes import AttributeType
+from penstock.vector.attributes import AttributeType, Scalar
 from penstock.vector.bounds import whole_number
 from penstock.vector.filter import Filter
 from penstock.vector.format.document_log import DocumentMark
@@ -31,17 +30,23 @@ from penstock.vector.operations import (
     Flip,
     Operation,
     Remove,
+    Update,
+    UpdateDocument,
     Upsert,
     Version,
 )
+from penstock.vector.read.facets import FacetCounts, chosen_rows, count_values
 from penstock.vector.read.lookup import document_blocks, find_rows
 from penstock.vector.read.row_columns import COLUMNS, read_columns
-from penstock.vector.read.scan_pages import PAGE_ROWS, ListRequest, list_rows
+from penstock.vector.read.scan_pages import PAGE_ROWS, ListRequest, id_pages, list_rows
 from penstock.vector.read.stats import CollectionStats, stats_of
-from penstock.vector.rows import Rows, check_ids, prepared_queries, read_rows, text_array
+from penstock.vector.rows import Rows, check_ids, prepared_queries, read_rows, read_updates, shared_values, text_array
 from penstock.vector.search.fusion import BY_RANK, Fusion
 from penstock.vector.search.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
 from penstock.vector.upkeep.verify import VerifyReport, verify_collection
+
+if TYPE_CHECKING:
+    from penstock.coordinator import WriteHandle
 
 __all__ = ["Changes", "Collection", "CollectionReader"]
 
@@ -51,6 +56,8 @@ Moment: TypeAlias = tuple[BlockReader, CollectionState]
 
 # How often a follower's listing begins again because the store moved on before its first page was read.
 _ATTEMPTS_MAX: Final = 8
+# Rows in one write of a removal by filter.
+_DELETED_AT_ONCE: Final = 10_000
 
 
 class Views(Protocol):
@@ -166,6 +173,30 @@ class CollectionReader:
                 if begun or attempt == _ATTEMPTS_MAX:
                     raise
 
+    async def count(self, filter: Filter | None = None) -> int:
+        """How many visible rows match."""
+
+        async def read(blocks: BlockReader, state: CollectionState) -> int:
+            return len(await chosen_rows(blocks, state, filter))
+
+        return await self._views.read(self.spec, read)
+
+    async def facet(self, name: str, filter: Filter | None = None, limit: int = 100) -> FacetCounts:
+        """The most frequent values of an attribute among the visible rows that match, each with its count."""
+
+        async def read(blocks: BlockReader, state: CollectionState) -> FacetCounts:
+            return await count_values(blocks, state, name, filter, limit)
+
+        return await self._views.read(self.spec, read)
+
+    async def attributes(self) -> dict[str, AttributeType]:
+        """The attributes that rows have, by name, with their types."""
+
+        async def read(_: BlockReader, state: CollectionState) -> dict[str, AttributeType]:
+            return dict(state.types)
+
+        return await self._views.read(self.spec, read)
+
     async def current_version(self, document: str) -> str | None:
         """The version of a document that is current, or None."""
 
@@ -227,6 +258,30 @@ class Collection(CollectionReader):
         operation = self.deleting(ids)
         return await self._write(operation, source, position, durable=durable, timeout=timeout)
 
+    async def delete_where(self, filter: Filter, *, durable: bool = False) -> int:
+        """Remove the visible rows that match at this moment, and say how many; one that is written meanwhile is spared."""
+        async with self._views.held(self.spec) as (blocks, state):
+            ids = await chosen_rows(blocks, state, filter)
+            for page in id_pages(ids, _DELETED_AT_ONCE):
+                names = await read_columns(blocks, state, page, ["id"])
+                await self._write(Delete(identities_of(names["id"]), page), durable=durable)
+        return len(ids)
+
+    async def update(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        source: str | None = None,
+        position: int | None = None,
+        durable: bool = False,
+        timeout: float | None = None,
+    ) -> WriteHandle:
+        """Give visible rows other values of attributes: a table of `id` and `attributes`, where null takes one away.
+
+        Attributes that the table does not name, vectors and texts stay; ids that are not there are no error.
+        """
+        return await self._write(self.updating(table), source, position, durable=durable, timeout=timeout)
+
     async def begin_version(self, document: str, version: str, *, durable: bool = False) -> WriteHandle:
         """Drop what an earlier attempt wrote for this version, unless it is current."""
         return await self._write(Discard(Version(document, version)), durable=durable)
@@ -282,6 +337,16 @@ class Collection(CollectionReader):
         known = self._writes.known_attributes(self.spec)
         return read_rows(table, self.spec.dimensions, self.spec.metric, known)
 
+    def updating(self, table: pa.Table | pa.RecordBatch) -> Update:
+        """The checked operation of an update."""
+        names, columns = read_updates(table, self._writes.known_attributes(self.spec))
+        return Update(identities_of(names), columns)
+
+    def updating_document(self, document: str, version: str | None, values: Mapping[str, Scalar | None]) -> Operation:
+        """The checked operation of an update of all rows of a version."""
+        Version(document, version or "-")
+        return UpdateDocument(document, version, shared_values(values, self._writes.known_attributes(self.spec)))
+
     def deleting(self, ids: Iterable[str]) -> Delete:
         """The checked operation of a delete."""
         return Delete(identities_of(check_ids(text_array("ids", ids).unique())))
@@ -328,6 +393,16 @@ class Changes:
 
     def delete(self, collection: Collection, ids: Iterable[str]) -> Changes:
         return self._add(collection, collection.deleting(ids))
+
+    def update(self, collection: Collection, table: pa.Table | pa.RecordBatch) -> Changes:
+        """Other values of attributes, of rows by id: see `Collection.update`."""
+        return self._add(collection, collection.updating(table))
+
+    def update_document(
+        self, collection: Collection, document: str, values: Mapping[str, Scalar | None], *, version: str | None = None
+    ) -> Changes:
+        """One value of each of some attributes for all rows of a version, the current one by default; None takes it away."""
+        return self._add(collection, collection.updating_document(document, version, values))
 
     def begin_version(self, collection: Collection, document: str, version: str) -> Changes:
         return self._add(collection, Discard(Version(document, version)))

@@ -1,10 +1,11 @@
-"""Filters over attributes: equality, membership and ranges, joined by and, or and not.
+"""Filters over attributes: equality, membership, ranges and presence, joined by and, or and not.
 
 ```python
 where = (attribute("lang") == "en") & (attribute("stars").between(3, 5) | ~attribute("draft").is_in([True]))
 ```
 
-A row without a value for an attribute matches no comparison with it, and so matches the negation of one. Floats
+A row without a value for an attribute matches no comparison with it, and so matches the negation of one;
+`attribute(name).is_null()` finds such rows, and `is_not_null()` all others. Floats
 compare as numbers do: 0.0 and -0.0 are equal, and NaN is neither equal to anything nor less nor greater.
 A filter that names an unknown attribute, or compares it with a value of another type, is refused before
 anything is read.
@@ -28,6 +29,7 @@ __all__ = [
     "Attribute",
     "Filter",
     "In",
+    "IsNull",
     "Not",
     "Or",
     "Range",
@@ -72,6 +74,13 @@ class Range(Filter):
     high: Scalar | None = None
     low_included: bool = True
     high_included: bool = True
+
+
+@dataclass(frozen=True)
+class IsNull(Filter):
+    """The row has no value for the attribute."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,14 @@ class Attribute:
     def is_in(self, values: Iterable[Scalar]) -> In:
         return In(self.name, tuple(values))
 
+    def is_null(self) -> IsNull:
+        """Rows that have no value for it."""
+        return IsNull(self.name)
+
+    def is_not_null(self) -> Not:
+        """Rows that have a value for it, whatever it is."""
+        return Not(self.is_null())
+
 
 def attribute(name: str) -> Attribute:
     return Attribute(name)
@@ -140,6 +157,8 @@ def check_filter(where: Filter, known: Mapping[str, AttributeType], depth: int =
             check_filter(part, known, depth + 1)
         case In(name, values):
             _check_values(name, values, known)
+        case IsNull(name):
+            _check_values(name, (), known)
         case Range(name, low, high):
             _check_values(name, tuple(end for end in (low, high) if end is not None), known)
             if known[name] is AttributeType.BOOL:
@@ -155,7 +174,7 @@ def filter_attributes(where: Filter) -> set[str]:
             return set().union(*map(filter_attributes, parts))
         case Not(part):
             return filter_attributes(part)
-        case In(name) | Range(name):
+        case In(name) | Range(name) | IsNull(name):
             return {name}
         case _:
             return set()
@@ -170,6 +189,8 @@ def filter_key(where: Filter) -> Hashable:
             return Not, filter_key(part)
         case In(name, values):
             return In, name, tuple(map(_value_key, values))
+        case IsNull(name):
+            return IsNull, name
         case Range(name, low, high, low_included, high_included):
             return Range, name, _value_key(low), _value_key(high), low_included, high_included
     raise AssertionError(where)

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from penstock.blocks import ChangeReceipt, check_name, check_position, is_stored
 from penstock.errors import InvalidInput
-from penstock.vector.attributes import AttributeType
+from penstock.vector.arrays import Column, Ids
+from penstock.vector.attributes import AttributeType, attribute_type
 from penstock.vector.format.identity import Identities
 from penstock.vector.format.keys import CollectionName
 from penstock.vector.format.metric import DistanceMetric
@@ -30,6 +31,8 @@ __all__ = [
     "Operation",
     "Remove",
     "Tend",
+    "Update",
+    "UpdateDocument",
     "Upsert",
     "VectorDelta",
     "Version",
@@ -92,10 +95,40 @@ class Delete:
     """Remove visible rows by external id."""
 
     identities: Identities
+    # The rows that the ids stood for when they were chosen; one that was written again since is spared.
+    chosen: Ids | None = None
 
     @property
     def size_bytes(self) -> int:
         return _OVERHEAD_BYTES + 16 * len(self.identities)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Give visible rows other values of some attributes; null takes a value away. Nothing else of a row changes."""
+
+    identities: Identities
+    # By attribute, one value for each row.
+    columns: Mapping[str, Column]
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return _OVERHEAD_BYTES + 16 * len(self.identities) + sum(int(each.nbytes) for each in self.columns.values())
+
+
+@dataclass(frozen=True)
+class UpdateDocument:
+    """Give all rows of a version of a document the same value of some attributes; null takes it away."""
+
+    document: str
+    # None for the version that is current.
+    version: str | None
+    # By attribute, the one value.
+    columns: Mapping[str, Column]
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return _OVERHEAD_BYTES + sum(int(each.nbytes) for each in self.columns.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +171,7 @@ class Tend:
     size_bytes: int = _OVERHEAD_BYTES
 
 
-Operation: TypeAlias = Upsert | Delete | Flip | Discard | Remove | DropCollection | Tend
+Operation: TypeAlias = Upsert | Delete | Update | UpdateDocument | Flip | Discard | Remove | DropCollection | Tend
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +198,19 @@ class Change:
         """The collections that the change has rows for, and the types of their attributes."""
         found: dict[CollectionSpec, dict[str, AttributeType]] = {}
         for spec, operation in self.operations:
-            if isinstance(operation, Upsert):
+            if isinstance(operation, Upsert | Update | UpdateDocument):
                 types = found.setdefault(spec, {})
-                for name, kind in operation.rows.attribute_types().items():
+                for name, kind in _types(operation).items():
                     if types.setdefault(name, kind) is not kind:
                         raise InvalidInput(f"attribute {name!r} is {types[name]} and {kind} in one write")
         return found
+
+
+def _types(operation: Upsert | Update | UpdateDocument) -> dict[str, AttributeType]:
+    if isinstance(operation, Upsert):
+        return operation.rows.attribute_types()
+    found = {name: attribute_type(values.type) for name, values in operation.columns.items()}
+    return {name: kind for name, kind in found.items() if kind is not None}
 
 
 @dataclass(slots=True)

@@ -15,14 +15,26 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.vector.arrays import Bools, Column, Floats, compute
-from penstock.vector.attributes import AttributeType, attribute_columns, attribute_type
+from penstock.vector.arrays import Array, Bools, Column, Floats, compute
+from penstock.vector.attributes import AttributeType, Scalar, attribute_columns, attribute_type, describe, scalar_type
 from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between, squared_lengths
 
-__all__ = ["ID_BYTES_MAX", "Rows", "check_ids", "check_vectors", "prepared_queries", "read_rows", "text_array"]
+__all__ = [
+    "ID_BYTES_MAX",
+    "Rows",
+    "check_ids",
+    "check_vectors",
+    "prepared_queries",
+    "read_rows",
+    "read_updates",
+    "shared_values",
+    "text_array",
+]
 
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
+# So few are measured before Arrow's kernels would be loaded.
+_FEW_IDS: Final = 64
 _COLUMNS: Final = ("id", "vector", "text", "attributes")
 _ARROW: Final = (pa.Array, pa.ChunkedArray)
 
@@ -94,18 +106,57 @@ def read_rows(
     return Rows(names, vectors, texts, _attributes(table, known), placed)
 
 
+def read_updates(
+    table: pa.Table | pa.RecordBatch, known: Mapping[str, AttributeType]
+) -> tuple[Column, dict[str, Column]]:
+    """The ids and the attributes of an update, one value a row; null takes a value away."""
+    if sorted(getattr(table, "column_names", ())) != ["attributes", "id"]:
+        raise InvalidInput("an update that cannot be read", "it is an Arrow table of the columns id and attributes")
+    names = check_ids(_column(table, "id"))
+    _check_unique(names)
+    return names, {**_cleared(_array(table.column("attributes"))), **_attributes(table, known)}
+
+
+def shared_values(values: Mapping[str, Scalar | None], known: Mapping[str, AttributeType]) -> dict[str, Column]:
+    """Attributes that rows share, each as a column of one value; None takes a value away."""
+    columns: list[Column] = []
+    for name, value in values.items():
+        kind = AttributeType.STRING if value is None else scalar_type(value)
+        if kind is None:
+            raise InvalidInput(f"attribute {name!r:.60} is {describe(value)}", f"types are {', '.join(AttributeType)}")
+        columns.append(pa.array([value], kind.arrow))
+    if not columns:
+        return {}
+    struct = pa.StructArray.from_arrays(columns, names=list(values))
+    return {**_cleared(struct), **attribute_columns(struct, known)}
+
+
+def _cleared(column: Column) -> dict[str, Column]:
+    """Attributes of a struct that have no value in any row: they are taken away, whatever type they have by then."""
+    fields = zip(column.type, column.flatten(), strict=True) if pa.types.is_struct(column.type) else ()
+    empty = [field.name for field, values in fields if values.null_count == len(values)]
+    return {name: pa.array([None] * len(column), pa.null()) for name in empty}
+
+
 def check_ids(column: Column) -> Column:
     """External ids: text, none missing, empty or overlong."""
     values = _array(column)
     values = _strings(values, "ids", "an id is a string")
-    lengths = compute.binary_length(values).to_numpy(zero_copy_only=False)
+    lengths = _byte_lengths(values)
     if values.null_count or (lengths == 0).any():
-        place = int(np.flatnonzero(np.nan_to_num(lengths.astype(np.float64)) == 0)[0])
+        place = int(np.flatnonzero(lengths == 0)[0])
         raise InvalidInput(f"the id of row {place} is missing", "every row needs an id of at least one character")
     if (lengths > ID_BYTES_MAX).any():
         place = int(np.argmax(lengths))
         raise InvalidInput(f"id {values[place].as_py()[:40]!r}…", f"an id has at most {ID_BYTES_MAX} bytes")
     return values
+
+
+def _byte_lengths(values: Column) -> Array:
+    if len(values) > _FEW_IDS:
+        return np.asarray(compute.binary_length(values).fill_null(0))
+    sizes = (value.as_buffer() for value in values)
+    return np.array([0 if size is None else size.size for size in sizes], np.int64)
 
 
 def text_array(what: str, texts: Iterable[str]) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.documents.parsers.code import CODE_SUFFIXES, parse_code
+from penstock.documents.parsers.plain.code import CODE_SUFFIXES, parse_code
 
 PYTHON = b'''"""Module."""
 import os

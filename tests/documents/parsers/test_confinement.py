@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
-from penstock.documents.parsers.confinement import readable_paths
-from penstock.documents.parsers.messages import ParserSetup, Request
-from penstock.documents.parsers.process import ParserProcess
-from penstock.documents.parsers.seccomp import ARCHITECTURES, numbers
+from penstock.documents.parsers.isolation.confinement import readable_paths
+from penstock.documents.parsers.isolation.seccomp import ARCHITECTURES, numbers
+from penstock.documents.parsers.processes.messages import ParserSetup, Request
+from penstock.documents.parsers.processes.process import ParserProcess
 
 LIMITS = ParserLimits(cpu_seconds=5, wall_seconds=30.0, text_bytes=1 << 20)
 REQUEST = Request(Format.TEXT, b"a document")
 ATTACK = """
 import os
-from penstock.documents.parsers import worker
+from penstock.documents.parsers.processes import worker
 from penstock.documents.parsers.formats import Format, ParsedDocument
 
 def tried(attempt):
@@ -197,10 +197,10 @@ def test_an_attack_that_spins_for_ever_ends_at_the_hard_limit_though_it_ignores_
 
 HOLDS_A_CHILD = """
 import os, signal, msgspec
-from penstock.documents.parsers.confinement import own_pipes
-from penstock.documents.parsers.exchange import receive, send
+from penstock.documents.parsers.isolation.confinement import own_pipes
+from penstock.documents.parsers.processes.exchange import receive, send
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.messages import Answer, Hello
+from penstock.documents.parsers.processes.messages import Answer, Hello
 inbound, outbound = own_pipes()
 child = os.fork()
 if child == 0:

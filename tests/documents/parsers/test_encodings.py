@@ -4,8 +4,8 @@ import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, is_utf8, sniff
 from penstock.documents.parsers.encodings import declared_charset, decoded
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.text import parse_markdown, parse_text
+from penstock.documents.parsers.plain.text import parse_markdown, parse_text
+from penstock.documents.parsers.web.markup import parse_html
 
 JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れたか頓と見当がつかぬ。"
 TRADITIONAL = "貓在舊窗旁睡覺，夢見魚。明天我們一起去市場買東西。"
@@ -88,6 +88,20 @@ def test_a_page_in_wide_characters_is_a_page(codec):
     data = "<!DOCTYPE html><html><body><p>猫 and words of one byte each</p></body></html>".encode(codec)
     assert sniff(data, name="page.txt") is Format.HTML
     assert parse_html(data, ParserLimits()).text.decode() == "猫 and words of one byte each"
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_its_mark_does_not_pass_as_utf_8_for_its_zero_bytes(codec):
+    data = "Backup is important for every user.\n".encode(codec)
+    assert not is_utf8(data)
+    assert not is_utf8(data * 200, cut=True)
+    assert is_utf8(b"zero \0 bytes are characters of UTF-8 too")
+
+
+def test_a_guess_against_what_is_declared_says_so():
+    read = decoded("Größe Übermaß Straße".encode("cp1252") * 3, "utf-8")
+    assert read.warnings[0] == "read as cp1252, which was guessed: it is not in utf-8, as it declares"
+    assert decoded("Größe Übermaß Straße".encode("cp1252") * 3, "no-such").warnings[0].endswith("is declared")
 
 
 def test_what_is_declared_decides_over_a_guess_and_utf_8_over_what_is_declared():

@@ -9,9 +9,9 @@ import pytest
 
 from penstock.documents.parsers.formats import ParserLimits
 from penstock.documents.parsers.headings import heading, with_title
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.text import parse_markdown
-from penstock.documents.parsers.word import parse_docx
+from penstock.documents.parsers.office.word import parse_docx
+from penstock.documents.parsers.plain.text import parse_markdown
+from penstock.documents.parsers.web.markup import parse_html
 
 
 def html(body: str, title: str = "A page") -> str:

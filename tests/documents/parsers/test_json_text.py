@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.documents.parsers.json_text import parse_json, parse_json_lines
+from penstock.documents.parsers.plain.json_text import parse_json, parse_json_lines
 from penstock.errors import AtCapacity, InvalidInput
 
 ARTICLE = b'{"title": "Otters", "author": {"name": "Ann"}, "tags": ["river", "mammal"], "views": 3, "gone": null}'

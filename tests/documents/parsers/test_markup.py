@@ -10,8 +10,8 @@ import pytest
 from tests.documents.parsers.pages import CONTENT_WORDS, PAGES, content
 
 from penstock.documents.parsers import ParserLimits
-from penstock.documents.parsers.markup import parse_html
-from penstock.documents.parsers.nesting import check_nesting
+from penstock.documents.parsers.web.markup import parse_html
+from penstock.documents.parsers.web.nesting import check_nesting
 from penstock.errors import AtCapacity
 
 LIMITS = ParserLimits()

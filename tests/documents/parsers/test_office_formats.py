@@ -9,9 +9,9 @@ import pytest
 from tests.documents.parsers.made import book, open_document, presentation, shape, zipped
 
 from penstock.documents.parsers import Format, ParserLimits, Sandbox
-from penstock.documents.parsers.books import parse_epub
-from penstock.documents.parsers.opendocument import parse_odt
-from penstock.documents.parsers.slides import parse_pptx
+from penstock.documents.parsers.office.books import parse_epub
+from penstock.documents.parsers.office.opendocument import parse_odt
+from penstock.documents.parsers.office.slides import parse_pptx
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 LIMITS = ParserLimits()
@@ -25,7 +25,7 @@ def test_slides_come_in_their_order_under_their_titles_with_tables_and_notes():
     assert parsed.title == "Otters"
     assert (
         parsed.text.decode()
-        == "## Otters\n\nThey swim.\nThey dive.\n\nSay hello.\n\n## Slide 2\n\nNo title here\n\na | b"
+        == "\f\n\n## Otters\n\nThey swim.\nThey dive.\n\nSay hello.\n\n\f\n\n## Slide 2\n\nNo title here\n\na | b"
     )
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits
-from penstock.documents.parsers.messages import ParserSetup, Request
-from penstock.documents.parsers.process import ParserProcess
+from penstock.documents.parsers.processes.messages import ParserSetup, Request
+from penstock.documents.parsers.processes.process import ParserProcess
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 LIMITS = ParserLimits(wall_seconds=60.0, text_bytes=1 << 20)
@@ -12,10 +12,10 @@ HASTY = ParserLimits(wall_seconds=1.5, text_bytes=1 << 20)
 REQUEST = Request(Format.HTML, b"a document")
 LIAR = """
 import os, signal, msgspec
-from penstock.documents.parsers.confinement import own_pipes
-from penstock.documents.parsers.exchange import receive, send
+from penstock.documents.parsers.isolation.confinement import own_pipes
+from penstock.documents.parsers.processes.exchange import receive, send
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.messages import Answer, Hello
+from penstock.documents.parsers.processes.messages import Answer, Hello
 inbound, outbound = own_pipes()
 pack = msgspec.msgpack.encode
 send(outbound, pack(Hello(())))

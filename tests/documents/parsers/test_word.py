@@ -9,7 +9,7 @@ import pytest
 from tests.documents.parsers.made import W, paragraph, word, zipped
 
 from penstock.documents.parsers import ParserLimits
-from penstock.documents.parsers.word import parse_docx
+from penstock.documents.parsers.office.word import parse_docx
 from penstock.errors import InvalidInput
 
 

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from penstock.errors import Unsupported
+from tests.forks import in_a_fork
+
 from penstock.objects import ObjectStore, open_store
 from penstock.testing.servers import S3Server
-
-
-def in_a_fork(ask: Callable[[], Any]) -> str:
-    """What a forked process gets for an answer; its alarm ends one that waits forever."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        try:
-            os.write(writing, repr(ask()).encode())
-        except Unsupported as refusal:
-            os.write(writing, refusal.why.encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    with os.fdopen(reading, "rb") as answer:
-        return answer.read().decode()
 
 
 def body_of(store: ObjectStore) -> bytes:

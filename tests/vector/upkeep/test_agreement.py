@@ -14,7 +14,7 @@ from penstock.vector.upkeep.agreement import Shadows, WordSums, shown_by_documen
 
 
 @pytest.mark.parametrize("metric", list(DistanceMetric))
-@pytest.mark.parametrize("scale", [1e-18, 1.0, 1e14])
+@pytest.mark.parametrize("scale", [1e-30, 1e-18, 1.0, 1e14])
 def test_codes_agree_with_their_own_vectors_and_with_no_others(metric: DistanceMetric, scale: float) -> None:
     vectors = (scale * np.random.default_rng(1).standard_normal((200, 24))).astype(np.float32)
     ids = np.arange(200)

@@ -28,7 +28,7 @@ from penstock.catalog.format.head import (
     time_index_of,
     tombstone,
 )
-from penstock.catalog.format.members import check_seal, parsed, sealed, unparsed
+from penstock.catalog.format.members import check_names, check_seal, parsed, sealed, unparsed
 from penstock.catalog.format.segment import SegmentEntry
 from penstock.errors import Corrupt, InvalidInput, PenstockError, Unsupported
 from penstock.objects import Token
@@ -136,6 +136,8 @@ def _decoded(body: bytes) -> CatalogHead:
     # Without our own members it is another program's, which knows no checksum.
     if told is not None or version == 3 or "penstock" in members:
         check_seal(body, _WHAT)
+    else:
+        check_names(body, _WHAT)
     own = members
     if version == 2:
         strange = [name for name in ("segments", "uuid", "commits") if name in members]

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.catalog.format.data_file import hours_of
 from penstock.catalog.format.head import CatalogHead, InlineFile, parse_inline, time_index_of
+from penstock.catalog.format.members import check_names
 from penstock.errors import Corrupt, PenstockError
 
 __all__ = ["Inconsistencies", "decode_pair", "encode_pair", "inconsistencies"]
@@ -38,10 +39,14 @@ class Inconsistencies:
 def decode_pair(chunks: bytes | None, index: bytes | None, version: int) -> tuple[CatalogHead, Inconsistencies]:
     """The pair as a head of `version` that was never written, and where the two disagree. A missing one is empty."""
     try:
+        if chunks is not None:
+            check_names(chunks, "the legacy catalog")
         raws = msgspec.json.decode(chunks, type=dict[str, msgspec.Raw]) if chunks is not None else {}
         files = {path: parse_inline(bytes(raw), 0) for path, raw in raws.items()}
         hours = msgspec.json.decode(index, type=dict[str, list[str]]) if index is not None else {}
         told = {int(hour): paths for hour, paths in hours.items()}
+    except Corrupt:
+        raise
     except (msgspec.MsgspecError, ValueError, RecursionError, PenstockError) as error:
         raise Corrupt("the legacy catalog is damaged", f"{type(error).__name__}: {error}") from error
     for path, inline in files.items():

@@ -7,6 +7,7 @@ is kept with the object that it was found in, and written again with it.
 from __future__ import annotations
 
 import re
+from json import JSONDecoder
 from typing import Any, Final, TypeVar
 
 import google_crc32c
@@ -14,7 +15,7 @@ import msgspec
 
 from penstock.errors import Corrupt
 
-__all__ = ["check_seal", "parsed", "sealed", "unparsed"]
+__all__ = ["check_names", "check_seal", "parsed", "sealed", "unparsed"]
 
 _SEAL: Final = b',"crc32c":"%08x"}'
 _SEAL_END: Final = re.compile(rb',"crc32c":"([0-9a-f]{8})"\}\s*\Z')
@@ -36,6 +37,20 @@ def check_seal(body: bytes, what: str) -> None:
     found = google_crc32c.value(body[: end.start()])
     if found != int(end.group(1), 16):
         raise Corrupt(f"{what} is damaged", f"its checksum is {end.group(1).decode()}, and its bytes give {found:08x}")
+
+
+def check_names(body: bytes, what: str) -> None:
+    """Refuse an object that has a name twice. Parsers keep the last of the two, so the files of the other would be
+    lost with the next write. What we sealed has none: this is for bodies that another program wrote."""
+
+    def once(members: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in members]
+        if len(set(names)) < len(names):
+            twice = next(name for at, name in enumerate(names) if name in names[:at])
+            why = f"the member {twice[:80]!r} is there twice, and only one of them can be read"
+            raise Corrupt(f"{what} is damaged", why, "let the program that wrote it write it again")
+
+    JSONDecoder(object_pairs_hook=once).decode(body.decode())
 
 
 def parsed(json: dict[str, Any], type: type[S]) -> S:

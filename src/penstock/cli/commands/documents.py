@@ -28,13 +28,13 @@ __all__ = ["STATUSES", "documents"]
 
 _NEXT: Final = "`penstock index` takes them from the queue"
 # What a document can be; a test holds them to the reports.
-STATUSES: Final = ("pending", "indexed", "empty", "incomplete", "quarantined", "superseded", "deleted")
+STATUSES: Final = ("pending", "indexed", "empty", "incomplete", "quarantined", "superseded", "deleted", "metadata")
 _QUARANTINED: Final = "quarantined"
 
 
 @click.group()
 def documents() -> None:
-    """List documents and their status; retry or forget them."""
+    """List and count documents, with their status; retry or forget them."""
 
 
 @documents.command("list")
@@ -133,12 +133,70 @@ def retry(
 
 
 @documents.command()
-@click.argument("keys", nargs=-1, required=True, metavar="KEY…")
+@collection_options
+@click.option(
+    "--filter", "where", default=None, metavar="EXPR", help="Filter on attributes, such as \"language = 'de'\"."
+)
+@click.option("--by", default=None, metavar="ATTRIBUTE", help="Attribute whose values to count.")
+@json_option
+@settings_option
+def count(
+    store: str,
+    index_name: str,
+    tenant: str,
+    model: str | None,
+    where: str | None,
+    by: str | None,
+    as_json: bool,
+    settings: Settings,
+) -> None:
+    """Count the searchable documents and passages that a filter selects."""
+    import asyncio
+
+    from penstock.indexing import FilterCount, count_where, find_target, parse_filter, require_store, url_of
+
+    wiring, url = _wired(settings), url_of(store)
+    chosen = parse_filter(where) if where is not None else None
+
+    async def counted() -> FilterCount:
+        await require_store(url, wiring)
+        name = (await find_target(url, tenant, index_name, model, wiring)).name
+        return await count_where(url, name, chosen, by=by, doors=wiring)
+
+    found = asyncio.run(counted())
+    told: dict[str, Any] = {"documents": found.documents, "passages": found.passages}
+    if found.facet is not None:
+        told["values"] = [{"value": value, "passages": passages} for value, passages in found.facet.values]
+        told |= {"other": found.facet.other, "missing": found.facet.missing}
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    click.echo(f"{found.documents:,} documents, {found.passages:,} passages")
+    if found.facet is not None:
+        rows = [(str(value), f"{passages:,}") for value, passages in found.facet.values]
+        rest = (("(others)", found.facet.other), ("(none)", found.facet.missing))
+        rows += [(what, f"{passages:,}") for what, passages in rest if passages]
+        for line in table_lines((by or "", "passages"), rows, right=("passages",)):
+            click.echo(terminal_text(line))
+
+
+@documents.command()
+@click.argument("keys", nargs=-1, metavar="[KEY]…")
+@click.option(
+    "--filter",
+    "where",
+    default=None,
+    metavar="EXPR",
+    help="Forget every document that has a passage with these attributes.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
 @collection_options
 @json_option
 @settings_option
 def forget(
     keys: tuple[str, ...],
+    where: str | None,
+    dry_run: bool,
     store: str,
     index_name: str,
     tenant: str,
@@ -150,12 +208,25 @@ def forget(
 
     A document comes back when it changes, or when it is indexed by name.
     """
+    if bool(keys) == (where is not None):
+        raise click.UsageError("name documents, or give --filter")
+    import asyncio
+
     from penstock.clock import SYSTEM_CLOCK
-    from penstock.indexing import find_entries, forget_events, send
+    from penstock.indexing import documents_where, find_entries, forget_events, parse_filter, send
 
     wiring = _wired(settings)
+    chosen = parse_filter(where) if where is not None else None
     url, name, entries = _read(wiring, store, tenant, index_name, model)
-    events, removed = forget_events(name, find_entries(entries, keys), SYSTEM_CLOCK.now_ms())
+    if chosen is None:
+        wanted = find_entries(entries, keys)
+    else:
+        selected = set(asyncio.run(documents_where(url, name, chosen, wiring)))
+        wanted = [entry for entry in entries if (entry.bucket, entry.key) in selected]
+    events, removed = forget_events(name, wanted, SYSTEM_CLOCK.now_ms())
+    if dry_run:
+        _report("would forget", events, [], as_json, queued=False)
+        return
     send(url, events, wiring)
     skipped = [f"{entry.key}: removed already" for entry in removed]
     _report("forget", events, skipped, as_json, note="; the files and objects themselves stay")
@@ -196,15 +267,24 @@ def _show_table(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _report(
-    verb: str, events: Sequence[Notification], skipped: Sequence[str], as_json: bool, *, note: str = ""
+    verb: str,
+    events: Sequence[Notification],
+    skipped: Sequence[str],
+    as_json: bool,
+    *,
+    note: str = "",
+    queued: bool = True,
 ) -> None:
     """What was queued, and why some of what was named was not."""
     if as_json:
-        queued = [{"bucket": event.bucket, "key": event.key, "event": verb} for event in events]
-        click.echo(json.dumps({"queued": queued, "skipped": list(skipped)}, ensure_ascii=False))
+        told = [{"bucket": event.bucket, "key": event.key, "event": verb} for event in events]
+        click.echo(json.dumps({"queued" if queued else "found": told, "skipped": list(skipped)}, ensure_ascii=False))
         return
     for event in events:
         click.echo(terminal_text(f"{verb} {event.bucket}/{event.key}"))
     for reason in skipped:
         click.echo(terminal_text(f"skipped: {reason}"))
+    if not queued:
+        click.echo(f"{len(events):,} found, nothing is queued")
+        return
     click.echo(f"{len(events):,} queued" + (f": {_NEXT}{note}" if events else ""))

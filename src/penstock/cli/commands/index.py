@@ -18,6 +18,7 @@ from penstock.cli.settings.options import (
     allow_option,
     azure_option,
     bucket_option,
+    budget_options,
     chunking_options,
     collection_options,
     engine_option,
@@ -30,7 +31,7 @@ from penstock.cli.settings.options import (
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
     from penstock.cli.settings.observing import Watching
-    from penstock.indexing import Provider
+    from penstock.indexing import EmbeddingBudget, Provider
 
 __all__ = ["index"]
 
@@ -58,6 +59,7 @@ _INTERVAL_SECONDS: Final = 10.0
 @azure_option
 @engine_option
 @master_option
+@budget_options
 @rate_options
 @provider_options
 @chunking_options
@@ -81,6 +83,7 @@ def index(
     engine: str,
     master: str,
     provider: Provider,
+    budget: EmbeddingBudget,
     chunk_tokens: int | None,
     max_tokens: int | None,
     overlap_tokens: int | None,
@@ -103,6 +106,7 @@ def index(
     from penstock.cli.running.job import StageEngine
     from penstock.cli.running.stop import ENDING, Stop
     from penstock.cli.settings.wiring import Wiring
+    from penstock.errors import BudgetSpent
     from penstock.indexing import Wish, url_of
 
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
@@ -120,12 +124,15 @@ def index(
             azure_account,
             StageEngine(engine),
             wiring,
+            budget,
         )
         run = IndexRun(order, console, stop, interval if follow else None, queue_only=queue_only, yes=yes)
         shelf = order.laid_out(wish, provider)
         told = run.preview(shelf) if dry_run else run.run(shelf)
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
+    if spent := (told["done"] or {}).get("stopped"):
+        raise BudgetSpent(**spent)
     if stop.requested and not follow:
         raise SystemExit(stop.exit_code)
     if strict and has_set_aside(told):

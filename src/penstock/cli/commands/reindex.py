@@ -17,6 +17,7 @@ from penstock.cli.settings.long_running import long_running
 from penstock.cli.settings.options import (
     allow_option,
     bucket_option,
+    budget_options,
     chunking_options,
     collection_options,
     engine_option,
@@ -30,13 +31,14 @@ from penstock.cli.settings.options import (
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
     from penstock.cli.settings.observing import Watching
-    from penstock.indexing import Provider
+    from penstock.indexing import EmbeddingBudget, Provider
 
 __all__ = ["reindex"]
 
 
 @click.command()
 @collection_options
+@budget_options
 @rate_options
 @provider_options
 @old_key_options
@@ -56,6 +58,7 @@ def reindex(
     tenant: str,
     model: str | None,
     provider: Provider,
+    budget: EmbeddingBudget,
     old_embedding_key: str | None,
     old_embedding_key_file: Path | None,
     chunk_tokens: int | None,
@@ -102,6 +105,7 @@ def reindex(
             cancel=cancel,
             engine=StageEngine(engine),
             wiring=wiring,
+            budget=budget,
         )
         reading = wiring.reading(buckets=buckets, places=allowed, places_only=are_exhaustive(allowed))
         told = rebuild_index(order, reading, master, console, stop)

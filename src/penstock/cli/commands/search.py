@@ -26,6 +26,7 @@ MODES: Final = ("hybrid", "text", "vector")
 
 # What of a passage is shown to a person; `--json` gives all of it.
 _PASSAGE_CHARACTERS_MAX: Final = 320
+_METADATA_CHARACTERS_MAX: Final = 200
 _INDENT: Final = "   "
 _WIDTH_MIN: Final = 20
 
@@ -61,6 +62,14 @@ _WIDTH_MIN: Final = 20
     metavar="COUNT",
     help="Maximum number of passages from one document.",
 )
+@click.option("--by-document", is_flag=True, help="Group the passages by document.")
+@click.option(
+    "--facet",
+    "facets",
+    multiple=True,
+    metavar="ATTRIBUTE",
+    help="Attribute whose values to count among the best 1,000 passages; may be repeated.",
+)
 @click.option("--rerank", default=None, metavar="URL", help="Reranking endpoint that orders the first 50 passages.")
 @click.option("--rerank-model", default="", metavar="NAME", help="Model of the reranking endpoint.")
 @click.option(
@@ -85,6 +94,8 @@ def search(
     min_score: float | None,
     context: int,
     per_document: int | None,
+    by_document: bool,
+    facets: tuple[str, ...],
     rerank: str | None,
     rerank_model: str,
     rerank_key_file: str | None,
@@ -105,18 +116,23 @@ def search(
     import asyncio
 
     from penstock.cli.settings.wiring import Wiring
-    from penstock.indexing import Asked, Question, find_passages, parse_filter, url_of
+    from penstock.indexing import Asked, Question, find_answer, parse_filter, url_of
+    from penstock.indexing import by_document as grouped
 
     chosen = parse_filter(where) if where is not None else None
     judge = _judge(rerank, rerank_model, rerank_key_file)
-    question = Question(asked, count, chosen, mode, min_score, context, per_document, judge)
+    question = Question(asked, count, chosen, mode, min_score, context, per_document, judge, facets)
     whom = Asked(tenant, index_name, model, provider)
-    hits = asyncio.run(find_passages(url_of(store), whom, question, Wiring(settings)))
+    answer = asyncio.run(find_answer(url_of(store), whom, question, Wiring(settings)))
     if as_json:
-        for hit in hits:
+        for hit in grouped(answer.passages) if by_document else answer.passages:
             click.echo(json.dumps(hit, ensure_ascii=False))
-    else:
-        _show(hits, asked)
+        if facets:
+            click.echo(json.dumps({"facets": answer.facets}, ensure_ascii=False))
+        return
+    hits = [hit for document in grouped(answer.passages) for hit in document["passages"]]
+    _show(hits if by_document else answer.passages, asked, by_document=by_document)
+    _show_facets(answer.facets)
 
 
 def _judge(url: str | None, model: str, key_file: str | None) -> RerankEndpoint | None:
@@ -129,14 +145,20 @@ def _judge(url: str | None, model: str, key_file: str | None) -> RerankEndpoint 
     return RerankEndpoint(url, model, read_secret(key_file) if key_file else None)
 
 
-def _show(hits: Sequence[Mapping[str, Any]], question: str) -> None:
+def _show(hits: Sequence[Mapping[str, Any]], question: str, *, by_document: bool) -> None:
     if not hits:
         click.echo("Nothing was found.")
-    for number, hit in enumerate(hits, 1):
-        score = hit.get("rerank_score", hit["score"])
-        place = click.style(f"bytes {hit['start']:,}–{hit['end']:,}  score {score:.3f}", dim=True)
-        heading = click.style(f"{number}. {terminal_text(hit['key'])}", bold=True)
-        click.echo(f"{heading}  {place}")
+    document, number = None, 0
+    for hit in hits:
+        if by_document and document != (hit["bucket"], hit["key"]):
+            document, number = (hit["bucket"], hit["key"]), 0
+            named = f"{hit['key']}: {hit['title']}" if hit["title"] else hit["key"]
+            click.echo(click.style(terminal_text(named), bold=True, underline=True))
+        number += 1
+        heading = click.style(f"{number}." if by_document else f"{number}. {terminal_text(hit['key'])}", bold=True)
+        click.echo(f"{heading}  {click.style(_place(hit), dim=True)}")
+        if hit["metadata"]:
+            click.echo(click.style(f"{_INDENT}{terminal_text(_metadata_line(hit['metadata']))}", dim=True))
         if hit["section"]:
             click.echo(click.style(_laid_out(hit["section"], question), italic=True))
         for part in ("before", "text", "after"):
@@ -146,13 +168,47 @@ def _show(hits: Sequence[Mapping[str, Any]], question: str) -> None:
         click.echo()
 
 
+def _place(hit: Mapping[str, Any]) -> str:
+    """Where a passage stands, what it is written in, and how well it answers."""
+    score = hit.get("rerank_score", hit["score"])
+    page = f"page {hit['page']:,}  " if hit["page"] else ""
+    language = f"{terminal_text(hit['language'])}  " if hit["language"] else ""
+    return f"{page}bytes {hit['start']:,}–{hit['end']:,}  {language}score {score:.3f}"
+
+
+def _metadata_line(metadata: Mapping[str, Any]) -> str:
+    """What is said of a document, as much of it as fits a line."""
+    values = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in metadata.values())
+    line = ", ".join(f"{name}: {value}" for name, value in zip(metadata, values, strict=True))
+    return line if len(line) <= _METADATA_CHARACTERS_MAX else f"{line[:_METADATA_CHARACTERS_MAX]}…"
+
+
+def _show_facets(facets: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, facet in facets.items():
+        counts = [f"{value['value']} ({value['count']:,})" for value in facet["values"]]
+        counts += [f"{what} ({facet[key]:,})" for what, key in (("others", "other"), ("none", "missing")) if facet[key]]
+        click.echo(terminal_text(f"{name}: {', '.join(counts) or 'no passages'}"))
+
+
 def _laid_out(text: str, question: str, *, whole: bool = False) -> str:
     """Indented, and wrapped where a person reads it; a program gets one line."""
     shown = terminal_text(" ".join(text.split()) if whole else snippet(text, question, _PASSAGE_CHARACTERS_MAX))
     if not sys.stdout.isatty():
         return f"{_INDENT}{shown}"
     width = max(_WIDTH_MIN, get_terminal_size().columns)
-    return fill(shown, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    laid_out = fill(shown, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    return _highlighted(laid_out, question)
+
+
+def _highlighted(text: str, question: str) -> str:
+    """With the words that match drawn boldly. Behind all that looks at lengths: signs for a terminal have one, too."""
+    from penstock.indexing import highlights
+
+    pieces, reached = [], 0
+    for start, end in highlights(text, question):
+        pieces += [text[reached:start], click.style(text[start:end], bold=True)]
+        reached = end
+    return "".join([*pieces, text[reached:]])
 
 
 def _is_broken(text: str) -> bool:

@@ -17,7 +17,7 @@ from penstock.cli.running.stop import Stop
 from penstock.cli.terminal.progress import ProgressView, summary_fields, summary_lines
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.documents import Notification, UploadNotification
-from penstock.errors import Closed, Fenced, InvalidInput, PenstockError
+from penstock.errors import BudgetSpent, Closed, Fenced, InvalidInput, PenstockError
 from penstock.indexing import CostEstimate, Follower, Listing, estimate_cost, is_waiting, read_notice, send
 
 __all__ = ["IndexRun", "has_set_aside"]
@@ -147,6 +147,7 @@ class IndexRun:
         return None
 
     def _worked(self, shelf: IndexPlace, uploads: int) -> dict[str, Any]:
+        spent: dict[str, str] | None = None
         with ProgressView(self.console, uploads) as view, opened_job(shelf.plan, view, self.stop) as job:
             try:
                 if self.interval is None:
@@ -155,6 +156,8 @@ class IndexRun:
                     view.working("following")
                     with self._following(shelf, self.interval):
                         job.follow()
+            except BudgetSpent as error:
+                spent = {"what": error.what, "why": error.why, "remedy": error.remedy}
             except Exception:
                 # Whoever asked for the end knows why the work was not done, and may have ended Spark with it.
                 if not self.stop.requested:
@@ -165,7 +168,7 @@ class IndexRun:
             self.console.print(line, markup=False)
         if self.stop.requested:
             self.console.print(_ENDED)
-        return summary_fields(summary, elapsed)
+        return summary_fields(summary, elapsed) | {"stopped": spent}
 
     def _following(self, shelf: IndexPlace, interval: float) -> Follower:
         async def look() -> Listing:

@@ -27,6 +27,7 @@ from penstock.indexing import (
     Build,
     DocumentEntry,
     Embedding,
+    EmbeddingBudget,
     Endpoint,
     IndexingJob,
     IndexSettings,
@@ -70,6 +71,7 @@ class RebuildOrder:
     cancel: bool = False
     engine: StageEngine = StageEngine.SPARK
     wiring: Wiring = UNWIRED
+    budget: EmbeddingBudget | None = None
 
 
 def rebuild_index(
@@ -88,7 +90,16 @@ def rebuild_index(
     chunking = wiring.settings.of(ChunkingConfig)
     for build in aim.builds:
         embedding.chunking_of(build.model, build.cut.chunking(chunking), (aim.tenant, aim.index))
-    plan = JobPlan(order.url, master, embedding, reading, chunking=chunking, engine=order.engine, wiring=wiring)
+    plan = JobPlan(
+        order.url,
+        master,
+        embedding,
+        reading,
+        chunking=chunking,
+        engine=order.engine,
+        wiring=wiring,
+        budget=order.budget,
+    )
     rebuild = Rebuild(plan, settings, aim, console, keep=order.keep, leave_behind=order.leave_behind)
     return None if stop.requested else _rebuilt(rebuild, stop)
 

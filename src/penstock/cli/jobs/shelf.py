@@ -14,6 +14,7 @@ from penstock.cli.settings.wiring import UNWIRED, Wiring
 from penstock.documents import Chunking, ChunkingConfig, Notification, UploadNotification
 from penstock.errors import InvalidInput
 from penstock.indexing import (
+    EmbeddingBudget,
     LeftOut,
     Listing,
     Place,
@@ -52,6 +53,7 @@ class Order:
     azure_account: str | None = None
     engine: StageEngine = StageEngine.SPARK
     wiring: Wiring = UNWIRED
+    budget: EmbeddingBudget | None = None
 
     def again(self, before: IndexPlace) -> IndexPlace:
         """As a rebuild has left it. A key goes nowhere but to the address it was given for."""
@@ -80,7 +82,7 @@ class Order:
         if places is None:
             places = [place_of(place, self.buckets, self.azure_account) for place in self.places]
         reading, engine = self._reading(places), self.engine
-        plan = JobPlan(self.url, self.master, embedding, reading, cuts, wanted, engine, self.wiring)
+        plan = JobPlan(self.url, self.master, embedding, reading, cuts, wanted, engine, self.wiring, self.budget)
         return IndexPlace(places, target, chunking, fingerprint, plan)
 
     def _reading(self, places: Sequence[Place]) -> Reading:

@@ -12,7 +12,7 @@ from penstock.cli.running.stop import Stop, close_quietly
 from penstock.cli.settings.wiring import UNWIRED, Wiring
 from penstock.cli.terminal.progress import ProgressView
 from penstock.documents import ChunkingConfig
-from penstock.indexing import Embedding, IndexingConfig, IndexingJob, Reading
+from penstock.indexing import Embedding, EmbeddingBudget, IndexingConfig, IndexingJob, Reading
 
 __all__ = ["JobPlan", "StageEngine", "opened_job"]
 
@@ -37,6 +37,8 @@ class JobPlan:
     chunking: ChunkingConfig = field(default_factory=ChunkingConfig)
     engine: StageEngine = StageEngine.SPARK
     wiring: Wiring = UNWIRED
+    # None where the configuration decides alone.
+    budget: EmbeddingBudget | None = None
 
     @property
     def config(self) -> IndexingConfig:
@@ -46,6 +48,7 @@ class JobPlan:
             reading=self.reading,
             chunking=self.chunking,
             chunking_by_index=self.chunking_by_index,
+            budget=self.budget,
         )
 
 

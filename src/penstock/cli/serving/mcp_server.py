@@ -6,6 +6,7 @@ pays for what it reads: passages by their count, a document by its characters, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Final
 
@@ -16,15 +17,17 @@ from pydantic import Field
 
 from penstock.errors import PenstockError
 from penstock.indexing import (
+    FACETS_MAX,
     Asked,
     Question,
     StoreDoors,
     fetch_document,
-    find_passages,
+    find_answer,
     find_target,
     parse_filter,
     read_entries,
 )
+from penstock.indexing import by_document as grouped
 
 __all__ = ["mcp_server"]
 
@@ -37,7 +40,17 @@ _INSTRUCTIONS: Final = (
 
 Count = Annotated[int, Field(ge=1, le=50, description="Maximum number of passages.")]
 Context = Annotated[int, Field(ge=0, le=5, description="Chunks of text to return before and after each passage.")]
-Where = Annotated[str | None, Field(description="Filter on attributes, such as: key startswith 'docs/'")]
+Where = Annotated[
+    str | None,
+    Field(
+        description="Filter on bucket, key, title, headings, page, language and meta.NAME, such as: "
+        "key startswith 'docs/' and language = 'en' and meta.team is not null"
+    ),
+]
+Facets = Annotated[
+    Sequence[str], Field(max_length=FACETS_MAX, description="Attributes whose values to count, such as language.")
+]
+ByDocument = Annotated[bool, Field(description="Whether to group the passages by document.")]
 Mode = Annotated[str, Field(pattern="^(hybrid|text|vector)$", description="Ranking: hybrid, text or vector.")]
 Offset = Annotated[int, Field(ge=0, description="First character to return.")]
 Length = Annotated[int, Field(ge=1, le=_CHARACTERS_MAX, description="Maximum number of characters.")]
@@ -52,13 +65,22 @@ def mcp_server(url: str, asked: Asked, doors: StoreDoors) -> MCPServer:
 
     @server.tool(annotations=_READ_ONLY, structured_output=True)
     async def search(
-        query: str, count: Count = 5, filter: Where = None, mode: Mode = "hybrid", context: Context = 0
+        query: str,
+        count: Count = 5,
+        filter: Where = None,
+        mode: Mode = "hybrid",
+        context: Context = 0,
+        facets: Facets = (),
+        by_document: ByDocument = False,
     ) -> dict[str, Any]:
-        """Find the passages of the indexed documents that best answer a question."""
+        """Find the passages of the indexed documents that best answer a question, with title, headings, page, language
+        and metadata of each."""
         try:
             where = parse_filter(filter) if filter else None
-            question = Question(query, count, where, mode, context=context)
-            return {"passages": await find_passages(url, asked, question, doors)}
+            question = Question(query, count, where, mode, context=context, facets=tuple(facets))
+            found = await find_answer(url, asked, question, doors)
+            told = {"documents": grouped(found.passages)} if by_document else {"passages": found.passages}
+            return {**told, "facets": found.facets} if facets else told
         except PenstockError as error:
             raise ToolError(str(error)) from error
 

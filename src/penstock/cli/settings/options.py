@@ -25,6 +25,7 @@ __all__ = [
     "allow_option",
     "azure_option",
     "bucket_option",
+    "budget_options",
     "chunking_options",
     "collection_options",
     "engine_option",
@@ -192,6 +193,32 @@ def old_key_options(command: Callable[..., Any]) -> Any:
     """`--old-embedding-key` and `--old-embedding-key-file`, for `read_key`."""
     what = "API key of the current model's endpoint, for documents that change during the rebuild"
     return _with(command, *_key_options("--old-embedding-key", "PENSTOCK_OLD_EMBEDDING_KEY", what))
+
+
+def budget_options(command: Callable[..., Any]) -> Any:
+    """`--max-dollars` and `--max-total-tokens`; the command gets one `budget`."""
+
+    @wraps(command)
+    def gathered(*arguments: Any, max_dollars: float | None, max_total_tokens: int | None, **given: Any) -> Any:
+        from penstock.indexing import EmbeddingBudget
+
+        return command(*arguments, budget=EmbeddingBudget(max_dollars, max_total_tokens), **given)
+
+    return _with(
+        gathered,
+        click.option(
+            "--max-total-tokens",
+            type=click.IntRange(1),
+            default=None,
+            help="Maximum tokens to embed in this run; what is left waits for the next one.",
+        ),
+        click.option(
+            "--max-dollars",
+            type=click.FloatRange(0, min_open=True),
+            default=None,
+            help="Maximum price of this run's embeddings, in US dollars; what is left waits for the next one.",
+        ),
+    )
 
 
 def rate_options(command: Callable[..., Any]) -> Any:

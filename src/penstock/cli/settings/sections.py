@@ -35,6 +35,7 @@ SECTIONS: Final[dict[str, str]] = {
     "parsing": "penstock.documents.parsers.formats:ParserOptions",
     "embedding": "penstock.documents.embedding.dispatch:DispatchPolicy",
     "rate": "penstock.documents.embedding.pace:RateLimit",
+    "budget": "penstock.indexing.job.budget:EmbeddingBudget",
     "reading": "penstock.indexing.stages.fetching:FetchLimits",
     "rounds": "penstock.indexing.planning.plan:RoundLimits",
     "intake": "penstock.indexing.job.config:IntakeLimits",

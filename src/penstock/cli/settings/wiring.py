@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.buffer import SyncProducer
     from penstock.documents.embedding import RateLimit
-    from penstock.indexing import Embedding, IndexingConfig, Reading
+    from penstock.indexing import Embedding, EmbeddingBudget, IndexingConfig, Reading
     from penstock.objects import StoreSpec
     from penstock.timeseries import TimeSeriesReader, TimeSeriesStore
     from penstock.vector import VectorReader, VectorStore
@@ -55,12 +55,10 @@ class Wiring:
 
     async def reader(self, url: str, path: str = _VECTOR_PATH) -> VectorReader:
         """The vectors of a store, beside whoever writes them."""
-        from penstock.vector import VectorConfig, VectorStore
+        from penstock.vector import VectorConfig, VectorReader
 
         options = follower_options(self.settings, url)
-        return await VectorStore.open_reader(
-            url, path, self.settings.of(VectorConfig), observer=self.observer, **options
-        )
+        return await VectorReader.open(url, path, self.settings.of(VectorConfig), observer=self.observer, **options)
 
     async def writer(self, url: str, path: str = _VECTOR_PATH) -> VectorStore:
         """The vectors of a store, as their only writer."""
@@ -91,9 +89,13 @@ class Wiring:
         """How documents are read; `given` is what the command itself knows."""
         from penstock.documents.parsers import ParserLimits, ParserOptions
         from penstock.indexing import FetchLimits, Reading
+        from penstock.objects import without_encryption
 
         services: Mapping[str, Mapping[str, Any]] = {
-            scheme: options for scheme, url in _SERVICE_URLS.items() if (options := self.service_options(url))
+            # Documents are only read, and whoever wrote them had a key of their own or none.
+            scheme: without_encryption(options)
+            for scheme, url in _SERVICE_URLS.items()
+            if (options := self.service_options(url))
         }
         limits, fetching = self.settings.of(ParserLimits), self.settings.of(FetchLimits)
         parsing = self.settings.of(ParserOptions)
@@ -113,7 +115,13 @@ class Wiring:
         requests, tokens = asked.requests_per_minute, asked.tokens_per_minute
         return self.settings.of(RateLimit, requests_per_minute=requests, tokens_per_minute=tokens)
 
-    def job(self, url: str, **given: Any) -> IndexingConfig:
+    def _budget(self, asked: EmbeddingBudget | None) -> EmbeddingBudget:
+        from penstock.indexing import EmbeddingBudget
+
+        asked = asked or EmbeddingBudget()
+        return self.settings.of(EmbeddingBudget, max_dollars=asked.max_dollars, max_total_tokens=asked.max_total_tokens)
+
+    def job(self, url: str, *, budget: EmbeddingBudget | None = None, **given: Any) -> IndexingConfig:
         """An indexing job on a store; `given` is what the command itself knows."""
         from penstock.buffer import ConsumerConfig
         from penstock.documents import BatcherLimits
@@ -133,6 +141,7 @@ class Wiring:
             consumer=settings.of(ConsumerConfig),
             vector=settings.of(VectorConfig),
             keyvalue=settings.of(KeyValueConfig),
+            budget=self._budget(budget),
             **given,
         )
 

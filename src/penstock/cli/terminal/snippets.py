@@ -7,22 +7,16 @@ index reads the score.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from penstock.indexing import WordMatch
 
 __all__ = ["snippet"]
 
 _WORD: Final = re.compile(r"\w+")
-# Other forms of a word differ in its last letters: "bake", "baking". Shorter words must be the same.
-_STEM_LETTERS_MIN: Final = 3
-_ENDING_LETTERS_MAX: Final = 3
 _ELLIPSIS: Final = "…"
-
-
-class _Match(NamedTuple):
-    start: int
-    end: int
-    word: int
 
 
 def snippet(text: str, question: str, characters_max: int) -> str:
@@ -30,28 +24,16 @@ def snippet(text: str, question: str, characters_max: int) -> str:
     flat = " ".join(text.split())
     if len(flat) <= characters_max:
         return flat
+    from penstock.indexing import word_matches
+
     words = list(dict.fromkeys(word.casefold() for word in _WORD.findall(question)))
     # A word that is longer than the stretch is in none.
-    matches = [match for match in _matches(flat, words) if match.end - match.start <= characters_max]
+    matches = [match for match in word_matches(flat, words) if match.end - match.start <= characters_max]
     found = _densest(matches, words, characters_max)
     return _cut(flat, *found, characters_max)
 
 
-def _matches(text: str, words: Sequence[str]) -> Iterator[_Match]:
-    by_stem = {_stem(word): number for number, word in reversed(list(enumerate(words)))}
-    for found in _WORD.finditer(text):
-        number = by_stem.get(_stem(found[0].casefold()))
-        if number is not None:
-            yield _Match(found.start(), found.end(), number)
-
-
-def _stem(word: str) -> str:
-    if len(word) <= _STEM_LETTERS_MIN:
-        return word
-    return word[: max(_STEM_LETTERS_MIN, len(word) - _ENDING_LETTERS_MAX)]
-
-
-def _densest(matches: Sequence[_Match], words: Sequence[str], characters_max: int) -> tuple[int, int]:
+def _densest(matches: Sequence[WordMatch], words: Sequence[str], characters_max: int) -> tuple[int, int]:
     """Where the window begins and ends that holds the most letters of different words: long words say more."""
     counts, weight, best_weight, best, first = [0] * len(words), 0, 0, (0, 0), 0
     for match in matches:

@@ -42,6 +42,8 @@ _WIDER: Final = {
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 # In seven bits, so that it passes for ASCII.
 _ISO_2022_JP: Final = (b"\x1b$B", b"\x1b$@")
+# Where UTF-16 shows without its mark.
+_HEAD_BYTES: Final = 4096
 _DECODED_BYTES: Final = 1 << 20
 _SAMPLE_BYTES: Final = 32 << 10
 _SEARCHED_BYTES: Final = 16 << 20
@@ -82,7 +84,7 @@ def decoded(data: bytes, declared: str = "") -> Decoded:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _lossy(data, encoding)
-    if wide := _unmarked_utf16(data[:4096]):
+    if wide := _unmarked_utf16(data[:_HEAD_BYTES]):
         return _lossy(data, wide, "no byte order mark: it was told from its zero bytes")
     if is_utf8(data):
         return Decoded(data.decode("utf-8"), "utf-8")
@@ -91,12 +93,12 @@ def decoded(data: bytes, declared: str = "") -> Decoded:
     known = _known(declared) or _known("iso-2022-jp" if _has_escapes(data) else "")
     if known and known != "utf-8":
         return _lossy(data, known)
-    return _guessed(data)
+    return _guessed(data, f"it is not in {known}, as it declares" if known else "no encoding is declared")
 
 
 def is_utf8(data: bytes, *, cut: bool = False) -> bool:
     """Whether `data` can be taken as UTF-8; when it was `cut` somewhere, its last character may be incomplete."""
-    if data.startswith(_MARKS[0][0]) or _has_escapes(data):
+    if data.startswith(_MARKS[0][0]) or _has_escapes(data) or _unmarked_utf16(data[:_HEAD_BYTES]):
         return False
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -169,12 +171,12 @@ def _is_damaged_utf8(data: bytes) -> bool:
     return whole > wrong
 
 
-def _guessed(data: bytes) -> Decoded:
+def _guessed(data: bytes, why: str) -> Decoded:
     from charset_normalizer import from_bytes
 
     matches = list(from_bytes(_sample(data), cp_isolation=_GUESSED, preemptive_behaviour=False, threshold=0.3))
     encoding = _best(matches) if matches else "cp1252"
-    return _lossy(data, encoding, f"read as {encoding}, which was guessed: no encoding is declared")
+    return _lossy(data, encoding, f"read as {encoding}, which was guessed: {why}")
 
 
 def _best(matches: list[CharsetMatch]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import AtCapacity
 
-__all__ = ["TEXTUAL", "Format", "OverBudget", "ParsedDocument", "ParserLimits", "ParserOptions", "check_size"]
+__all__ = ["PAGED", "TEXTUAL", "Format", "OverBudget", "ParsedDocument", "ParserLimits", "ParserOptions", "check_size"]
 
 
 class Format(StrEnum):
@@ -42,6 +42,10 @@ class Format(StrEnum):
 
 # Formats that are text whatever else they are: one that is too large to be parsed is read by ranges, as it stands.
 TEXTUAL: Final = frozenset((Format.TEXT, Format.CSV, Format.JSON, Format.JSON_LINES, Format.EMAIL, Format.CODE))
+
+
+# Formats whose texts say where a page, a slide or a sheet begins; in all others a form feed is a blank.
+PAGED: Final = frozenset((Format.PDF, Format.PPTX, Format.XLSX, Format.ODS, Format.ODP, Format.PLUGIN))
 
 
 class ParserLimits(msgspec.Struct, frozen=True):

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
-from penstock.documents.parsers.confinement import Layer
 from penstock.documents.parsers.encodings import is_utf8
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions, check_size
-from penstock.documents.parsers.messages import ParserSetup, Request
+from penstock.documents.parsers.isolation.confinement import Layer
 from penstock.documents.parsers.plugins import Plugins
-from penstock.documents.parsers.process import ParserProcess
+from penstock.documents.parsers.processes.messages import ParserSetup, Request
+from penstock.documents.parsers.processes.process import ParserProcess
 from penstock.documents.parsers.sniffing import SNIFF_BYTES, sniff
 
 __all__ = ["Sandbox", "lasting_sandbox"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from penstock.documents.parsers.code import CODE_SUFFIXES
 from penstock.documents.parsers.encodings import head_in_utf8
 from penstock.documents.parsers.formats import Format
+from penstock.documents.parsers.plain.code import CODE_SUFFIXES
 from penstock.errors import Unsupported
 
 __all__ = ["SNIFF_BYTES", "sniff"]

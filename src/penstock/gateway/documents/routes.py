@@ -28,13 +28,15 @@ from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
     DocumentEntry,
+    FoundPassages,
     Question,
+    answer_in,
+    by_document,
     deletion,
     entries_of,
     find_entries,
     list_entries,
     parse_filter,
-    passages_in,
     registry_name,
     upload_of,
 )
@@ -46,6 +48,7 @@ __all__ = ["DocumentRoutes"]
 _MODES: Final = ("hybrid", "text", "vector")
 _COUNT_MAX: Final = 1_000
 _WORDS_MAX: Final = 10_000
+_CONTEXT_MAX: Final = 20
 # Of a listing.
 _ENTRIES_MAX: Final = 1_000
 # Between two looks at a document that somebody waits for.
@@ -62,6 +65,14 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     mode: str = "hybrid"
     filter: str | None = None
     min_score: float | None = None
+    # Chunks of text before and behind each passage.
+    context: int = 0
+    # Passages of one document at most.
+    per_document: int | None = None
+    # Whether passages come under their documents.
+    by_document: bool = False
+    # Attributes whose values are counted among the best 1,000 passages.
+    facets: tuple[str, ...] = ()
 
 
 class DocumentRoutes:
@@ -104,17 +115,22 @@ class DocumentRoutes:
 
     async def search(self, exchange: HttpExchange) -> HttpAnswer:
         asked = decoded(await whole_body(exchange, self._config), SearchBody)
-        return json_answer({"hits": await self._passages(asked, exchange.principal.tenant)})
+        found = await self._answer(asked, exchange.principal.tenant)
+        # `hits` is what the first release called passages.
+        told: dict[str, Any] = {"passages": found.passages, "hits": found.passages}
+        if asked.by_document:
+            told = {"documents": by_document(found.passages)}
+        return json_answer({**told, "facets": found.facets} if asked.facets else told)
 
     async def passages(self, words: str, index: str, tenant: str) -> list[dict[str, Any]]:
         """The answers to a question as a person asks it."""
-        return await self._passages(SearchBody(query=words, index=index), tenant)
+        return (await self._answer(SearchBody(query=words, index=index), tenant)).passages
 
-    async def _passages(self, asked: SearchBody, tenant: str) -> list[dict[str, Any]]:
+    async def _answer(self, asked: SearchBody, tenant: str) -> FoundPassages:
         question = _question(asked)
         whom = Asked(tenant, check_index(asked.index), None, self._services.provider)
         async with asyncio.timeout(self._config.query_seconds_max):
-            return await passages_in(await self._services.index.reader(), whom, question)
+            return await answer_in(await self._services.index.reader(), whom, question)
 
     # Uploads ---------------------------------------------------------------------------------------
 
@@ -258,8 +274,21 @@ def _question(asked: SearchBody) -> Question:
         raise InvalidInput(f"mode {asked.mode[:40]!r}", "there is no such mode", f"use {', '.join(_MODES)}")
     if not 1 <= asked.count <= _COUNT_MAX:
         raise InvalidInput(f"count {asked.count}", f"it is between 1 and {_COUNT_MAX}")
+    if not 0 <= asked.context <= _CONTEXT_MAX:
+        raise InvalidInput(f"context {asked.context}", f"it is between 0 and {_CONTEXT_MAX}")
+    if asked.per_document is not None and not 1 <= asked.per_document <= _COUNT_MAX:
+        raise InvalidInput(f"per_document {asked.per_document}", f"it is between 1 and {_COUNT_MAX}")
     where = parse_filter(asked.filter) if asked.filter is not None else None
-    return Question(words, asked.count, where, asked.mode, asked.min_score)
+    return Question(
+        words,
+        asked.count,
+        where,
+        asked.mode,
+        asked.min_score,
+        asked.context,
+        asked.per_document,
+        facets=asked.facets,
+    )
 
 
 def _described(entry: DocumentEntry, key: str) -> dict[str, Any]:

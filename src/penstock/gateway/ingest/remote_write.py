@@ -1,4 +1,8 @@
-"""Remote write over HTTP: which version a request has, and the counts that the second version is answered with."""
+"""Remote write over HTTP: which version a request has, and what it is answered.
+
+A request of which anything was refused is a 400, although the rest of it is stored: its sender may not send it again, and
+looks at the counts to know what was written.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InvalidInput, Unsupported
-from penstock.gateway.http.exchange import HttpExchange
-from penstock.telemetry import DecodedRows, DecodeLimits, RemoteWriteVersion, RowSource, decode_write_request
+from penstock.errors import Unsupported
+from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
+from penstock.gateway.http.refusals import Refusal
+from penstock.telemetry import DecodedRows, RemoteWriteVersion
 
-__all__ = ["decode_message", "remote_write_version", "written_counts"]
+__all__ = ["remote_write_answer", "remote_write_version"]
 
 _PROTOBUF: Final = "application/x-protobuf"
 _VERSIONS: Final = {
@@ -19,15 +24,9 @@ _VERSIONS: Final = {
     "prometheus.WriteRequest": RemoteWriteVersion.V1,
     "io.prometheus.write.v2.Request": RemoteWriteVersion.V2,
 }
+# Of one answer: senders log it.
+_MESSAGE_CHARACTERS_MAX: Final = 2_000
 _HEADER: Final = "x-prometheus-remote-write"
-
-
-def decode_message(message: bytes, source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits) -> DecodedRows:
-    """The rows of a message. What it holds and is not kept here is a bad request: a 415 would blame its content type."""
-    try:
-        return decode_write_request(message, source, version, limits)
-    except Unsupported as error:
-        raise InvalidInput(error.what, error.why, error.remedy) from error
 
 
 def remote_write_version(exchange: HttpExchange) -> RemoteWriteVersion:
@@ -49,8 +48,17 @@ def remote_write_version(exchange: HttpExchange) -> RemoteWriteVersion:
     return _VERSIONS[name]
 
 
-def written_counts(batch: pa.RecordBatch) -> dict[str, str]:
-    """The headers of an answer to the second version. The first knows none, and its senders would misread them."""
+def remote_write_answer(found: DecodedRows, version: RemoteWriteVersion) -> HttpAnswer:
+    """The first version knows no counts, and its senders would misread them."""
+    headers = _written_counts(found.batch) if version is RemoteWriteVersion.V2 else {}
+    if not found.rejected:
+        return HttpAnswer(status=204, headers=headers)
+    what = f"{found.rejected} samples were refused, {found.batch.num_rows} rows were stored"
+    refusal = Refusal(400, "InvalidInput", what, found.message[:_MESSAGE_CHARACTERS_MAX])
+    return json_answer(refusal.body(), refusal.status, headers)
+
+
+def _written_counts(batch: pa.RecordBatch) -> dict[str, str]:
     exemplars = pc.sum(pc.list_value_length(batch.column("exemplars"))).as_py() or 0
     counts = {
         "samples": batch.num_rows - batch.column("value").null_count,

@@ -8,7 +8,7 @@ Retry-After, which every one of these protocols retries.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -26,7 +26,7 @@ from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.routing import Route
 from penstock.gateway.ingest.coalescing import Coalescer, Divided
 from penstock.gateway.ingest.otlp_answers import otlp_refusal, otlp_success
-from penstock.gateway.ingest.remote_write import decode_message, remote_write_version, written_counts
+from penstock.gateway.ingest.remote_write import remote_write_answer, remote_write_version
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver import Bundle
 from penstock.records import Signal
@@ -37,8 +37,9 @@ from penstock.telemetry import (
     RowSource,
     decode_arrow,
     decode_json_lines,
-    decode_otlp,
     decode_otlp_json,
+    decode_otlp_together,
+    decode_write_requests,
     signal_of,
     unpack,
 )
@@ -88,7 +89,7 @@ class IngestRoutes:
         observer: Observer = SILENT,
     ) -> None:
         self._sink, self._config, self._clock, self._observer = sink, config, clock, observer
-        self._coalescer = Coalescer()
+        self._coalescer = Coalescer(clock)
         self._limits = limits or DecodeLimits(
             request_bytes_max=config.body_bytes_max, unpacked_bytes_max=config.decompressed_bytes_max
         )
@@ -175,27 +176,20 @@ class IngestRoutes:
             signal,
             body,
             principal,
-            lambda message, source: decode_otlp(signal, message, source, self._limits),
+            lambda bodies, source: decode_otlp_together(signal, bodies, source, self._limits),
         )
 
     async def remote_write(self, exchange: HttpExchange) -> HttpAnswer:
         version = remote_write_version(exchange)
         request = await self._request(exchange)
         body = await _off_loop(len(request.body), lambda: unpack(request.body, "snappy", request.limits))
+        decode = partial(decode_write_requests, version=version, limits=self._limits)
         if version is RemoteWriteVersion.V1:
-            # Messages of the first version are nothing but repeated fields, as those of OTLP.
-            await self._store_together(
-                "metrics",
-                version,
-                body,
-                exchange.principal,
-                partial(decode_message, version=version, limits=self._limits),
-            )
-            return HttpAnswer(status=204)
-        found = await self._stored(
-            "metrics", len(body), lambda: decode_message(body, request.source, version, request.limits)
-        )
-        return HttpAnswer(status=204, headers=written_counts(found.batch))
+            found = await self._store_together("metrics", version, body, exchange.principal, decode)
+        else:
+            # Each request of the second version numbers its texts anew, and is told how much of it was written.
+            found = await self._stored("metrics", len(body), lambda: decode([body], request.source))
+        return remote_write_answer(found, version)
 
     async def arrow(self, exchange: HttpExchange) -> HttpAnswer:
         table = check_table(exchange.parameters["table"])
@@ -225,14 +219,14 @@ class IngestRoutes:
         kind: Hashable,
         body: bytes,
         principal: Principal,
-        decode: Callable[[bytes, RowSource], DecodedRows],
+        decode: Callable[[Sequence[bytes], RowSource], DecodedRows],
     ) -> DecodedRows:
-        """A message that may be put behind others of its kind and tenant; returns once its rows are durable."""
+        """A message that may be decoded with others of its kind and tenant; returns once its rows are durable."""
 
-        async def take(message: bytes, is_group: bool) -> DecodedRows:
+        async def take(bodies: Sequence[bytes]) -> DecodedRows:
             source = self._source(principal)
-            found = await _off_loop(len(message), lambda: decode(message, source))
-            if found.rejected and is_group:
+            found = await _off_loop(sum([len(body) for body in bodies]), lambda: decode(bodies, source))
+            if found.rejected and len(bodies) > 1:
                 raise Divided("rows of a group were refused")
             await self._store(table, found)
             return found

@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.buffer import ConsumerConfig
 from penstock.documents import ChunkingConfig
 from penstock.errors import InvalidInput
+from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.registry.entries import VECTOR_PATH
 from penstock.indexing.stages.embedding import Embedding
@@ -59,6 +60,8 @@ class IndexingConfig:
     vector_path: str = VECTOR_PATH
     # Fields of `BatcherLimits` that are wanted otherwise than the models' profiles say: they only lower those.
     batcher: Mapping[str, int] = field(default_factory=dict)
+    # What a run may spend on embedding.
+    budget: EmbeddingBudget = field(default_factory=EmbeddingBudget)
     # How the queue is read and acknowledged.
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     # The store of the vectors, and what lies under it.

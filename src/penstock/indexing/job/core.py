@@ -76,6 +76,7 @@ class JobCore:
             chunking_by_index=config.chunking_by_index,
             batcher=config.batcher,
             beside=self._beside,
+            budget=config.budget,
             clock=clock,
             observer=observer,
         )
@@ -98,19 +99,30 @@ class JobCore:
         for group in groups:
             self._indexer.take(group)
             self._work_due()
+        self._check_following()
 
     def work(self) -> None:
         """One round of what waits."""
         self._indexer.open()
         self._indexer.work()
+        self._check_following()
+
+    def _check_following(self) -> None:
+        """A job that follows would wait for ever for what it may not pay for."""
+        if self.patience.endless:
+            self._indexer.check_budget()
 
     def finish(self) -> None:
-        """Work until nothing waits that can be read; `Unavailable` when a model kept documents from that."""
+        """Work until nothing waits that can be read.
+
+        `BudgetSpent` when the run may spend no more, `Unavailable` when a model kept documents from being embedded.
+        """
         self._indexer.open()
         while not self._indexer.idle:
             self.turnstile.pause(0)
             self._indexer.work()
         self.acknowledge()
+        self._indexer.check_budget()
         self._indexer.check_models()
 
     def acknowledge(self) -> None:

@@ -14,27 +14,29 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODELS
 from penstock.errors import InvalidInput, Unavailable
 from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.embedding_requests import EmbeddingRequests
 from penstock.indexing.job.memory import ROUND_BYTES_MIN, give_back_memory
+from penstock.indexing.job.metadata_telling import MetadataTelling
 from penstock.indexing.job.patience import Patience
 from penstock.indexing.job.summary import IndexingSummary, JobProgress
+from penstock.indexing.job.vector_sources import VectorSources
 from penstock.indexing.job.writer import IndexWriter
 from penstock.indexing.planning.apart import is_apart, put_aside
 from penstock.indexing.planning.backlog import Backlog, Share, wakes_ms
 from penstock.indexing.planning.events import QueueRecord, decoded, queued_ms, refusal
 from penstock.indexing.planning.plan import EventPlan, RoundLimits, plan_events, plan_resumed
-from penstock.indexing.registry.entries import DocumentEntry, Schedule
+from penstock.indexing.registry.entries import BatcherCount, DocumentEntry, Schedule
 from penstock.indexing.registry.settings import Build, Cut, IndexSettings, remembered
-from penstock.indexing.rounds.answers import Answers, Unanswered, chunk_name
-from penstock.indexing.rounds.reuse import NOTHING_KNOWN, named_vectors
+from penstock.indexing.rounds.answers import Answers, Unanswered
 from penstock.indexing.rounds.rounds import Batched, Result, batch_round, by_collection, conclude, postponed, scouts
+from penstock.indexing.rounds.sharing import left_without
 from penstock.indexing.rounds.vector_rows import vector_rows
 from penstock.indexing.stages.port import Stages
 from penstock.indexing.stages.readings import DocumentReading, ReadRequest
@@ -47,6 +49,7 @@ __all__ = ["Indexer", "IndexingSummary"]
 PLAN_RECORDS_MAX: Final = 5_000
 # What a round waits for the document that is read beside it, before others may come first.
 _BESIDE_SECONDS: Final = 0.1
+NO_BUDGET: Final = EmbeddingBudget()
 
 
 class Indexer:
@@ -64,6 +67,7 @@ class Indexer:
         chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] | None = None,
         batcher: Mapping[str, int] | None = None,
         beside: ReadingBeside | None = None,
+        budget: EmbeddingBudget = NO_BUDGET,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
@@ -76,6 +80,7 @@ class Indexer:
         self._job_progress = JobProgress(clock=clock, observer=observer)
         self._patience = patience
         self._requests = EmbeddingRequests(stages, writer.embedding.rate, patience, self._job_progress, clock=clock)
+        self._telling = MetadataTelling(writer)
         self._opened = False
         self._checked: set[CollectionName] = set()
         self._clock = clock
@@ -87,6 +92,7 @@ class Indexer:
         self._schedule = Schedule()
         # What embeds for a collection stays the same as long as the job runs.
         self._source_of = cache(lambda name: writer.embedding.source_of(name.model, _index(name)))
+        self._sources = VectorSources(writer, self._source_of, budget)
         self.backlog = Backlog(limits, self._source_of)
 
     @property
@@ -145,15 +151,17 @@ class Indexer:
         now_ms = queued_ms(records)
         plans: dict[CollectionName, EventPlan] = {}
         turn = self.backlog.next_turn
+        known: dict[CollectionName, dict[str, DocumentEntry]] = {}
         for name, queued in events.items():
             named = [each.event for each in queued]
-            known = self._writer.entries(name, named)
-            plans[name] = plan_events(known, named, self._fingerprint(name), turn, now_ms)
+            known[name] = self._writer.entries(name, named)
+            plans[name] = plan_events(known[name], named, self._fingerprint(name), turn, now_ms)
             refused += [refusal(queued[place].record, reason) for place, reason in plans[name].refused.items()]
             turn = plans[name].turn
         position = records[-1].sequence if last else None
         schedule = Schedule(position) if plans and position is not None else self._schedule
-        self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms)
+        updates = {name: self._telling.planned(name, known[name], plan) for name, plan in plans.items() if plan.retold}
+        self._writer.write_plans(plans, refused, schedule=schedule, position=position, now_ms=now_ms, updates=updates)
         self._schedule = schedule
         self._job_progress.planned(plans, len(refused))
         self._put((name, entry) for name, plan in plans.items() for entry in plan.entries.values())
@@ -181,6 +189,7 @@ class Indexer:
                 if read:
                     self._round(*zip(*read, strict=True))
         elif self.backlog.overheld:
+            self.check_budget()
             self._patience.held(len(self.backlog))
         self._settled = True
 
@@ -237,32 +246,52 @@ class Indexer:
         return share.request(self._chunking.cell_bytes, self._chunking_of(share.name))
 
     def _round(self, shares: Sequence[Share], readings: Sequence[DocumentReading]) -> None:
-        batched: dict[CollectionName, Batched] = {}
-        reused: dict[CollectionName, pa.Table] = {}
+        read = list(zip(shares, readings, strict=True))
         with self._job_progress.stage("batch"):
-            read_by = by_collection((s.name, (s.entry, reading)) for s, reading in zip(shares, readings, strict=True))
-            for name, read in read_by.items():
-                reused[name] = self._reused(name, read)
-                batched[name] = self._batched(name, read, reused[name])
+            read_by = by_collection((s.name, (s.entry, reading)) for s, reading in read)
+            reused = {name: self._sources.reused(name, named) for name, named in read_by.items()}
+            known = {name: frozenset(map(str, table["chunk_id"].to_pylist())) for name, table in reused.items()}
+            choice = self._sources.choose(read, known)
+            paid = by_collection(
+                (s.name, (s.entry, r)) for s, r in read if (s.name, s.pending.doc_id) not in choice.held
+            )
+            batched = {
+                name: self._batched(name, paid.get(name, ()), choice.unsent(name, known[name])) for name in read_by
+            }
         self._job_progress.batched(batched)
+        if choice.held:
+            # Whoever repeats this round after a crash may pay for more of it, and must not use these numbers again.
+            self._writer.write_counts({name: self._unworked(one.count) for name, one in batched.items()})
         with self._job_progress.stage("embed"):
             embedded, unanswered = self._embedded(batched)
-        answers = {name: found.joined(reused[name]) for name, found in embedded.items()}
+        self._sources.settle(batched, embedded)
+        unanswered += [*left_without(read, choice, embedded, unanswered), *self._sources.unpaid(choice)]
+        answers = self._sources.joined(embedded, reused, choice)
         held = {(one.name, document) for one in unanswered for document in one.documents}
         turns = count(self.backlog.next_turn)
         fingerprints = {name: self._fingerprint(name) for name in batched}
+        said = self._telling.read(shares, readings)
+
+        def concluded(share: Share, reading: DocumentReading, turn: int) -> Result:
+            name, warnings = share.name, said.warnings(share)
+            return conclude(share.entry, reading, batched[name], answers[name], fingerprints[name], turn, warnings)
+
         # Of a document that was not answered for nothing is written: it is read again, and sent under other ids.
         results = [
-            (s.name, conclude(s.entry, reading, batched[s.name], answers[s.name], fingerprints[s.name], turn))
+            (s.name, concluded(s, reading, turn))
             for s, reading, turn in zip(shares, readings, turns, strict=False)
             if (s.name, s.pending.doc_id) not in held
         ]
         waiting = scouts(shares, unanswered, self._clock.now_ms(), self._source_of)
         with self._job_progress.stage("write"):
             results_by = by_collection(results)
-            rows = {name: vector_rows(results_by.get(name, ()), answers[name]) for name in batched}
+            rows = {
+                name: vector_rows(results_by.get(name, ()), answers[name], said.rows.get(name, {})) for name in batched
+            }
+            updates = self._telling.changed(said, results_by)
             # The count with it, also of those that were not answered for: an id that was sent is never used again.
-            self._writer.write_round([*results, *waiting], rows, {name: one.count for name, one in batched.items()})
+            counts = {name: one.count for name, one in batched.items()}
+            self._writer.write_round([*results, *waiting], rows, counts, updates)
         self._schedule = self._schedule.worked()
         self._job_progress.worked(readings, results)
         self._put((name, result.entry) for name, result in [*results, *waiting])
@@ -270,6 +299,13 @@ class Indexer:
         self._show()
         if sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN:
             give_back_memory()
+
+    def check_budget(self) -> None:
+        """`BudgetSpent` when documents wait because this run may spend no more."""
+        self._sources.check_budget()
+
+    def _unworked(self, count: BatcherCount) -> BatcherCount:
+        return BatcherCount(count.counter, count.clock_ms, self._schedule)
 
     def _embedded(
         self, batched: Mapping[CollectionName, Batched]
@@ -292,7 +328,9 @@ class Indexer:
         """Models that did not answer; and once all do, that they do."""
         for name, result in waiting:
             wait = result.entry.pending and result.entry.pending.wait
-            if wait:
+            if wait and self._sources.is_spent(name):
+                self._observer.event(names.INDEXING_BUDGET, model=name.model, reason=wait.reason)
+            elif wait:
                 self._patience.absent(name.model, wait.reason, (wait.until_ms - self._clock.now_ms()) / 1000)
         if not any(entry.pending and entry.pending.wait and entry.pending.wait.model for _, entry in self.backlog):
             self._patience.answered()
@@ -329,7 +367,8 @@ class Indexer:
 
     def _wakeable(self) -> list[tuple[CollectionName, DocumentEntry]]:
         asleep, now_ms = self.backlog.asleep, self._clock.now_ms()
-        return [(name, e) for name, e in asleep if (name, e.object_key) in self._untried or wakes_ms(e) <= now_ms]
+        due = [(name, e) for name, e in asleep if (name, e.object_key) in self._untried or wakes_ms(e) <= now_ms]
+        return [(name, e) for name, e in due if not self._sources.is_spent(name)]
 
     def _wake(self) -> None:
         """Let those be tried again whose time has come, and write that down before a round is made of it."""
@@ -339,23 +378,15 @@ class Indexer:
             self._writer.write_entries(woken)
             self._put(woken)
 
-    def _reused(self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]]) -> pa.Table:
-        """Chunks of documents that are searchable already, where the collection has their text and its vector."""
-        texts: dict[str, str] = {}
-        for entry, reading in read:
-            if entry.current is not None and entry.pending is not None:
-                texts |= {chunk_name(entry.pending.doc_id, chunk): chunk.text for chunk in reading.chunks}
-        return named_vectors(self._writer.known_vectors(name, texts.values()), texts) if texts else NOTHING_KNOWN
-
     def _batched(
-        self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]], reused: pa.Table
+        self, name: CollectionName, read: Sequence[tuple[DocumentEntry, DocumentReading]], unsent: frozenset[str]
     ) -> Batched:
         count = self._writer.count(name).scheduled(self._schedule)
         largest = self._chunking_of(name).max_tokens
         limits = self._embedding.profile_of(name.model, _index(name)).batcher_limits(
             self._batcher, chunk_tokens_max=largest
         )
-        return batch_round(name, read, count, limits, frozenset(map(str, reused["chunk_id"].to_pylist())))
+        return batch_round(name, read, count, limits, unsent)
 
     def _put(self, entries: Iterable[tuple[CollectionName, DocumentEntry]]) -> None:
         """Let documents wait, or be done; texts that nobody waits for any more are removed."""

@@ -19,7 +19,7 @@ from penstock.vector import CollectionName
 
 __all__ = ["IndexingSummary", "JobProgress"]
 
-_SEARCHABLE = (DocumentStatus.INDEXED, DocumentStatus.EMPTY)
+_SEARCHABLE = (DocumentStatus.INDEXED, DocumentStatus.EMPTY, DocumentStatus.METADATA)
 # Named in a summary, which is made after every round; the registry has them all.
 WAITING_SHOWN_MAX: Final = 20
 WARNED_SHOWN_MAX: Final = 20

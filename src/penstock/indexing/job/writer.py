@@ -8,7 +8,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.documents import Notification, object_key
+from penstock.documents import (
+    Metadata,
+    Notification,
+    is_sidecar,
+    object_key,
+    object_key_of,
+    sidecar_key,
+    sidecar_subject,
+)
 from penstock.errors import NotFound
 from penstock.indexing.job.parsed_texts import ParsedTexts
 from penstock.indexing.job.store_door import StoreDoor
@@ -24,12 +32,14 @@ from penstock.indexing.registry.entries import (
     batcher_row,
     entries_of,
     entry_rows,
+    has_sidecars,
     list_entries,
     pending_entries,
     registry_name,
     subject_of,
 )
 from penstock.indexing.registry.settings import SETTINGS, IndexSettings, list_settings, settings_rows
+from penstock.indexing.rounds.own_metadata import MetadataUpdate
 from penstock.indexing.rounds.reuse import known_vectors
 from penstock.indexing.rounds.rounds import Result, by_collection
 from penstock.indexing.stages.access import remembered_places
@@ -37,7 +47,7 @@ from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel
 from penstock.keyvalue import KeyValueConfig
 from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
-from penstock.vector import Changes, Collection, CollectionName, TextAnalysis, VectorConfig, VectorStore
+from penstock.vector import AttributeType, Changes, Collection, CollectionName, TextAnalysis, VectorConfig, VectorStore
 
 __all__ = ["REFUSED", "IndexWriter"]
 
@@ -47,6 +57,7 @@ REFUSED: Final = CollectionName("penstock", "notifications", "refused")
 _REMOVED_AT_ONCE: Final = 1000
 # Vectors in one write: a quarter of what the store holds of all writes, and so many chunks of the largest models fit.
 WRITE_BYTES_MAX: Final = 32 << 20
+_NO_UPDATES: Final[Mapping[CollectionName, Sequence[MetadataUpdate]]] = {}
 
 
 class IndexWriter:
@@ -68,6 +79,8 @@ class IndexWriter:
         self._counts: dict[CollectionName, BatcherCount] = {}
         # Indexes that are made and not written down yet.
         self._made: list[IndexSettings] = []
+        # Collections of which it is known that they have side-car files.
+        self._with_sidecars: set[CollectionName] = set()
         self._spec = StoreSpec(url, options)
         self.texts = ParsedTexts(self._door, self._spec)
         try:
@@ -111,9 +124,34 @@ class IndexWriter:
         """The last act of this job or of one before it."""
         return max((self.count(name).schedule for name in self._subjects()), default=Schedule())
 
-    def entries(self, name: CollectionName, events: Iterable[Notification]) -> dict[str, DocumentEntry]:
+    def entries(self, name: CollectionName, events: Sequence[Notification]) -> dict[str, DocumentEntry]:
+        """What is known of the objects that events name, and of the documents whose side-cars these may be."""
         keys = dict.fromkeys(map(object_key, events))
-        return self._door.run(entries_of(self._registry(name), keys))
+        keys |= dict.fromkeys(
+            object_key_of(event.tenant_id, event.bucket, sidecar_subject(event.key))
+            for event in events
+            if is_sidecar(event.key)
+        )
+        return self.entries_by_key(name, keys)
+
+    def entries_by_key(self, name: CollectionName, object_keys: Iterable[str]) -> dict[str, DocumentEntry]:
+        """The entries of some objects; those never heard of are left out."""
+        return self._door.run(entries_of(self._registry(name), object_keys))
+
+    def sidecars(self, name: CollectionName, documents: Iterable[tuple[str, str]]) -> dict[str, Metadata]:
+        """What the side-cars of documents, by bucket and key, say: by the side-cars' objectKeys."""
+        registry = self._registry(name)
+        if name not in self._with_sidecars:
+            if not self._door.run(has_sidecars(registry)):
+                return {}
+            self._with_sidecars.add(name)
+        keys = [object_key_of(name.tenant, bucket, sidecar_key(key)) for bucket, key in documents]
+        found = self.entries_by_key(name, keys)
+        return {key: entry.metadata for key, entry in found.items() if entry.metadata}
+
+    def attribute_types(self, name: CollectionName) -> dict[str, AttributeType]:
+        """The attributes that the rows of a collection have so far."""
+        return self._door.run(self._vectors(name).attributes())
 
     def all_entries(self, name: CollectionName) -> dict[str, DocumentEntry]:
         """All that is known of a collection's documents, by objectKey."""
@@ -154,6 +192,7 @@ class IndexWriter:
         schedule: Schedule,
         position: int | None = None,
         now_ms: int = 0,
+        updates: Mapping[CollectionName, Sequence[MetadataUpdate]] = _NO_UPDATES,
     ) -> None:
         """Decisions, removals, room for the versions that begin, the time of their batches and the queue's position.
 
@@ -163,6 +202,7 @@ class IndexWriter:
         counts: dict[CollectionName, BatcherCount] = {}
         for name, plan in plans.items():
             self._add_plan(changes, name, plan)
+            self._add_updates(changes, name, updates.get(name, ()))
             counts[name] = self.count(name).at(now_ms).scheduled(schedule)
             changes.upsert(self._registry(name), batcher_row(counts[name]))
         if refused:
@@ -186,11 +226,20 @@ class IndexWriter:
         self._write(Changes().upsert(self._registry(name), batcher_row(count)))
         self._counts[name] = count
 
+    def write_counts(self, counts: Mapping[CollectionName, BatcherCount]) -> None:
+        """How far batches are numbered, before some are sent that no repeated round would make."""
+        changes = Changes()
+        for name, count in counts.items():
+            changes.upsert(self._registry(name), batcher_row(count))
+        self._write(changes)
+        self._counts.update(counts)
+
     def write_round(
         self,
         results: Sequence[tuple[CollectionName, Result]],
         rows: Mapping[CollectionName, pa.Table],
         counts: Mapping[CollectionName, BatcherCount],
+        updates: Mapping[CollectionName, Sequence[MetadataUpdate]] = _NO_UPDATES,
     ) -> None:
         """Vectors, progress, the batcher's count and the versions that became current.
 
@@ -203,6 +252,8 @@ class IndexWriter:
         changes = self._write_vectors(vectors, results_by, rows)
         for name, result in results:
             self._end(changes, vectors[name], result)
+        for name, changed in updates.items():
+            self._add_updates(changes, name, changed)
         for name, count in counts.items():
             registry = self._registry(name)
             if name in results_by:
@@ -252,6 +303,10 @@ class IndexWriter:
         for document, version in plan.dropped:
             changes.begin_version(vectors, document, version)
         changes.upsert(self._registry(name), entry_rows(plan.entries.values()))
+
+    def _add_updates(self, changes: Changes, name: CollectionName, updates: Sequence[MetadataUpdate]) -> None:
+        for update in updates:
+            changes.update_document(self._vectors(name), update.document, update.values, version=update.version)
 
     @staticmethod
     def _end(changes: Changes, vectors: Collection, result: Result) -> None:

@@ -22,7 +22,10 @@ from penstock.documents import (
     Verdict,
     decide,
     doc_id_of,
+    is_sidecar,
     object_key,
+    object_key_of,
+    sidecar_subject,
 )
 from penstock.errors import InvalidInput
 from penstock.indexing.registry.entries import DocumentEntry, Pending
@@ -72,6 +75,8 @@ class EventPlan:
     ignored: int = 0
     # Of the ignored ones, those that were accepted before.
     duplicates: int = 0
+    # By the objectKeys of documents of which other things are said now, beside their content: the names said before.
+    retold: dict[str, set[str]] = field(default_factory=dict)
     # Places among the events of those that could not be decided on, and why.
     refused: dict[int, str] = field(default_factory=dict)
 
@@ -85,6 +90,11 @@ class EventPlan:
         self.unchanged += step.unchanged
         self.ignored += step.ignored
         self.duplicates += step.duplicates
+        for key, said in step.retold.items():
+            self.retell(key, said)
+
+    def retell(self, key: str, said: Iterable[str]) -> None:
+        self.retold.setdefault(key, set()).update(said)
 
 
 def plan_events(
@@ -150,6 +160,9 @@ def _accepted(
         entry = DocumentEntry(object_key=key, bucket=event.bucket, key=event.key, state=decision.state)
     before, entry = entry.pending, msgspec.structs.replace(entry, state=decision.state, pending=None)
     if decision.verdict is Verdict.REMOVE:
+        if is_sidecar(event.key):
+            subject = object_key_of(event.tenant_id, event.bucket, sidecar_subject(event.key))
+            plan.retell(subject, entry.metadata or ())
         plan.removed.append(key)
         plan.deleted += 1
         forgotten = event.forgotten if isinstance(event, DeleteNotification) else None
@@ -159,9 +172,12 @@ def _accepted(
             reason=_FORGOTTEN if forgotten else None,
         )
         return msgspec.structs.replace(
-            entry, current=None, fingerprint=None, report=report, upload=None, forgotten=forgotten
+            entry, current=None, fingerprint=None, report=report, upload=None, forgotten=forgotten, metadata=None
         )
     assert isinstance(event, UploadNotification)
+    if event.metadata is None and entry.upload is not None and doc_id_of(entry.upload) == doc_id_of(event):
+        # Whoever tells of the same version again and says nothing beside it takes nothing back.
+        event = msgspec.structs.replace(event, metadata=entry.upload.metadata)
     entry = msgspec.structs.replace(entry, upload=event, forgotten=None)
     return _wanted(plan, entry, before, event, fingerprint)
 
@@ -174,12 +190,19 @@ def _wanted(
     # Without either, all versions of an object have one identity, and every event means that there is a new one.
     names_version = bool(upload.etag or upload.version_id)
     if before is not None and before.doc_id == document and names_version:
+        if upload.metadata != before.upload.metadata:
+            plan.retell(entry.object_key, before.upload.metadata or ())
+            told = msgspec.structs.replace(before.upload, metadata=upload.metadata)
+            before = msgspec.structs.replace(before, upload=told)
         return _resumable(plan, msgspec.structs.replace(entry, pending=before), fingerprint)
     if before is not None:
         plan.dropped.append((entry.object_key, before.version))
     if names_version and entry.current == document and entry.fingerprint == fingerprint and not upload.reread:
         plan.unchanged += 1
-        return entry
+        if upload.metadata == entry.metadata:
+            return entry
+        plan.retell(entry.object_key, entry.metadata or ())
+        return msgspec.structs.replace(entry, metadata=upload.metadata)
     version = f"{document}:{entry.state.revision}"
     plan.dropped.append((entry.object_key, version))
     turn = plan.turn if before is None else before.turn

@@ -8,14 +8,23 @@ its own holds how far the batcher has counted. Entries are immutable; whoever ch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.documents import NO_OUTLINE, DocumentReport, ObjectState, Outline, Progress, UploadNotification
+from penstock.documents import (
+    NO_OUTLINE,
+    DocumentReport,
+    Metadata,
+    ObjectState,
+    Outline,
+    Progress,
+    UploadNotification,
+    is_sidecar,
+)
 from penstock.errors import Corrupt, InvalidInput
 from penstock.vector import Collection, CollectionName, CollectionReader, DistanceMetric, attribute
 
@@ -34,6 +43,7 @@ __all__ = [
     "check_names",
     "entries_of",
     "entry_rows",
+    "has_sidecars",
     "list_entries",
     "pending_entries",
     "record_rows",
@@ -53,6 +63,8 @@ _SUFFIX: Final = "#documents"
 _OWN_TENANT: Final = "penstock"
 # No objectKey, which is 64 hexadecimal digits.
 _BATCHER: Final = "batcher"
+# The attribute of entries that are side-car files.
+SIDECAR: Final = "sidecar"
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -134,6 +146,8 @@ class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     report: DocumentReport | None = None
     # What was last told of the object and accepted; None once it is gone.
     upload: UploadNotification | None = None
+    # What its notification said beside the content of the current version; of a side-car file, what that says.
+    metadata: Metadata | None = None
     # The etag that a person took out of the index: whoever tells of it, it does not come back unless asked for.
     forgotten: str | None = None
 
@@ -203,7 +217,8 @@ def entry_rows(entries: Iterable[DocumentEntry]) -> pa.Table:
     """Rows to upsert, one an entry."""
     listed = list(entries)
     keys, records = [entry.object_key for entry in listed], [msgspec.json.encode(entry) for entry in listed]
-    return record_rows(keys, records, [entry.pending is not None for entry in listed])
+    sidecars = [is_sidecar(entry.key) or None for entry in listed]
+    return record_rows(keys, records, [entry.pending is not None for entry in listed], sidecars)
 
 
 def batcher_row(count: BatcherCount) -> pa.Table:
@@ -215,6 +230,11 @@ async def entries_of(registry: CollectionReader, object_keys: Iterable[str]) -> 
     found = await registry.get(object_keys, ["attributes"])
     entries = [_decode(row, DocumentEntry) for row in records_of(found)]
     return {entry.object_key: entry for entry in entries}
+
+
+async def has_sidecars(registry: CollectionReader) -> bool:
+    """Whether some object was ever a side-car file."""
+    return SIDECAR in await registry.attributes()
 
 
 async def batcher_count(registry: Collection) -> BatcherCount:
@@ -240,19 +260,26 @@ async def list_entries(registry: CollectionReader) -> list[DocumentEntry]:
     return sorted(entries, key=lambda entry: (entry.bucket, entry.key))
 
 
-def record_rows(ids: list[str], records: list[bytes], pending: list[bool] | None = None) -> pa.Table:
+def record_rows(
+    ids: list[str],
+    records: list[bytes],
+    pending: list[bool] | None = None,
+    sidecars: Sequence[bool | None] = (),
+) -> pa.Table:
     """Rows that hold records as JSON; their vectors say nothing."""
     places = [np.frombuffer(hashlib.sha256(row.encode()).digest()[:REGISTRY_DIMENSIONS], np.uint8) for row in ids]
     vectors = np.array(places, np.float32).reshape(-1)
     attributes: list[pa.Array[Any]] = [
         pa.array([record.decode() for record in records], pa.string()),
         pa.array(pending or [False] * len(ids), pa.bool_()),
+        # Only where there are some: a registry without the attribute has none to look for.
+        pa.array(sidecars or [None] * len(ids), pa.bool_()),
     ]
     return pa.table(
         {
             "id": pa.array(ids, pa.string()),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors), REGISTRY_DIMENSIONS),
-            "attributes": pa.StructArray.from_arrays(attributes, names=["record", "pending"]),
+            "attributes": pa.StructArray.from_arrays(attributes, names=["record", "pending", SIDECAR]),
         }
     )
 

@@ -32,8 +32,12 @@ class Answers:
     def __contains__(self, name: str) -> bool:
         return name in self._places
 
+    @property
+    def total_cost_usd(self) -> float:
+        return float(sum(filter(None, self._costs)))
+
     def joined(self, reused: pa.Table) -> Answers:
-        """With vectors that were there before: rows of `chunk_id` and `vector`, which cost nothing."""
+        """With vectors that cost nothing: rows of `chunk_id` and `vector`, and of `reason` where there is none."""
         if not reused.num_rows:
             return self
         rows = reused.append_column("cost_usd", pa.array([0.0] * reused.num_rows))

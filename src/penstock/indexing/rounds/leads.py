@@ -10,13 +10,14 @@ document's progress: a document that is read in many rounds, or again after a cr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.documents import Chunk, Outline
 from penstock.indexing.registry.entries import Pending
+from penstock.vector import guess_language
 
-__all__ = ["LEAD", "LedChunk", "StoredText", "own_text", "with_leads", "without_lead"]
+__all__ = ["LEAD", "ChunkPlace", "LedChunk", "StoredText", "own_text", "with_leads", "without_lead"]
 
 # The attribute of a row: how many characters of its text are its lead, and the break behind it.
 LEAD: Final = "lead"
@@ -33,11 +34,21 @@ class StoredText(NamedTuple):
     lead: int
 
 
+class ChunkPlace(NamedTuple):
+    """Where in its document a chunk begins; what is not known is None."""
+
+    title: str | None = None
+    headings: str | None = None
+    page: int | None = None
+    language: str | None = None
+
+
 class LedChunk(NamedTuple):
-    """A chunk, and the words above it."""
+    """A chunk, the words above it, and where it stands."""
 
     chunk: Chunk
     lead: str
+    place: ChunkPlace = ChunkPlace()
 
     @property
     def stored(self) -> StoredText:
@@ -45,23 +56,33 @@ class LedChunk(NamedTuple):
         return StoredText(f"{self.lead}{_BREAK}{self.chunk.text}", len(self.lead) + len(_BREAK))
 
 
-def with_leads(pending: Pending, chunks: Iterable[Chunk], *, has_headings: bool) -> tuple[list[LedChunk], Outline]:
+def with_leads(
+    pending: Pending, chunks: Sequence[Chunk], *, has_headings: bool, title: str | None = None
+) -> tuple[list[LedChunk], Outline]:
     """The chunks of a round with their leads, and the outline behind the last one.
 
-    In a text as it was uploaded a line that begins with `#` may be anything; parsers write headings so.
+    `title` is what the file itself is called, for a text that has no heading to take one from. In a text as it was uploaded a line that begins with `#` may be anything; parsers write headings so.
     """
     outline, name = pending.outline, _name_of(pending.upload.key)
+    if title and not outline.title and not any(Outline.headings_in(chunk.text) for chunk in chunks):
+        outline = outline.titled(title)
     led: list[LedChunk] = []
     for chunk in chunks:
         core = _core(chunk)
+        outline = outline.speaking(guess_language(core))
         behind = outline.past(core) if has_headings else outline.past_plain(core)
         # The first chunk may hold the title itself.
         above = outline if outline.title else outline.titled(behind.title)
         section = _section(above, Outline.headings_in(core) if has_headings else [])
         about = " ".join(part for part in dict.fromkeys((name, behind.title, behind.opening)) if part)
-        led.append(LedChunk(chunk, f"{section or name}\n{about}" if section or about else ""))
+        lead = f"{section or name}\n{about}" if section or about else ""
+        led.append(LedChunk(chunk, lead, _place(above.entering(core) if has_headings else above)))
         outline = behind
     return led, outline
+
+
+def _place(outline: Outline) -> ChunkPlace:
+    return ChunkPlace(outline.title or None, outline.headings or None, outline.page or None, outline.language)
 
 
 def _section(above: Outline, inside: list[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -173,7 +173,7 @@ def batch_round(
     for entry, reading in read:
         pending = entry.pending
         assert pending is not None
-        if reading.void:
+        if reading.void or reading.metadata is not None:
             continue
         state.documents[pending.doc_id] = _resumed(pending)
         chunks += [_envelope(name, pending, chunk) for chunk in reading.chunks]
@@ -215,16 +215,25 @@ def _in_traces(request: BatchRequest, traces: Mapping[str, str]) -> BatchRequest
 
 
 def conclude(
-    entry: DocumentEntry, reading: DocumentReading, batched: Batched, answers: Answers, fingerprint: str, turn: int
+    entry: DocumentEntry,
+    reading: DocumentReading,
+    batched: Batched,
+    answers: Answers,
+    fingerprint: str,
+    turn: int,
+    warnings: Sequence[str] = (),
 ) -> Result:
-    """What becomes of one document; one that is not done waits from `turn` on."""
+    """What becomes of one document; one that is not done waits from `turn` on. `warnings` are of its metadata."""
     pending = entry.pending
     assert pending is not None
     if reading.failed:
         return _failed(entry, pending, reading)
     if reading.void:
         return _begun_again(entry, pending, turn)
-    led, outline = with_leads(pending, reading.chunks, has_headings=bool(reading.parses or pending.parsed))
+    if reading.metadata is not None:
+        return _described(entry, pending, reading, fingerprint)
+    parsed = bool(reading.parses or pending.parsed)
+    led, outline = with_leads(pending, reading.chunks, has_headings=parsed, title=reading.title)
     named = {chunk_name(pending.doc_id, one.chunk): one for one in led}
     sent = {name: one for name, one in named.items() if name in answers}
     cost = pending.cost_usd + sum(map(answers.cost_usd, sent))
@@ -254,12 +263,35 @@ def conclude(
             wait=None,
         )
         return Result(msgspec.structs.replace(entry, pending=further), pending, sent)
-    report = msgspec.structs.replace(report, cost_usd=cost, reused=reused, warnings=(*report.warnings, *refused))
+    report = msgspec.structs.replace(
+        report, cost_usd=cost, reused=reused, warnings=(*report.warnings, *refused, *warnings)
+    )
     if 0 < report.chunks <= lost:
         return _given_up(entry, pending, _without_vectors(report))
     report = _found_by_words(report, words_only)
-    done = msgspec.structs.replace(entry, pending=None, current=pending.doc_id, fingerprint=fingerprint, report=report)
+    done = msgspec.structs.replace(
+        entry,
+        pending=None,
+        current=pending.doc_id,
+        fingerprint=fingerprint,
+        report=report,
+        metadata=pending.upload.metadata,
+    )
     return Result(done, pending, sent, flips=True)
+
+
+def _described(entry: DocumentEntry, pending: Pending, reading: DocumentReading, fingerprint: str) -> Result:
+    """Of a side-car file: what it says is kept in its entry. It has no rows of its own."""
+    report = DocumentReport(doc_id=pending.doc_id, status=DocumentStatus.METADATA, warnings=bounded(reading.detail))
+    done = msgspec.structs.replace(
+        entry,
+        pending=None,
+        current=pending.doc_id,
+        fingerprint=fingerprint,
+        report=report,
+        metadata=msgspec.json.decode(reading.metadata or "{}", type=dict[str, Any]),
+    )
+    return Result(done, pending)
 
 
 def _pinned(upload: UploadNotification, version: str | None) -> UploadNotification:

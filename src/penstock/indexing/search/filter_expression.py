@@ -5,11 +5,12 @@ filter      any ("or" any)*
 any         one ("and" one)*
 one         "not" one | "(" filter ")" | attribute comparison
 comparison  ("=" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" "(" value ("," value)* ")"
-            | "between" value "and" value | ["not"] "startswith" 'text'
+            | "between" value "and" value | ["not"] "startswith" 'text' | "is" ["not"] "null"
 value       'text' | "text" | 12 | 1.5 | true | false
 ```
 
-A quotation mark inside a text is doubled. Words of the language may be written in capitals. What cannot be read is
+A quotation mark inside a text is doubled. Words of the language may be written in capitals. A name that is one of
+them, or holds other signs than letters, digits, `_`, `.` and `-`, is written in backquotes. What cannot be read is
 refused with its place; which attributes there are, and of which type, only the collection knows.
 """
 
@@ -32,12 +33,13 @@ _DEPTH_MAX: Final = 32
 # An integer of 64 bits has 19, and a person may write some zeros before it.
 _DIGITS_MAX: Final = 100
 _INTEGER_MAX: Final = (1 << 63) - 1
-_WORDS: Final = frozenset({"and", "or", "not", "in", "between", "startswith", "true", "false"})
+_WORDS: Final = frozenset({"and", "or", "not", "in", "between", "startswith", "is", "null", "true", "false"})
 _TOKEN: Final = re.compile(
     r"""\s*(?:
     (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
     |(?P<number>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
     |(?P<name>[^\W\d][\w.-]*)
+    |(?P<quoted>`(?:[^`]|``)+`)
     |(?P<mark><=|>=|!=|<>|==|[=<>(),])
     )""",
     re.VERBOSE,
@@ -120,6 +122,8 @@ class _Parser:
             return attribute(token.text).between(low, self._value())
         if self._take("startswith"):
             return self._prefixed(token.text)
+        if self._take("is"):
+            return self._presence(token.text)
         if self._take("not"):
             if self._take("startswith"):
                 return ~self._prefixed(token.text)
@@ -129,9 +133,14 @@ class _Parser:
             return attribute(token.text).is_in(self._values())
         compare = _COMPARISONS.get(self._token.text) if self._token.kind == "mark" else None
         if compare is None:
-            raise self._refusal("one of = != < <= > >= in between startswith is expected")
+            raise self._refusal("one of = != < <= > >= in between startswith is null is expected")
         self._next += 1
         return compare(token.text, self._value())
+
+    def _presence(self, name: str) -> Filter:
+        negated = self._take("not")
+        self._expect("null")
+        return attribute(name).is_not_null() if negated else attribute(name).is_null()
 
     def _prefixed(self, name: str) -> Filter:
         token = self._token
@@ -183,7 +192,7 @@ def _tokens(text: str) -> list[_Token]:
         found = _TOKEN.match(text, position)
         if found is None:
             start = position + len(text[position:]) - len(text[position:].lstrip())
-            unended = text[start] in "'\""
+            unended = text[start] in "'\"`"
             raise _refused(text, start, "the text has no end" if unended else f"{text[start]!r} means nothing here")
         kind = str(found.lastgroup)
         tokens.append(_classified(kind, found.group(kind), found.start(kind)))
@@ -192,6 +201,8 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _classified(kind: str, text: str, position: int) -> _Token:
+    if kind == "quoted":
+        return _Token("name", text[1:-1].replace("``", "`"), position)
     if kind == "name" and text.casefold() in _WORDS:
         return _Token("word", text.casefold(), position)
     return _Token(kind, _SPELLINGS.get(text, text) if kind == "mark" else text, position)

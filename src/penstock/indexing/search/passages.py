@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.documents import content_key
 from penstock.documents.embedding import Vectors
-from penstock.errors import NotFound, Unavailable
-from penstock.indexing.rounds.leads import LEAD, without_lead
+from penstock.errors import InvalidInput, NotFound, Unavailable
+from penstock.indexing.search.attributes import hit_of, require_attribute, settled_filter
 from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
+from penstock.indexing.search.highlights import highlights
 from penstock.indexing.search.lookup import no_store
 from penstock.indexing.search.providers import Provider
 from penstock.indexing.search.reranking import RERANKED, RerankEndpoint, rerank_at
 from penstock.indexing.search.surroundings import add_context
 from penstock.indexing.search.targets import Target, embedding_for, target_in
 from penstock.indexing.stages.embedding import Embedding
-from penstock.vector import CollectionName, CollectionReader, Filter, Fusion, VectorReader
+from penstock.vector import CollectionName, CollectionReader, FacetCounts, Filter, Fusion, VectorReader, facet_of
 
-__all__ = ["Asked", "Question", "find_passages", "passages_in"]
+__all__ = [
+    "FACETS_MAX",
+    "Asked",
+    "FoundPassages",
+    "Question",
+    "answer_in",
+    "by_document",
+    "find_answer",
+    "find_passages",
+    "passages_in",
+]
 
 # An index is rebuilt now and then, and not twice during one question.
 _ATTEMPTS_MAX: Final = 3
 # Passages that are ranked at most, to find some of many documents.
 _DEPTH_MAX: Final = 1_000
-_ATTRIBUTES: Final = ("bucket", "key", "seq", "start", "end")
+# Attributes that one answer counts values of.
+FACETS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,21 @@ class Question:
     per_document: int | None = None
     # Who judges the first passages; None leaves them as they are ranked.
     rerank: RerankEndpoint | None = None
+    # Attributes whose values are counted among the best passages, and how many values of each are told.
+    facets: tuple[str, ...] = ()
+    facet_values: int = 10
+
+    def __post_init__(self) -> None:
+        if len(self.facets) > FACETS_MAX:
+            raise InvalidInput(f"{len(self.facets)} facets", f"a question has at most {FACETS_MAX}", "ask for fewer")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPassages:
+    """The answer to a question: passages, best first, and facets by attribute, both as `SearchAnswer` has them."""
+
+    passages: list[dict[str, Any]]
+    facets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +91,40 @@ class Asked:
 async def find_passages(
     url: str, asked: Asked, question: Question, doors: StoreDoors = PLAIN_DOORS
 ) -> list[dict[str, Any]]:
-    """The answers of an index at a store, through a reader that is opened for them."""
+    """The passages of an index at a store that answer a question."""
+    return (await find_answer(url, asked, question, doors)).passages
+
+
+async def find_answer(url: str, asked: Asked, question: Question, doors: StoreDoors = PLAIN_DOORS) -> FoundPassages:
+    """The answer of an index at a store, through a reader that is opened for it."""
     async with await _reader(url, doors) as reader:
-        return await passages_in(reader, asked, question)
+        return await answer_in(reader, asked, question)
 
 
 async def passages_in(reader: VectorReader, asked: Asked, question: Question) -> list[dict[str, Any]]:
-    """The answers of an index, in the order of a reranker where one is asked for."""
+    """The passages of an index that answer a question."""
+    return (await answer_in(reader, asked, question)).passages
+
+
+async def answer_in(reader: VectorReader, asked: Asked, question: Question) -> FoundPassages:
+    """The answer of an index, in the order of a reranker where one is asked for."""
     if question.rerank is None:
-        return await _passages(reader, asked, question)
-    found = await _passages(reader, asked, replace(question, count=max(question.count, RERANKED), rerank=None))
-    return (await rerank_at(question.rerank, found, question.words))[: question.count]
+        return await _answer(reader, asked, question)
+    found = await _answer(reader, asked, replace(question, count=max(question.count, RERANKED), rerank=None))
+    ranked = await rerank_at(question.rerank, found.passages, question.words)
+    return FoundPassages(ranked[: question.count], found.facets)
 
 
-async def _passages(reader: VectorReader, asked: Asked, question: Question) -> list[dict[str, Any]]:
+def by_document(passages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Passages under their documents, in the order of each one's best."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for hit in passages:
+        document = {"score": hit["score"], **{name: hit[name] for name in ("bucket", "key", "title")}, "passages": []}
+        found.setdefault((hit["bucket"], hit["key"]), document)["passages"].append(hit)
+    return list(found.values())
+
+
+async def _answer(reader: VectorReader, asked: Asked, question: Question) -> FoundPassages:
     """The answers of the collection that answers for the index, also while another one takes over."""
     for _ in range(_ATTEMPTS_MAX):
         target = await target_in(reader, asked.tenant, asked.index, asked.model)
@@ -99,9 +148,13 @@ async def _reader(url: str, doors: StoreDoors) -> VectorReader:
         raise no_store(url, error) from error
 
 
-async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> list[dict[str, Any]]:
+async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Question) -> FoundPassages:
     name = target.name
     collection = await reader.collection(name.tenant, name.index, name.model)
+    known = await collection.attributes() if question.where is not None or question.facets else {}
+    if question.where is not None:
+        question = replace(question, where=settled_filter(question.where, known.keys()))
+    counted = [facet for facet in question.facets if require_attribute(facet, known)]
     embedding = embedding_for(target, asked.provider)
     vectors = None
     if question.mode != "text":
@@ -110,30 +163,69 @@ async def _ask(reader: VectorReader, target: Target, asked: Asked, question: Que
         vectors = query if np.any(query) else None
     text = None if question.mode == "vector" else question.words
     if vectors is None and text is None:
-        return []
+        return FoundPassages([], {facet: _told(_NO_FACET) for facet in question.facets})
     weight = embedding.profile_of(name.model, (name.tenant, name.index)).vector_weight
-    hits = await _ranked(collection, vectors, text, question, weight)
+    asking = _Query(collection, vectors, text, question, weight)
+    hits = await asking.ranked()
+    for hit in hits:
+        hit["highlights"] = highlights(hit["text"], question.words)
     if question.context:
         await add_context(collection, hits, question.context)
-    return hits
+    return FoundPassages(hits, await asking.facets(counted) if question.facets else {})
 
 
-async def _ranked(
-    collection: CollectionReader,
-    vectors: npt.NDArray[np.float32] | None,
-    text: str | None,
-    question: Question,
-    vector_weight: float,
-) -> list[dict[str, Any]]:
-    """The best passages; where a document may have few of them, from as deep a ranking as that takes."""
-    depth = question.count
-    while True:
-        found = await _search(collection, vectors, text, question, vector_weight, depth)
-        hits = [hit for hit in found if question.score_min is None or hit["score"] >= question.score_min]
-        hits = _at_most(hits, question.per_document)[: question.count]
-        if len(hits) == question.count or len(found) < depth or depth >= _DEPTH_MAX:
-            return hits
-        depth = min(4 * depth, _DEPTH_MAX)
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A question to one collection."""
+
+    collection: CollectionReader
+    vectors: npt.NDArray[np.float32] | None
+    text: str | None
+    question: Question
+    vector_weight: float
+
+    async def ranked(self) -> list[dict[str, Any]]:
+        """The best passages; where a document may have few of them, from as deep a ranking as that takes."""
+        question, depth = self.question, self.question.count
+        while True:
+            found = (await self._search(depth, ["text", "attributes"])).to_pylist()
+            hits = [hit_of(row) for row in found if question.score_min is None or row["score"] >= question.score_min]
+            hits = _at_most(hits, question.per_document)[: question.count]
+            if len(hits) == question.count or len(found) < depth or depth >= _DEPTH_MAX:
+                return hits
+            depth = min(4 * depth, _DEPTH_MAX)
+
+    async def facets(self, counted: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The values of attributes among the best passages, those that are good enough."""
+        found = await self._search(_DEPTH_MAX, ["attributes"])
+        if self.question.score_min is not None:
+            found = found.filter(pa.array(found["score"].to_numpy() >= self.question.score_min))
+        rows: Any = found["attributes"].combine_chunks()
+        absent = _told(FacetCounts((), missing=len(rows)))
+        return {
+            name: _told(facet_of(rows.field(name), self.question.facet_values)) if name in counted else absent
+            for name in self.question.facets
+        }
+
+    async def _search(self, count: int, columns: Sequence[str]) -> pa.Table:
+        return await self.collection.search(
+            self.vectors,
+            count,
+            text=self.text,
+            filter=self.question.where,
+            fusion=Fusion.weighted(self.vector_weight),
+            columns=columns,
+            # Rows of one document are told apart only in a ranking by words.
+            group="key" if self.text is not None else None,
+        )
+
+
+def _told(facet: FacetCounts) -> dict[str, Any]:
+    values = [{"value": value, "count": count} for value, count in facet.values]
+    return {"values": values, "other": facet.other, "missing": facet.missing}
+
+
+_NO_FACET: Final = FacetCounts(())
 
 
 def _at_most(hits: list[dict[str, Any]], per_document: int | None) -> list[dict[str, Any]]:
@@ -146,34 +238,6 @@ def _at_most(hits: list[dict[str, Any]], per_document: int | None) -> list[dict[
         if seen[hit["bucket"], hit["key"]] <= per_document:
             kept.append(hit)
     return kept
-
-
-async def _search(
-    collection: CollectionReader,
-    vectors: npt.NDArray[np.float32] | None,
-    text: str | None,
-    question: Question,
-    vector_weight: float,
-    count: int,
-) -> list[dict[str, Any]]:
-    found = await collection.search(
-        vectors,
-        count,
-        text=text,
-        filter=question.where,
-        fusion=Fusion.weighted(vector_weight),
-        columns=["text", "attributes"],
-        # Rows of one document are told apart only in a ranking by words.
-        group="key" if text is not None else None,
-    )
-    return [_hit(row) for row in found.to_pylist()]
-
-
-def _hit(row: dict[str, Any]) -> dict[str, Any]:
-    """A passage, where it stands and under which title and headings."""
-    place = row["attributes"]
-    section, text = without_lead(row["text"], place.get(LEAD))
-    return {"score": row["score"], **{part: place[part] for part in _ATTRIBUTES}, "section": section, "text": text}
 
 
 def _no_index(name: CollectionName) -> NotFound:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.indexing.rounds.leads import LEAD, without_lead
+from penstock.indexing.search.attributes import without_marks
 from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
 from penstock.indexing.search.targets import target_in
 from penstock.vector import CollectionReader, Filter, attribute
@@ -40,8 +41,9 @@ async def add_context(collection: CollectionReader, hits: Iterable[dict[str, Any
         rows = await _rows(
             collection, _of(hit["bucket"], hit["key"]) & attribute("seq").between(number - count, number + count)
         )
-        hit["before"] = joined_text([row for row in rows if row["seq"] < number], end=hit["start"])
-        hit["after"] = joined_text([row for row in rows if row["seq"] > number], start=hit["end"])
+        before = joined_text([row for row in rows if row["seq"] < number], end=hit["start"])
+        after = joined_text([row for row in rows if row["seq"] > number], start=hit["end"])
+        hit["before"], hit["after"] = without_marks(before), without_marks(after)
 
 
 async def fetch_document(
@@ -59,7 +61,7 @@ async def fetch_document(
         )
     if len(buckets) > 1:
         raise InvalidInput(f"{key} is in several buckets", ", ".join(buckets), "name the bucket")
-    return DocumentText(buckets[0], key, joined_text(rows), len(rows))
+    return DocumentText(buckets[0], key, without_marks(joined_text(rows)), len(rows))
 
 
 def joined_text(rows: Sequence[Mapping[str, Any]], *, start: int = 0, end: int | None = None) -> str:

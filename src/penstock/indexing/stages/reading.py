@@ -14,9 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import (
     BLOCK_BYTES,
+    SIDECAR_BYTES_MAX,
     BlockSource,
     ByteSource,
     BytesSource,
@@ -26,6 +29,8 @@ from penstock.documents import (
     UploadNotification,
     cell_count,
     doc_id_of,
+    is_sidecar,
+    parse_sidecar,
     vo_key,
 )
 from penstock.documents.parsers import (
@@ -210,6 +215,9 @@ class _Reader:
 
     def _read(self, request: ReadRequest, fetched: Fetched | None) -> Iterator[Chunk | Ending]:
         try:
+            if is_sidecar(request.upload.key):
+                yield self._sidecar(request, fetched)
+                return
             text = self._text(request, fetched)
             if text is None:
                 yield Ending(outcome=ReadOutcome.RESTART)
@@ -226,6 +234,14 @@ class _Reader:
         except _UNFORESEEN as error:
             told = f"it cannot be read: {type(error).__name__}: {error}"
             yield Ending(outcome=ReadOutcome.QUARANTINED, detail=(told,))
+
+    def _sidecar(self, request: ReadRequest, fetched: Fetched | None) -> Ending:
+        """What a side-car file says of its document; it has no text of its own."""
+        source = self._object(request.upload, fetched)
+        # One byte too many is enough to refuse it by its size.
+        metadata, warnings = parse_sidecar(source.read(0, min(source.size, SIDECAR_BYTES_MAX + 1)))
+        told = msgspec.json.encode(metadata).decode()
+        return Ending(outcome=ReadOutcome.END, detail=warnings, version=source.version, metadata=told)
 
     def _chunks(self, request: ReadRequest, text: _Text) -> Iterator[Chunk | Ending]:
         """The chunks of the cells that are asked for, and how far they reach."""
@@ -249,6 +265,7 @@ class _Reader:
             version=text.version,
             parsed=text.parsed,
             parses=text.parses,
+            title=text.title,
         )
 
     def _text(self, request: ReadRequest, fetched: Fetched | None) -> _Text | None:
@@ -303,9 +320,9 @@ class _Reader:
         cells = cell_count(len(parsed.text), self._reading.chunking.cell_bytes)
         spec = self._reading.parsed
         if spec is None or cells <= request.first_cell + request.cells:
-            return _Text(BytesSource(parsed.text), None, version, None, 1, warnings)
+            return _Text(BytesSource(parsed.text), None, version, None, 1, warnings, parsed.title)
         self._loop.run_until_complete(self._store(PARSED_PREFIX, spec).put(key, parsed.text))
-        return _Text(BytesSource(parsed.text), len(parsed.text), version, key, 1, warnings)
+        return _Text(BytesSource(parsed.text), len(parsed.text), version, key, 1, warnings, parsed.title)
 
     def _kept(self, key: str) -> _Object | None:
         spec = self._reading.parsed
@@ -349,6 +366,7 @@ class _Text:
     parsed: str | None = None
     parses: int = 0
     warnings: list[str] = field(default_factory=list)
+    title: str | None = None
 
 
 class _Object(BlockSource):

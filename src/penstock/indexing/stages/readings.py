@@ -69,6 +69,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     # Where the text was put, when it is a parsed one and not all of it was read; and how often it was parsed for this.
     parsed: str | None = None
     parses: int = 0
+    # What the file itself is called, where its parser knows.
+    title: str | None = None
+    # Of a side-car file, what it says, as JSON.
+    metadata: str | None = None
 
 
 # The place of a request among those that were asked together, and a part of its answer.
@@ -88,6 +92,8 @@ class DocumentReading:
     parsed: str | None = None
     parses: int = 0
     detail: tuple[str, ...] = ()
+    title: str | None = None
+    metadata: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -109,6 +115,7 @@ class DocumentReading:
         self.next_byte_start = max(self.next_byte_start, ending.next_byte_start)
         self.text_bytes, self.version, self.parsed = ending.text_bytes, ending.version, ending.parsed
         self.parses += ending.parses
+        self.title, self.metadata = ending.title or self.title, ending.metadata
         self.detail += ending.detail
 
     def number(self, seq: int) -> None:

@@ -50,6 +50,8 @@ _ENDING_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("version", pa.string()),
     pa.field("parsed", pa.string()),
     pa.field("parses", pa.int64()),
+    pa.field("title", pa.string()),
+    pa.field("metadata", pa.string()),
 ]
 PIECE_SCHEMA: Final = pa.schema([_REQUEST_FIELDS[0], *_CHUNK_FIELDS, *_ENDING_FIELDS])
 

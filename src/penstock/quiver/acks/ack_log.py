@@ -101,8 +101,8 @@ class AckLog:
         if self._log is None:
             return
         # Taken on the loop, where the state is changed; only the writing is elsewhere.
-        kind, body = encode_record(self.state.checkpoint())
-        first = [Record(kind, [body], self._next_record, 0, self._next_record)]
+        whole = [encode_record(self.state.checkpoint()), *map(encode_record, self.state.seals.values())]
+        first = [Record(kind, [body], self._next_record, 0, self._next_record) for kind, body in whole]
         await self._offload(self._rotate_to, first)
         self.depth = 0
 

@@ -8,12 +8,19 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.quiver.acks.ack_state import AckState, Checkpoint, OutcomeRecord, Reclaimed, SubscriberRecord
+from penstock.quiver.acks.ack_state import (
+    AckState,
+    Checkpoint,
+    OutcomeRecord,
+    Reclaimed,
+    SealRecord,
+    SubscriberRecord,
+)
 from penstock.quiver.log.frames import BLOCK_BYTES, BadRegion, Frame, FrameKind, read_header, scan_frames
 
 __all__ = ["AckRecord", "AckReplay", "apply", "encode_record", "replay_ack_files"]
 
-AckRecord: TypeAlias = list[OutcomeRecord] | SubscriberRecord | Reclaimed
+AckRecord: TypeAlias = list[OutcomeRecord] | SubscriberRecord | Reclaimed | SealRecord
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODERS: Final[dict[int, Any]] = {
@@ -21,6 +28,7 @@ _DECODERS: Final[dict[int, Any]] = {
     FrameKind.OUTCOMES: msgspec.msgpack.Decoder(list[OutcomeRecord]),
     FrameKind.SUBSCRIBER: msgspec.msgpack.Decoder(SubscriberRecord),
     FrameKind.RECLAIMED: msgspec.msgpack.Decoder(Reclaimed),
+    FrameKind.SEALED: msgspec.msgpack.Decoder(SealRecord),
 }
 
 
@@ -42,6 +50,8 @@ def encode_record(record: AckRecord | Checkpoint) -> tuple[FrameKind, bytes]:
         return FrameKind.CHECKPOINT, body
     if isinstance(record, SubscriberRecord):
         return FrameKind.SUBSCRIBER, body
+    if isinstance(record, SealRecord):
+        return FrameKind.SEALED, body
     return (FrameKind.RECLAIMED if isinstance(record, Reclaimed) else FrameKind.OUTCOMES), body
 
 
@@ -50,6 +60,8 @@ def apply(state: AckState, record: AckRecord) -> None:
         state.change(record)
     elif isinstance(record, Reclaimed):
         state.reclaim(record)
+    elif isinstance(record, SealRecord):
+        state.seal(record)
     else:
         for outcome in record:
             state.settle(outcome)

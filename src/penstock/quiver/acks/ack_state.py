@@ -16,7 +16,16 @@ import msgspec
 
 from penstock.quiver.acks.marks import MarkSet
 
-__all__ = ["AckState", "Checkpoint", "Outcome", "OutcomeRecord", "Reclaimed", "SubscriberRecord", "Subscription"]
+__all__ = [
+    "AckState",
+    "Checkpoint",
+    "Outcome",
+    "OutcomeRecord",
+    "Reclaimed",
+    "SealRecord",
+    "SubscriberRecord",
+    "Subscription",
+]
 
 
 class Outcome(IntEnum):
@@ -63,6 +72,14 @@ class Reclaimed(msgspec.Struct, array_like=True, frozen=True):
     finalised_through: int
 
 
+class SealRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A segment that is delivered before it has files: a start cuts it from the log at the same bundles."""
+
+    segment_seq: int
+    first_bundle: int
+    last_bundle: int
+
+
 class SubscriberPart(msgspec.Struct, array_like=True, frozen=True):
     subscriber: str
     is_active: bool
@@ -96,8 +113,10 @@ class Subscription:
 class AckState:
     def __init__(self) -> None:
         self.subscriptions: dict[str, Subscription] = {}
-        # Segments that have files, and for each the subscribers that have not settled it.
+        # Segments that have files or a seal, and for each the subscribers that have not settled it.
         self.outstanding: dict[int, set[str]] = {}
+        # Segments that are delivered from memory: the log has their bundles.
+        self.seals: dict[int, SealRecord] = {}
         self.next_segment_seq = 1
         self.finalised_through = 0
         self.reclaimed = MarkSet()
@@ -124,6 +143,7 @@ class AckState:
         if record.outcome is Outcome.REJECTED:
             subscription.rejected[record.segment_seq] = record.reason
         self.outstanding.get(record.segment_seq, set()).discard(record.subscriber)
+        self._let_go(record.segment_seq)
         return True
 
     def change(self, record: SubscriberRecord) -> None:
@@ -131,10 +151,15 @@ class AckState:
             self.subscriptions.pop(record.subscriber, None)
             for waiting in self.outstanding.values():
                 waiting.discard(record.subscriber)
+            for segment_seq in list(self.seals):
+                self._let_go(segment_seq)
             return
         known = self.subscriptions.get(record.subscriber)
         if known is None:
             known = self.subscriptions[record.subscriber] = Subscription(record.subscriber, MarkSet(record.mark))
+            # Gone between the moment it chose its mark and this one.
+            for segment_seq in _between(record.mark + 1, self.reclaimed, self.next_segment_seq):
+                known.done.add(segment_seq)
             for segment_seq, waiting in self.outstanding.items():
                 if segment_seq not in known.done:
                     waiting.add(record.subscriber)
@@ -147,9 +172,19 @@ class AckState:
         for segment_seq in record.segment_seqs:
             self.reclaimed.add(segment_seq)
             self.outstanding.pop(segment_seq, None)
+            self.seals.pop(segment_seq, None)
             for subscription in self.subscriptions.values():
+                # Whoever waits for it still came after the outcomes of all others: it cannot come any more.
+                subscription.done.add(segment_seq)
                 subscription.rejected.pop(segment_seq, None)
                 subscription.attempts.pop(segment_seq, None)
+
+    def seal(self, record: SealRecord) -> None:
+        """A segment is delivered from memory; one whose files were durable, or that is gone, is not any more."""
+        self.next_segment_seq = max(self.next_segment_seq, record.segment_seq + 1)
+        if record.segment_seq not in self.outstanding and record.segment_seq not in self.reclaimed:
+            self.seals[record.segment_seq] = record
+            self._await_all(record.segment_seq)
 
     # Segments -------------------------------------------------------------------------------------
 
@@ -157,6 +192,21 @@ class AckState:
         """A segment's files are durable: it waits for every subscriber that has not settled it."""
         self.next_segment_seq = max(self.next_segment_seq, segment_seq + 1)
         self.finalised_through = max(self.finalised_through, last_bundle)
+        self.seals.pop(segment_seq, None)
+        self._await_all(segment_seq)
+
+    def drop_stale_seals(self) -> None:
+        """At a start: a segment whose bundles the log has let go of had files. Without them it is missing."""
+        for seal in [seal for seal in self.seals.values() if seal.last_bundle <= self.finalised_through]:
+            del self.seals[seal.segment_seq], self.outstanding[seal.segment_seq]
+
+    def _let_go(self, segment_seq: int) -> None:
+        """A segment that has only a seal is gone with its last outcome: there is nothing else to remove."""
+        seal = self.seals.get(segment_seq)
+        if seal is not None and self.is_processed(segment_seq):
+            self.reclaim(Reclaimed([segment_seq], self.next_segment_seq, seal.last_bundle))
+
+    def _await_all(self, segment_seq: int) -> None:
         self.outstanding[segment_seq] = {
             name for name, subscription in self.subscriptions.items() if segment_seq not in subscription.done
         }

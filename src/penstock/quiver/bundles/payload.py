@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from penstock.errors import Corrupt, InvalidInput
 from penstock.quiver.bundles.bundle import Bundle
-from penstock.quiver.bundles.schemas import KnownSchema, read_schema
+from penstock.quiver.bundles.schemas import KnownSchema, known_schema, read_schema
 from penstock.quiver.bundles.shared import SharedBatches
 
-__all__ = ["decode_bundles", "encode_bundles"]
+__all__ = ["decode_bundles", "decode_call", "encode_bundles"]
 
 _ALIGNMENT: Final = 8
 _LENGTH: Final = struct.Struct("<I")
@@ -75,7 +75,7 @@ def encode_bundles(bundles: Sequence[Bundle], ingestion_ms: int, shared: SharedB
     entries: list[_Entry] = []
     runs: list[_Run] = []
     if shared is None and len(bundles) > 1:
-        shared = SharedBatches(bundles)
+        shared = SharedBatches.of(bundles)
     if shared is not None and shared.single is not None and len({bundle.signal for bundle in bundles}) == 1:
         runs = [_run(bundles, *shared.single, shared, bodies)]
     else:
@@ -171,16 +171,23 @@ class _Bodies:
 
 def decode_bundles(payload: memoryview) -> tuple[int, list[Bundle]]:
     """Ingestion time and bundles, as views into `payload`. The frame's checksum was good: a fault here is a bug's."""
+    ingestion_ms, bundles, _ = decode_call(payload)
+    return ingestion_ms, bundles
+
+
+def decode_call(payload: memoryview) -> tuple[int, list[Bundle], SharedBatches]:
+    """The same, and the batches that bundles share: a segment that is made anew has the batches of the first one."""
+    shared = SharedBatches()
     try:
         (length,) = _LENGTH.unpack_from(payload)
         head = _DECODER.decode(payload[_LENGTH.size : _LENGTH.size + length])
         start = _LENGTH.size + length
         bodies = payload[start + -start % _ALIGNMENT :]
         schemas = [read_schema(bytes(bodies[at : at + size])) for at, size in head.schemas]
-        found = [_bundle(entry, schemas, bodies) for entry in head.bundles]
+        found = [_bundle(entry, schemas, bodies, shared) for entry in head.bundles]
         for run in head.runs:
-            found += _run_bundles(run, schemas, bodies)
-        return head.ingestion_ms, found
+            found += _run_bundles(run, schemas, bodies, shared)
+        return head.ingestion_ms, found, shared
     except (
         struct.error,
         msgspec.MsgspecError,
@@ -194,18 +201,24 @@ def decode_bundles(payload: memoryview) -> tuple[int, list[Bundle]]:
         raise Corrupt("a frame of the log holds no bundles", str(error)) from error
 
 
-def _bundle(entry: _Entry, schemas: list[pa.Schema], bodies: memoryview) -> Bundle:
+def _bundle(entry: _Entry, schemas: list[pa.Schema], bodies: memoryview, shared: SharedBatches) -> Bundle:
     slots = {}
     for slot in entry.slots:
         batch = _batch(slot, schemas, bodies)
-        slots[slot.name] = batch if slot.rows < 0 else batch.slice(slot.start, slot.rows)
+        if slot.rows >= 0:
+            shared.whole[slot.name, known_schema(batch.schema).body] = batch
+            batch = batch.slice(slot.start, slot.rows)
+        slots[slot.name] = batch
     return Bundle(slots, entry.signal, entry.identity, entry.event_time_ns)
 
 
-def _run_bundles(run: _Run, schemas: list[pa.Schema], bodies: memoryview) -> list[Bundle]:
+def _run_bundles(run: _Run, schemas: list[pa.Schema], bodies: memoryview, shared: SharedBatches) -> list[Bundle]:
     whole = _batch(run.slot, schemas, bodies)
     if min(run.rows) < 0 or sum(run.rows) != whole.num_rows:
         raise ValueError(f"{whole.num_rows} rows are shared as {run.rows}")
+    schema = known_schema(whole.schema)
+    shared.whole[run.slot.name, schema.body] = whole
+    shared.single = run.slot.name, schema
     empty = [""] * len(run.rows)
     identities = run.identities or empty
     times: list[tuple[int, int] | None] = run.event_times_ns or [None] * len(run.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -16,22 +17,25 @@ __all__ = ["SharedBatches", "combined"]
 _SHARED_BYTES_MAX: Final = 4 << 20
 
 
+@dataclass(slots=True)
 class SharedBatches:
     """Batches of one slot and schema put together, of which each bundle has some rows: small ones cost little then.
 
-    Made once, for the log and for the open segment.
+    Made once, for the log and for the open segment; a start takes them from the log as they are.
     """
 
-    def __init__(self, bundles: Sequence[Bundle]) -> None:
-        # The one slot and schema that all bundles have, each with rows: the usual case, and worth a short way.
-        self.single = _single_stream(bundles)
-        if self.single is not None:
-            name, schema = self.single
+    # By slot and schema.
+    whole: dict[tuple[str, bytes], pa.RecordBatch] = field(default_factory=dict)
+    # The one slot and schema that all bundles have, each with rows: the usual case, and worth a short way.
+    single: tuple[str, KnownSchema] | None = None
+
+    @staticmethod
+    def of(bundles: Sequence[Bundle]) -> SharedBatches:
+        single = _single_stream(bundles)
+        if single is not None:
+            name, schema = single
             whole = combined([bundle.slots[name] for bundle in bundles], sum([bundle.nbytes for bundle in bundles]))
-            self.whole = {} if whole is None else {(name, schema.body): whole}
-            if whole is None:
-                self.single = None
-            return
+            return SharedBatches() if whole is None else SharedBatches({(name, schema.body): whole}, single)
         groups: dict[tuple[str, bytes], list[pa.RecordBatch]] = {}
         sizes: dict[tuple[str, bytes], int] = {}
         for bundle in bundles:
@@ -40,7 +44,8 @@ class SharedBatches:
                     key = name, schema.body
                     groups.setdefault(key, []).append(batch)
                     sizes[key] = sizes.get(key, 0) + size
-        self.whole = {key: whole for key, group in groups.items() if (whole := combined(group, sizes[key])) is not None}
+        found = {key: combined(group, sizes[key]) for key, group in groups.items()}
+        return SharedBatches({key: whole for key, whole in found.items() if whole is not None})
 
 
 def _single_stream(bundles: Sequence[Bundle]) -> tuple[str, KnownSchema] | None:

@@ -36,6 +36,11 @@ class Dispatch:
             self._waiting.add(segment_seq)
             heapq.heappush(self._ready, self._sign * segment_seq)
 
+    @property
+    def backlog(self) -> int:
+        """Segments that wait or are in flight."""
+        return len(self._waiting) + len(self.in_flight)
+
     def discard(self, segment_seq: int) -> None:
         """It is settled, whoever did it."""
         self._waiting.discard(segment_seq)

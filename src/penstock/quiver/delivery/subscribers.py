@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ __all__ = ["Subscribers"]
 
 
 class Subscribers:
-    """`reader` opens a segment's files; `lost` is awaited with one that cannot be read.
+    """`meta` knows every segment that is there; `reader` opens one, and `lost` is awaited with one that cannot be read.
 
     `settled` is called whenever a segment waits for one subscriber less.
     """
@@ -30,7 +30,7 @@ class Subscribers:
     def __init__(
         self,
         log: AckLog,
-        segments: MutableMapping[int, SegmentMeta],
+        meta: Callable[[int], SegmentMeta],
         doors: Doors,
         changed: WakeUp,
         *,
@@ -39,7 +39,7 @@ class Subscribers:
         settled: Callable[[], None],
     ) -> None:
         self._log = log
-        self._segments = segments
+        self._meta = meta
         self._doors = doors
         self._changed = changed
         self._reader = reader
@@ -138,12 +138,18 @@ class Subscribers:
         """Whether somebody waits for its next segment, or has one."""
         return name in self._asking or (name in self._dispatches and bool(self._dispatches[name].in_flight))
 
+    def keeps_up(self, name: str) -> bool:
+        """Whether somebody serves it who has no more than one segment to do."""
+        return self.is_served(name) and name in self._dispatches and self._dispatches[name].backlog <= 1
+
     async def replay(self, name: str, segment_seqs: list[int]) -> list[int]:
         """Deliver segments once more that are still there, dead letters above all; returns which."""
         self._known(name)
         found = [number for number in segment_seqs if number in self._state.outstanding]
         now_ms = self._doors.clock.now_ms()
         await self._log.settle([OutcomeRecord(number, name, Outcome.REPLAYED, now_ms) for number in found])
+        # Some may have gone while that was written.
+        found = [number for number in found if number in self._state.outstanding]
         if name in self._dispatches:
             for number in found:
                 self._dispatches[name].add(number)
@@ -210,7 +216,7 @@ class Subscribers:
 
     def _delivery(self, name: str, segment_seq: int) -> Delivery:
         attempts = self._state.subscriptions[name].attempts.get(segment_seq, 0)
-        return Delivery(self, name, self._segments[segment_seq], attempts + 1)
+        return Delivery(self, name, self._meta(segment_seq), attempts + 1)
 
     def _pause(self, dispatch: Dispatch, deadline: Deadline | None) -> float | None:
         due = dispatch.next_due()

@@ -51,6 +51,7 @@ class FrameKind(IntEnum):
     OUTCOMES = 4
     SUBSCRIBER = 5
     RECLAIMED = 6
+    SEALED = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The open segment's life: filled, sealed, written, published. One is filled while at most one is written.
+"""The open segment's life: filled, sealed, delivered from memory or written, published. One is filled meanwhile.
 
 A segment whose write fails stays in memory and is tried again, under the same number, with files made anew; the log
 keeps its records until its files are durable.
@@ -23,6 +23,8 @@ from penstock.quiver.segment.open_segment import OpenSegment
 __all__ = ["Finaliser", "SegmentWriter"]
 
 _RETRY_SECONDS_FIRST: Final = 0.1
+# Of the next segment, when it is this full the sealed one is written: the rest is filled meanwhile.
+_PRESSING_PART: Final = 0.75
 _RETRY_SECONDS_MAX: Final = 5.0
 
 
@@ -35,6 +37,7 @@ class SegmentWriter(Protocol):
 class Finaliser:
     """`number` gives the next segment its number; `publish` is awaited with what is durable.
 
+    `hand_over` delivers a sealed segment from memory, and answers whether all are done with it: it needs no files then.
     `begun` is called when a segment gets its first bundle, and its time begins to run.
     """
 
@@ -47,6 +50,7 @@ class Finaliser:
         *,
         number: Callable[[], int],
         publish: Callable[[SegmentMeta], Awaitable[None]],
+        hand_over: Callable[[OpenSegment, int], Awaitable[bool]],
         begun: Callable[[], None],
     ) -> None:
         self._writer = writer
@@ -55,6 +59,10 @@ class Finaliser:
         self._changed = changed
         self._number = number
         self._publish = publish
+        self._hand_over = hand_over
+        # How many wait for what is sealed to be written, and whether there is no room for it elsewhere.
+        self._hurrying = 0
+        self._is_short_of_room = False
         self._begun = begun
         self._task: asyncio.Task[None] | None = None
         self._retries = True
@@ -73,22 +81,41 @@ class Finaliser:
         """Whether both are full: whoever comes now has to wait."""
         return self.sealed is not None and self.open.bytes >= self._config.target_size
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether what is sealed must be written soon: somebody waits for that, or the next one is filling up."""
+        return (
+            self._hurrying > 0 or self._is_short_of_room or self.open.bytes >= _PRESSING_PART * self._config.target_size
+        )
+
     def add(
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
     ) -> None:
+        was_pressed = self.is_pressed
+        self.collect(bundles, bundle_seq, ingestion_ms, shared)
+        if self.open.bytes >= self._config.target_size:
+            self.seal("size")
+        if self.sealed is not None and self.is_pressed and not was_pressed:
+            self._changed.notify()
+
+    def collect(
+        self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
+    ) -> None:
+        """Take bundles into the open segment, however large it is by then."""
         if not self.open.bundles:
             self.open.opened_at = self._doors.clock.monotonic()
             self._begun()
         self.open.add(bundles, bundle_seq, ingestion_ms, shared)
-        if self.open.bytes >= self._config.target_size:
-            self.seal("size")
 
-    def seal(self, reason: str) -> None:
-        """Begin to write what is open, unless another is being written."""
+    def seal(self, reason: str, segment_seq: int | None = None) -> None:
+        """Let go of what is open, unless another is on its way. `segment_seq`: it had this number in an earlier life."""
+        if reason == "pressure" and self.bytes:
+            self._is_short_of_room = True
+            self._changed.notify()
         if self.sealed is None and self.open.bundles:
             self.sealed, self.open = self.open, self._new()
             self._doors.observer.count(names.QUIVER_SEGMENTS_FINALISED, reason=reason)
-            self._task = asyncio.create_task(self._write_out())
+            self._task = asyncio.create_task(self._finalise(segment_seq))
 
     def buffers(self, finalised_through: int) -> list[OpenSegment]:
         """What is in memory and in no segment yet, oldest first."""
@@ -106,17 +133,23 @@ class Finaliser:
             self.seal("time")
 
     async def flush(self, reason: str) -> None:
-        """Return once all that is in memory now is durable; raise why it is not."""
-        for _ in range(2):
-            self.seal(reason)
-            while self._task is not None:
-                await self._changed.wait()
-                if self.failure is not None:
-                    raise self.failure
+        """Return once all that is in memory now is in files, or settled; raise why it is not."""
+        self._hurrying += 1
+        self._changed.notify()
+        try:
+            for _ in range(2):
+                self.seal(reason)
+                while self._task is not None:
+                    await self._changed.wait()
+                    if self.failure is not None:
+                        raise self.failure
+        finally:
+            self._hurrying -= 1
 
     async def stop(self) -> None:
         """Write what is left, once; the log has it if that fails."""
         self._retries = False
+        self._hurrying += 1
         self._changed.notify()
         for _ in range(2):
             if self._task is None:
@@ -129,29 +162,38 @@ class Finaliser:
     def _new(self) -> OpenSegment:
         return OpenSegment(self._doors.clock.monotonic(), self._config.event_time_column)
 
-    async def _write_out(self) -> None:
+    async def _finalise(self, segment_seq: int | None) -> None:
+        """Give the sealed segment its number, and let it leave memory."""
         assert self.sealed is not None
+        if segment_seq is None:
+            segment_seq = self._number()
+            if self.is_pressed or not await self._hand_over(self.sealed, segment_seq):
+                await self._write_out(self.sealed, segment_seq)
+        else:
+            await self._write_out(self.sealed, segment_seq)
+        self._task, self._is_short_of_room = None, False
+        if self.failure is None:
+            self.sealed = None
+        self._changed.notify()
+        if self.open.bytes >= self._config.target_size:
+            self.seal("size")
+
+    async def _write_out(self, sealed: OpenSegment, number: int) -> None:
         pause = _RETRY_SECONDS_FIRST
-        number = self._number()
         while True:
             try:
-                meta = await self._doors.offload(self._writer.write, self.sealed, number)
+                meta = await self._doors.offload(self._writer.write, sealed, number)
                 break
             except Exception as error:  # noqa: BLE001  whatever it is, the log has the records: nobody may wait for ever
                 self.failure = _explained(number, error)
                 self._doors.observer.event(names.QUIVER_SEGMENT_FAILED, instance=self._doors.instance, error=str(error))
             self._changed.notify()
             if not self._retries:
-                self._task = None
                 return
             await self._changed.wait(pause)
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
         self.failure = None
         await self._publish(meta)
-        self.sealed, self._task = None, None
-        self._changed.notify()
-        if self.open.bytes >= self._config.target_size:
-            self.seal("size")
 
 
 def _explained(number: int, error: Exception) -> PenstockError:

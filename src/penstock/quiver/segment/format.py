@@ -29,6 +29,7 @@ __all__ = [
     "encoded_bytes_max",
     "file_tables",
     "meta_name",
+    "read_back",
     "read_stream",
     "segment_meta",
     "segment_number",
@@ -170,6 +171,14 @@ def encode_stream(table: pa.Table, buffer: memoryview, *, segment_seq: int, slot
         # Arrow says so with an OSError, which must not be taken for one of the disk.
         raise StreamTooLong from error
     yield piece()
+
+
+def read_back(table: pa.Table) -> pa.Table:
+    """The table as a reader of its file gets it: the same batches, and the same number of bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_BATCH_ROWS_MAX)
+    return pa.ipc.open_file(sink.getvalue()).read_all()
 
 
 def encoded_bytes_max(table: pa.Table) -> int:

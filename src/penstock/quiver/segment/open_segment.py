@@ -41,8 +41,8 @@ class OpenSegment:
     streams: dict[tuple[str, str], list[pa.RecordBatch]] = field(default_factory=dict)
     # Of each stream: its schemas by their bytes, metadata included.
     _schemas: dict[tuple[str, str], dict[builtins.bytes, pa.Schema]] = field(default_factory=dict)
-    # Of each stream: where the batches begin that are not put together yet, and their bytes.
-    _loose: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    # Of each stream: where the batches begin that are not put together yet.
+    _loose: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
@@ -58,7 +58,7 @@ class OpenSegment:
         if len(bundles) == 1:
             self._add_one(bundles[0])
         else:
-            self._add_many(bundles, shared or SharedBatches(bundles))
+            self._add_many(bundles, shared or SharedBatches.of(bundles))
 
     def _add_one(self, bundle: Bundle) -> None:
         self.rows += bundle.rows
@@ -67,7 +67,7 @@ class OpenSegment:
         if bundle.event_time_ns is not None or self.event_time_column:
             self.event_time_ns = _spanning(self.event_time_ns, self._event_time(bundle))
         for (slot, batch), schema, size in zip(bundle.slots.items(), bundle.schemas, bundle.sizes, strict=True):
-            self._extend(slot, schema, batch.schema, [_owned(batch, schema, size)] if batch.num_rows else [], size)
+            self._extend(slot, schema, batch.schema, [_owned(batch, schema, size)] if batch.num_rows else [])
 
     def _add_many(self, bundles: Sequence[Bundle], shared: SharedBatches) -> None:
         self.rows += sum([bundle.rows for bundle in bundles])
@@ -79,7 +79,7 @@ class OpenSegment:
         if shared.single is not None:
             name, only = shared.single
             whole = shared.whole[name, only.body]
-            self._extend(name, only, whole.schema, [whole], sum([bundle.nbytes for bundle in bundles]))
+            self._extend(name, only, whole.schema, [whole])
             return
         for (slot, _), found in _by_stream(bundles).items():
             together = shared.whole.get((slot, found.schema.body))
@@ -88,21 +88,16 @@ class OpenSegment:
                 found.schema,
                 found.arrow_schema,
                 found.batches if together is None else [together],
-                found.bytes,
             )
 
-    def _extend(
-        self, slot: str, schema: KnownSchema, arrow_schema: pa.Schema, batches: list[pa.RecordBatch], size: int
-    ) -> None:
-        """Batches with rows, of this size together; without any only the schema is kept."""
+    def _extend(self, slot: str, schema: KnownSchema, arrow_schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+        """Batches with rows; without any only the schema is kept."""
         key = slot, schema.fingerprint
         stream = self.streams.setdefault(key, [])
         stream += batches
-        start, loose_bytes = self._loose.get(key, (0, 0))
-        loose_bytes += size
+        start = self._loose.get(key, 0)
         if len(stream) - start >= _LOOSE_BATCHES_MAX:
-            start, loose_bytes = _put_together(stream, start, loose_bytes), 0
-        self._loose[key] = start, loose_bytes
+            self._loose[key] = _put_together(stream, start)
         known = self._schemas.setdefault(key, {})
         if schema.body not in known:
             known[schema.body] = arrow_schema
@@ -148,7 +143,6 @@ class _StreamIntake:
     schema: KnownSchema
     arrow_schema: pa.Schema
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    bytes: int = 0
 
 
 def _by_stream(bundles: Sequence[Bundle]) -> dict[tuple[str, builtins.bytes], _StreamIntake]:
@@ -159,7 +153,6 @@ def _by_stream(bundles: Sequence[Bundle]) -> dict[tuple[str, builtins.bytes], _S
             stream = streams.setdefault((slot, schema.body), _StreamIntake(schema, batch.schema))
             if batch.num_rows:
                 stream.batches.append(_owned(batch, schema, size))
-                stream.bytes += size
     return streams
 
 
@@ -170,12 +163,14 @@ def _owned(batch: pa.RecordBatch, schema: KnownSchema, size: int) -> pa.RecordBa
     return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
-def _put_together(stream: list[pa.RecordBatch], start: int, size: int) -> int:
-    """Put so many batches from `start` on into one, in place, and return where the next such row begins.
+def _put_together(stream: list[pa.RecordBatch], start: int) -> int:
+    """Put the batches from `start` on into one, in place, and return where the next such row begins.
 
-    A batch takes kilobytes beside its rows: a segment of single rows would take many times its size.
+    A batch takes kilobytes beside its rows: a segment of single rows would take many times its size. Whether it is
+    worth it is decided by their size in the log, which is the same when a start reads them from there.
     """
-    whole = combined(stream[start:], size)
+    loose = stream[start:]
+    whole = combined(loose, sum([pa.ipc.get_record_batch_size(batch) for batch in loose]))
     if whole is not None:
         stream[start:] = [whole]
     return len(stream)

@@ -1,17 +1,18 @@
-"""Where segments are kept: on a disk (`SegmentShelf`), or in memory when persistence is off."""
+"""Where segments are kept: on a disk (`SegmentShelf`), or in memory, until they are written or for good."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.errors import Corrupt
-from penstock.quiver.segment.format import SegmentMeta, SegmentStream, segment_meta
+from penstock.quiver.segment.format import SegmentMeta, SegmentStream, file_tables, read_back, segment_meta
 from penstock.quiver.segment.open_segment import OpenSegment
 
-__all__ = ["MemorySegments", "SegmentStore"]
+__all__ = ["HeldSegment", "MemorySegments", "SegmentStore"]
 
 
 class SegmentStore(Protocol):
@@ -53,3 +54,35 @@ class MemorySegments:
 
     def set_aside(self, segment_seq: int) -> None:
         self._tables.pop(segment_seq, None)
+
+
+class HeldSegment:
+    """A sealed segment in memory: its tables are those that its files would give, to the batch.
+
+    Several threads may read it at once; the first lays it out, and the lock keeps the others waiting meanwhile.
+    """
+
+    def __init__(self, segment: OpenSegment, segment_seq: int) -> None:
+        streams = [
+            SegmentStream("", slot, mark, sum([batch.num_rows for batch in batches]), _encoded_bytes(batches), 0)
+            for (slot, mark), batches in segment.streams.items()
+        ]
+        self.meta = segment_meta(segment, segment_seq, streams)
+        self._segment = segment
+        self._tables: dict[str, list[pa.Table]] | None = None
+        self._turn = threading.Lock()
+
+    def read(self) -> dict[str, list[pa.Table]]:
+        """Tables by slot. Blocking."""
+        with self._turn:
+            if self._tables is None:
+                slots: dict[str, list[pa.Table]] = {}
+                for slot, mark in self._segment.streams:
+                    laid_out = file_tables(self._segment.table(slot, mark))
+                    slots.setdefault(slot, []).extend(read_back(table) for table in laid_out)
+                self._tables = slots
+            return {slot: list(tables) for slot, tables in self._tables.items()}
+
+
+def _encoded_bytes(batches: Sequence[pa.RecordBatch]) -> int:
+    return sum([pa.ipc.get_record_batch_size(batch) for batch in batches])

@@ -80,6 +80,11 @@ class Wal:
         return self._log.bytes if self._log else 0
 
     @property
+    def is_durable(self) -> bool:
+        """Whether what was acknowledged is in the log."""
+        return self._persists
+
+    @property
     def waiting_bytes(self) -> int:
         return self._group.waiting_bytes
 
@@ -106,7 +111,7 @@ class Wal:
         return log.growth(size)
 
     async def append(self, bundles: Sequence[Bundle], size: int) -> list[Ack]:
-        shared = SharedBatches(bundles) if len(bundles) > 1 and size <= _INLINE_BYTES_MAX else None
+        shared = SharedBatches.of(bundles) if len(bundles) > 1 and size <= _INLINE_BYTES_MAX else None
         entry = WalEntry(bundles, size, self._doors.clock.now_ms(), shared)
         if self._persists and size <= _INLINE_BYTES_MAX:
             _encode(entry)
@@ -200,7 +205,7 @@ class Wal:
 def _encode(entry: WalEntry) -> None:
     if not entry.parts:
         if len(entry.bundles) > 1:
-            entry.shared = entry.shared or SharedBatches(entry.bundles)
+            entry.shared = entry.shared or SharedBatches.of(entry.bundles)
         entry.parts = encode_bundles(entry.bundles, entry.ingestion_ms, entry.shared)
 
 

@@ -76,7 +76,8 @@ def accepted(batch: pa.RecordBatch, faults: Sequence[tuple[npt.NDArray[np.bool_]
 
 def together(schema: pa.Schema, parts: Sequence[DecodedRows]) -> DecodedRows:
     """Several parts of one request as one."""
-    batch = one_batch(pa.Table.from_batches([part.batch for part in parts], schema))
+    filled = [part.batch for part in parts if part.batch.num_rows]
+    batch = filled[0] if len(filled) == 1 else one_batch(pa.Table.from_batches(filled, schema))
     reasons = tuple(dict.fromkeys(reason for part in parts for reason in part.reasons))
     return DecodedRows(batch, sum(part.rejected for part in parts), reasons)
 

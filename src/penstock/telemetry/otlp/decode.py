@@ -6,7 +6,7 @@ be kept, is taken without them, and says how many and why: what OTLP calls a par
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from penstock.telemetry.otlp.traces import span_rows
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.protobuf import to_arrow
 
-__all__ = ["decode_otlp", "decode_otlp_json", "otlp_rows", "request_message"]
+__all__ = ["decode_otlp", "decode_otlp_json", "decode_otlp_together", "otlp_rows", "request_message"]
 
 _LIMITS: Final = DecodeLimits()
 _READERS: Final[dict[Signal, Callable[[pa.RecordBatch, RowSource, DecodeLimits], DecodedRows]]] = {
@@ -33,9 +33,17 @@ _READERS: Final[dict[Signal, Callable[[pa.RecordBatch, RowSource, DecodeLimits],
 
 def decode_otlp(signal: Signal, body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
     """An `Export…ServiceRequest` in protobuf, as rows of the signal's schema."""
-    limits.check_request(len(body))
+    return decode_otlp_together(signal, [bytes(body)], source, limits)
+
+
+def decode_otlp_together(
+    signal: Signal, bodies: Sequence[bytes], source: RowSource, limits: DecodeLimits = _LIMITS
+) -> DecodedRows:
+    """Several requests of one sender as rows, for little more than one costs; malformed if one of them is."""
+    for body in bodies:
+        limits.check_request(len(body))
     what = f"OTLP {signal.name.lower()} request"
-    return otlp_rows(signal, to_arrow(request_message(signal), bytes(body), what), source, limits)
+    return otlp_rows(signal, to_arrow(request_message(signal), bodies, what), source, limits)
 
 
 def decode_otlp_json(signal: Signal, body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
@@ -43,7 +51,7 @@ def decode_otlp_json(signal: Signal, body: bytes, source: RowSource, limits: Dec
     limits.check_request(len(body))
     what = f"OTLP {signal.name.lower()} request"
     message = request_message(signal)
-    return otlp_rows(signal, to_arrow(message, protobuf_of_json(message, bytes(body), what), what), source, limits)
+    return otlp_rows(signal, to_arrow(message, [protobuf_of_json(message, bytes(body), what)], what), source, limits)
 
 
 def otlp_rows(signal: Signal, request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:

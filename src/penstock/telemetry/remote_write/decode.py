@@ -1,15 +1,18 @@
 """Prometheus remote write 1.0 and 2.0 as rows of metrics: one sample, histogram or lone exemplar a row.
 
-A request is taken whole or refused whole, with the series named. Labels must be what the protocol demands: `__name__`
-there, names unique and not empty, values not empty. Histograms of fractions are refused by name.
+A request that is malformed is refused whole. In one that is sound, series whose labels are not what the protocol demands
+(`__name__` there, names unique and not empty, values not empty) are refused one by one, and so are histograms and times
+that cannot be kept: the others are taken, and the first of each fault is named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
@@ -26,21 +29,26 @@ from penstock.telemetry.columns.building import (
     to_ints,
     to_lists,
 )
-from penstock.telemetry.columns.rows import DecodedRows, RowSource, assembled, together
+from penstock.telemetry.columns.rows import DecodedRows, RowSource, accepted, assembled, together
 from penstock.telemetry.columns.schemas import METRICS, NANOSECONDS, PROMETHEUS
+from penstock.telemetry.remote_write.encoded_sizes import write_request_sizes
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 from penstock.telemetry.remote_write.native_histograms import native_rows
 from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.protobuf import to_arrow
 
-__all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_request"]
+__all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_requests"]
 
 _LIMITS: Final = DecodeLimits()
 _MS: Final = 1_000_000
 _MS_MAX: Final = (2**63 - 1) // _MS
 _TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
 _NAME: Final = "__name__"
+_LATE: Final = "samples have a time beyond the year 2262"
+_NO_ROWS: Final = DecodedRows(pa.RecordBatch.from_pylist([], METRICS))
+
+_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class RemoteWriteVersion(Enum):
@@ -55,35 +63,58 @@ def decode_remote_write(
 ) -> DecodedRows:
     """A request as it comes over HTTP, packed with snappy."""
     limits.check_request(len(body))
-    return decode_write_request(unpack_snappy(body, limits), source, version, limits)
+    return decode_write_requests([unpack_snappy(body, limits)], source, version, limits)
 
 
-def decode_write_request(
-    unpacked: bytes, source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits = _LIMITS
+def decode_write_requests(
+    unpacked: Sequence[bytes], source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits = _LIMITS
 ) -> DecodedRows:
-    """The message of a request, unpacked."""
+    """The messages of requests, unpacked. Of the second version it must be one: its texts are numbered in each."""
     try:
         if version is RemoteWriteVersion.V1:
-            found = _first_version(to_arrow(write_request_v1(), unpacked, "remote write 1.0 request"), limits)
+            request = to_arrow(write_request_v1(), unpacked, "remote write 1.0 request", write_request_sizes)
+            found = _first_version(request, limits)
         else:
+            assert len(unpacked) == 1, "references of several requests cannot be told apart"
             found = _second_version(to_arrow(write_request_v2(), unpacked, "remote write 2.0 request"), limits)
         return found.decoded(source, limits)
     except (pa.ArrowInvalid, OverflowError) as error:
         raise InvalidInput("the remote write request cannot be kept", str(error)[:200]) from error
 
 
+class _SeriesFaults:
+    """Series that are refused, by what is wrong with them."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.reasons: list[str] = []
+
+    def refuse(self, series: Any, bad: _Mask, reason: str) -> Any:
+        """The other series; `reason` tells of the first bad one."""
+        count = int(np.count_nonzero(bad))
+        if not count:
+            return series
+        self.reasons.append(reason if count == 1 else f"{reason}, and {count - 1} more like it")
+        lengths = [to_ints(pc.list_value_length(field(series, name))) for name in ("samples", "histograms")]
+        # One that has no sample has exemplars, which are a row as well.
+        self.rows += int(np.maximum(sum(lengths), 1)[bad].sum())
+        return series.filter(pa.array(~bad))
+
+
 class _Series:
     """Series of a request, with their labels resolved."""
 
-    def __init__(self, series: Any, labels: AttributeColumns, about: dict[str, Any]) -> None:
+    def __init__(self, series: Any, labels: AttributeColumns, about: dict[str, Any], faults: _SeriesFaults) -> None:
         self.series = series
         self.names, self.labels = _split_names(labels)
         # Type, unit and description of each series, where the request says.
         self.about = about
+        self.faults = faults
 
     def decoded(self, source: RowSource, limits: DecodeLimits) -> DecodedRows:
         parts = [self._samples(source, limits), self._histograms(source), self._lone_exemplars(source)]
         limits.check_rows(sum(part.batch.num_rows for part in parts))
+        parts.append(DecodedRows(_NO_ROWS.batch, self.faults.rows, self.faults.reasons))
         return together(METRICS, parts)
 
     def columns(self, rows: Ints) -> dict[str, Any]:
@@ -99,27 +130,26 @@ class _Series:
         samples, series = opened(field(self.series, "samples"))
         limits.check_rows(len(samples))
         columns = self.columns(series)
-        columns["time"] = _times(field(samples, "timestamp"))
+        columns["time"], late = _times(field(samples, "timestamp"))
         columns["value"] = field(samples, "value")
         if samples.type.get_field_index("start_timestamp") >= 0:
-            columns["start_time"] = _times(field(samples, "start_timestamp"), zero_is_null=True)
-        firsts = np.zeros(len(series), np.bool_)
-        firsts[np.unique(series, return_index=True)[1]] = True
-        columns["exemplars"] = self._exemplars(series, firsts)
-        return DecodedRows(assembled(METRICS, columns, len(samples), source))
+            columns["start_time"], late_start = _times(field(samples, "start_timestamp"), zero_is_null=True)
+            late = late | late_start
+        columns["exemplars"] = self._exemplars(series, _firsts(series))
+        return accepted(assembled(METRICS, columns, len(samples), source), [(late, _LATE)])
 
     def _histograms(self, source: RowSource) -> DecodedRows:
         histograms, series = opened(field(self.series, "histograms"))
         if not len(series):
-            return DecodedRows(_no_rows())
-        columns = self.columns(series)
-        columns |= native_rows(histograms, self.names.take(places(series)))
-        columns["time"] = _times(field(histograms, "timestamp"))
+            return _NO_ROWS
+        native = native_rows(histograms, self.names.take(places(series)))
+        columns = self.columns(series) | native.columns
+        columns["time"], late = _times(field(histograms, "timestamp"))
         has_samples = to_ints(pc.list_value_length(field(self.series, "samples")))[series] > 0
-        firsts = np.zeros(len(series), np.bool_)
-        firsts[np.unique(series, return_index=True)[1]] = True
-        columns["exemplars"] = self._exemplars(series, firsts & ~has_samples)
-        return DecodedRows(assembled(METRICS, columns, len(series), source))
+        columns["exemplars"] = self._exemplars(series, _firsts(series) & ~has_samples)
+        found = accepted(assembled(METRICS, columns, len(series), source), [(native.refused, ""), (late, _LATE)])
+        reasons = [*native.reasons, *(reason for reason in found.reasons if reason.endswith(_LATE))]
+        return DecodedRows(found.batch, found.rejected, reasons)
 
     def _lone_exemplars(self, source: RowSource) -> DecodedRows:
         """Prometheus sends exemplars as series of their own: a row without a value carries them."""
@@ -129,12 +159,13 @@ class _Series:
             empty &= to_ints(pc.list_value_length(field(self.series, name))) == 0
         series = np.flatnonzero(empty & (to_ints(pc.list_value_length(exemplars)) > 0))
         if not len(series):
-            return DecodedRows(_no_rows())
+            return _NO_ROWS
         columns = self.columns(series)
         columns["exemplars"] = self._exemplars(series, np.ones(len(series), np.bool_))
         items, offsets = lists(exemplars.take(places(series)))
-        columns["time"] = _times(field(items, "timestamp")).take(places(offsets[:-1]))
-        return DecodedRows(assembled(METRICS, columns, len(series), source))
+        times, late = _times(field(items, "timestamp"))
+        columns["time"] = times.take(places(offsets[:-1]))
+        return accepted(assembled(METRICS, columns, len(series), source), [(late[offsets[:-1]], _LATE)])
 
     def _exemplars(self, series: Ints, wanted: Any) -> Any:
         exemplars = field(self.series, "exemplars")
@@ -147,7 +178,7 @@ class _Series:
         nothing = pa.nulls(len(items), pa.string())
         trace, span = (_picked(labels, name) for name in ("trace_id", "span_id"))
         columns = {
-            "time": _times(field(items, "timestamp")),
+            "time": _times(field(items, "timestamp"))[0],
             "value": field(items, "value"),
             "int_value": pa.nulls(len(items), pa.int64()),
             "trace_id": trace if trace is not None else nothing,
@@ -162,8 +193,10 @@ class _Series:
 
 
 class _FirstSeries(_Series):
-    def __init__(self, series: Any, labels: AttributeColumns, about: dict[str, Any], limits: DecodeLimits) -> None:
-        super().__init__(series, labels, about)
+    def __init__(
+        self, series: Any, labels: AttributeColumns, about: dict[str, Any], faults: _SeriesFaults, limits: DecodeLimits
+    ) -> None:
+        super().__init__(series, labels, about, faults)
         self._limits = limits
 
     def exemplar_labels(self, items: Any) -> AttributeColumns:
@@ -172,9 +205,15 @@ class _FirstSeries(_Series):
 
 class _SecondSeries(_Series):
     def __init__(
-        self, series: Any, labels: AttributeColumns, about: dict[str, Any], symbols: Any, limits: DecodeLimits
+        self,
+        series: Any,
+        labels: AttributeColumns,
+        about: dict[str, Any],
+        faults: _SeriesFaults,
+        symbols: Any,
+        limits: DecodeLimits,
     ) -> None:
-        super().__init__(series, labels, about)
+        super().__init__(series, labels, about, faults)
         self._symbols = symbols
         self._limits = limits
 
@@ -185,8 +224,13 @@ class _SecondSeries(_Series):
 def _first_version(request: pa.RecordBatch, limits: DecodeLimits) -> _Series:
     series = pc.list_flatten(request.column("timeseries"))
     limits.check_rows(len(series))
-    labels = _checked(_label_pairs(field(series, "labels"), limits), lists(field(series, "labels"))[1])
-    found = _FirstSeries(series, labels, {}, limits)
+    faults = _SeriesFaults()
+
+    def labels_of(series: Any) -> tuple[AttributeColumns, Ints]:
+        return _label_pairs(field(series, "labels"), limits), lists(field(series, "labels"))[1]
+
+    series, labels = _checked(series, labels_of, faults)
+    found = _FirstSeries(series, labels, {}, faults, limits)
     found.about = _families(found.names, pc.list_flatten(request.column("metadata")))
     return found
 
@@ -197,15 +241,35 @@ def _second_version(request: pa.RecordBatch, limits: DecodeLimits) -> _Series:
     limits.check_rows(len(series))
     if len(series) and (len(symbols) == 0 or symbols[0].as_py() != ""):
         raise InvalidInput("the symbols of a remote write 2.0 request are wrong", "the first must be empty")
-    references = field(series, "labels_refs")
-    labels = _checked(_label_references(references, symbols, limits), lists(references)[1] // 2)
+    faults = _SeriesFaults()
+    series = _with_sound_references(series, len(symbols), faults)
+
+    def labels_of(series: Any) -> tuple[AttributeColumns, Ints]:
+        references = field(series, "labels_refs")
+        return _label_references(references, symbols, limits), lists(references)[1] // 2
+
+    series, labels = _checked(series, labels_of, faults)
     metadata = field(series, "metadata")
     about = {
         "type": _named_types(pc.fill_null(field(metadata, "type"), 0)),
         "unit": _symbol(field(metadata, "unit_ref"), symbols),
         "description": _symbol(field(metadata, "help_ref"), symbols),
     }
-    return _SecondSeries(series, labels, about, symbols, limits)
+    return _SecondSeries(series, labels, about, faults, symbols, limits)
+
+
+def _with_sound_references(series: Any, symbols: int, faults: _SeriesFaults) -> Any:
+    """Series whose labels are pairs of references to symbols that are there."""
+    references, offsets = lists(field(series, "labels_refs"))
+    odd = np.diff(offsets) % 2 != 0
+    series = faults.refuse(series, odd, "a series has a label name without a value")
+    references, offsets = lists(field(series, "labels_refs"))
+    numbers = to_ints(references)
+    rows = np.repeat(np.arange(len(series)), np.diff(offsets))
+    wrong = numbers >= symbols
+    bad = np.bincount(rows[wrong], minlength=len(series)) > 0
+    largest = int(numbers[wrong].max()) if wrong.any() else 0
+    return faults.refuse(series, bad, f"a series has label reference {largest}, and there are {symbols} symbols")
 
 
 def _label_pairs(array: Any, limits: DecodeLimits) -> AttributeColumns:
@@ -215,11 +279,9 @@ def _label_pairs(array: Any, limits: DecodeLimits) -> AttributeColumns:
 
 def _label_references(array: Any, symbols: Any, limits: DecodeLimits) -> AttributeColumns:
     references, offsets = lists(array)
-    if np.any(np.diff(offsets) % 2):
-        raise InvalidInput("a series has a label name without a value", "references to symbols come in pairs")
     numbers = to_ints(references)
-    if len(numbers) and numbers.max() >= len(symbols):
-        raise InvalidInput(f"label reference {numbers.max()} is wrong", f"there are {len(symbols)} symbols")
+    if np.any(np.diff(offsets) % 2) or (len(numbers) and numbers.max() >= len(symbols)):
+        raise InvalidInput("labels refer to symbols that are not there", f"there are {len(symbols)} symbols")
     return string_map(offsets // 2, taken(symbols, numbers[0::2]), taken(symbols, numbers[1::2]), limits)
 
 
@@ -233,30 +295,48 @@ def _symbol(references: Any, symbols: Any) -> Any:
     return symbols.take(places(numbers, mask=numbers == 0))
 
 
-def _checked(labels: AttributeColumns, given: Ints) -> AttributeColumns:
-    """Refused unless every series has its labels once each, all named, none empty."""
-    twice = np.flatnonzero(np.diff(labels.offsets) != np.diff(given))
-    if len(twice):
-        raise InvalidInput(f"series {_named(labels, int(twice[0]))} has a label twice")
-    for texts, what in ((labels.keys, "a label without a name"), (labels.values, "a label without a value")):
-        empty = np.flatnonzero(np.asarray(pc.equal(texts, "")))
-        if len(empty):
-            row = int(np.searchsorted(labels.offsets, empty[0], side="right")) - 1
-            raise InvalidInput(f"series {_named(labels, row)} has {what}")
-    return labels
+def _checked(series: Any, labels_of: _LabelReader, faults: _SeriesFaults) -> tuple[Any, AttributeColumns]:
+    """Series that have their labels once each, all named, none empty, and a name among them; and those labels."""
+    labels, given = labels_of(series)
+    rows = np.repeat(np.arange(len(series)), np.diff(labels.offsets))
+    names = rows[np.asarray(pc.equal(labels.keys, _NAME))] if len(rows) else rows
+    checks = [
+        (np.diff(labels.offsets) != np.diff(given), "has a label twice"),
+        (_any_of(rows, pc.equal(labels.keys, ""), len(series)), "has a label without a name"),
+        (_any_of(rows, pc.equal(labels.values, ""), len(series)), "has a label without a value"),
+        (np.bincount(names, minlength=len(series)) == 0, f"has no name: the label {_NAME} is missing"),
+    ]
+    refused = np.zeros(len(series), np.bool_)
+    for bad, what in checks:
+        new = bad & ~refused
+        if new.any():
+            faults.refuse(series, new, f"series {_named(labels, int(np.flatnonzero(new)[0]))} {what}")
+        refused |= bad
+    if not refused.any():
+        return series, labels
+    sound = series.filter(pa.array(~refused))
+    return sound, labels_of(sound)[0]
+
+
+_LabelReader: TypeAlias = Callable[[Any], tuple[AttributeColumns, Ints]]
+
+
+def _any_of(rows: Ints, is_bad: Any, count: int) -> _Mask:
+    """Rows in which one entry is bad."""
+    return np.bincount(rows[np.asarray(is_bad)], minlength=count) > 0 if len(rows) else np.zeros(count, np.bool_)
+
+
+def _firsts(series: Ints) -> _Mask:
+    """The first row of each series; rows of one lie together."""
+    return np.append(True, series[1:] != series[:-1])[: len(series)]
 
 
 def _split_names(labels: AttributeColumns) -> tuple[Any, AttributeColumns]:
     """The metric of each series, and the other labels."""
     is_name = np.asarray(pc.equal(labels.keys, _NAME)) if len(labels.keys) else np.zeros(0, np.bool_)
-    rows = np.repeat(np.arange(len(labels.offsets) - 1), np.diff(labels.offsets))
-    counts = np.bincount(rows[is_name], minlength=len(labels.offsets) - 1)
-    missing = np.flatnonzero(counts != 1)
-    if len(missing):
-        raise InvalidInput(f"series {_named(labels, int(missing[0]))} has no name", f"the label {_NAME} is missing")
     rest = np.flatnonzero(~is_name)
-    offsets = np.zeros(len(labels.offsets), np.int64)
-    np.cumsum(np.bincount(rows[rest], minlength=len(labels.offsets) - 1), out=offsets[1:])
+    # Each series has one name: so many entries fewer lie before each of them.
+    offsets = labels.offsets - np.arange(len(labels.offsets))
     names = labels.values.filter(pa.array(is_name))
     return names, AttributeColumns(offsets, taken(labels.keys, rest), taken(labels.values, rest), labels.kinds[rest])
 
@@ -292,11 +372,13 @@ def _named_types(numbers: Any) -> Any:
     return taken(pa.array(_TYPES), np.where((codes >= 0) & (codes < len(_TYPES)), codes, 0))
 
 
-def _times(milliseconds: Any, *, zero_is_null: bool = False) -> Any:
+def _times(milliseconds: Any, *, zero_is_null: bool = False) -> tuple[Any, _Mask]:
+    """Times of rows, and which of them no row can hold."""
     numbers = to_ints(milliseconds)
-    if np.any(np.abs(numbers) > _MS_MAX):
-        raise InvalidInput("a sample has a time beyond the year 2262", "times are milliseconds since 1970")
-    return pa.array(numbers * _MS, mask=numbers == 0 if zero_is_null else None).cast(NANOSECONDS)
+    # Not by its absolute value: the least number has none.
+    late = (numbers > _MS_MAX) | (numbers < -_MS_MAX)
+    known = np.where(late, 0, numbers) if late.any() else numbers
+    return pa.array(known * _MS, mask=numbers == 0 if zero_is_null else None).cast(NANOSECONDS), late
 
 
 def _picked(labels: AttributeColumns, name: str) -> Any:
@@ -308,7 +390,3 @@ def _picked(labels: AttributeColumns, name: str) -> Any:
     entries = np.full(len(labels.offsets) - 1, -1)
     entries[rows] = found
     return labels.values.take(places(entries, mask=entries < 0))
-
-
-def _no_rows() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], METRICS)

@@ -6,24 +6,47 @@ between them, and whole counts as differences from bucket to bucket. There are f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidInput, Unsupported
 
-__all__ = ["native_rows"]
+__all__ = ["NativeRows", "native_rows"]
 
 _CUSTOM_BOUNDS: Final = -53
 _SCALES: Final = range(-4, 9)
 # Gaps are stored as zeros: a hostile span could ask for billions.
 _BUCKETS_MAX: Final = 20_000
+# Of one request; the others are counted.
+_REASONS_MAX: Final = 5
 
 
-def native_rows(histograms: Any, names: Any) -> dict[str, Any]:
-    """Columns of metrics, one row a histogram."""
-    rows = [_row(one, name) for one, name in zip(histograms.to_pylist(), names.to_pylist(), strict=True)]
+@dataclass(frozen=True, slots=True)
+class NativeRows:
+    """Columns of metrics, one row a histogram; those under the mask are to be refused, for these reasons."""
+
+    columns: dict[str, Any]
+    refused: npt.NDArray[np.bool_]
+    reasons: Sequence[str]
+
+
+def native_rows(histograms: Any, names: Any) -> NativeRows:
+    rows, reasons = list[dict[str, Any]](), list[str]()
+    refused = np.zeros(len(histograms), np.bool_)
+    for number, (one, name) in enumerate(zip(histograms.to_pylist(), names.to_pylist(), strict=True)):
+        try:
+            rows.append(_row(one, name))
+        except (InvalidInput, Unsupported) as error:
+            rows.append({"type": "histogram"})
+            refused[number] = True
+            if len(reasons) < _REASONS_MAX:
+                reasons.append(": ".join(part for part in (error.what, error.why) if part))
     kinds = {
         "type": pa.string(),
         "count": pa.int64(),
@@ -38,7 +61,8 @@ def native_rows(histograms: Any, names: Any) -> dict[str, Any]:
         "bounds": pa.list_(pa.float64()),
         "counts": pa.list_(pa.int64()),
     }
-    return {name: pa.array([row.get(name) for row in rows], kind) for name, kind in kinds.items()}
+    columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in kinds.items()}
+    return NativeRows(columns, refused, reasons)
 
 
 def _row(one: dict[str, Any], name: str) -> dict[str, Any]:

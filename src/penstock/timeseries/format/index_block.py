@@ -17,7 +17,7 @@ import pyroaring
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Column, Cut, Indices, Words, buffer_of, bytes_column, codes_of, taken
+from penstock.timeseries.arrays import Array, Column, Cut, Indices, Words, buffer_of, bytes_column, codes_of, taken
 from penstock.timeseries.format.keys import INSIDE_BITS, label_hash
 
 __all__ = ["IndexBlock"]
@@ -119,11 +119,11 @@ class IndexBlock:
         return found
 
     def encode(self) -> BlockBody:
-        parts: list[bytes | np.ndarray[tuple[int, ...], np.dtype[np.uint32]]] = []
-        for column in (self.names.cast(pa.binary()), self.values.cast(pa.binary()), self.bitmaps):
-            values = column.to_pylist()
-            ends = np.cumsum([len(value) for value in values], dtype=np.int64).astype("<u4")
-            parts += [ends, b"".join(values)]
+        parts: list[Array] = []
+        for column in (self.names, self.values, self.bitmaps):
+            starts = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
+            data = np.frombuffer(column.buffers()[2] or b"", np.uint8)[starts[0] : starts[-1]]
+            parts += [(starts[1:] - starts[0]).astype("<u4"), data]
         return BlockBody((_COUNT.pack(len(self)), self.keys.astype("<u8", copy=False), *parts), compress=True)
 
     @classmethod

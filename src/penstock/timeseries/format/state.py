@@ -1,6 +1,7 @@
 """What is known of a tenant at one moment: its head and its directories. States never change; a commit makes a new one.
 
-An hour that cannot be written to is named in `aside`; the others are not concerned.
+The hours of a day share the ids of its series. An hour that a store of format 1 wrote has ids of its own, and so has one
+that began when the labels of its day could not be read: such an hour has a dictionary, and is a period of its own.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyroaring
 
 from penstock.blocks import EMPTY, Directory, Shelf, StoreHeader
 from penstock.timeseries.arrays import Indices, Words
 from penstock.timeseries.fingerprints import Fingerprints
-from penstock.timeseries.format.keys import INSIDE_BITS, SeriesFamily, hour_key, hour_of_key, tenant_prefix
+from penstock.timeseries.format.keys import INSIDE_BITS, SeriesFamily, day_of, hour_key, hour_of_key, tenant_prefix
 
 __all__ = [
     "DICTIONARY",
     "INDEX",
     "LABELS",
     "METADATA",
+    "PRESENCE",
     "SAMPLES",
     "SeriesStoreRecord",
     "TenantHead",
@@ -35,6 +38,7 @@ LABELS: Final = Shelf(SeriesFamily.LABELS)
 INDEX: Final = Shelf(SeriesFamily.INDEX)
 SAMPLES: Final = Shelf(SeriesFamily.SAMPLES)
 METADATA: Final = Shelf(SeriesFamily.METADATA)
+PRESENCE: Final = Shelf(SeriesFamily.PRESENCE)
 
 
 class SeriesStoreRecord(StoreHeader, frozen=True):
@@ -69,8 +73,10 @@ class TenantState:
     record: TenantRecord
     head: TenantHead
     directories: Mapping[Shelf, Directory]
-    # Fingerprints of the hours that were written to last, in the order of their ids.
+    # Fingerprints of the periods that were written to last, in the order of their ids.
     resident: Mapping[int, Fingerprints] = field(default_factory=dict)
+    # The series of the hours that were written to last. Not to be changed.
+    present: Mapping[int, pyroaring.BitMap] = field(default_factory=dict)
     # Directory pages that could not be read, by shelf, and those of them that were made again whole.
     lost: Mapping[Shelf, tuple[str, ...]] = field(default_factory=dict)
     remade: frozenset[str] = frozenset()
@@ -100,31 +106,54 @@ class TenantState:
         )
 
     @cached_property
-    def series_versions(self) -> Mapping[int, tuple[int, int]]:
-        """For each hour the newest serials of its dictionary and index: what is known of its series changes with them."""
-        newest = [_newest_serials(self.directory(shelf)) for shelf in (DICTIONARY, INDEX)]
-        return {hour: (serial, newest[1].get(hour, 0)) for hour, serial in newest[0].items()}
+    def _own_hours(self) -> frozenset[int]:
+        """The hours that have a dictionary: their ids are not those of their day."""
+        return frozenset(_newest_serials(self.directory(DICTIONARY)))
+
+    def period(self, hour: int) -> int:
+        """The period whose ids the series of an hour have: its day, or the hour itself."""
+        return hour if hour in self._own_hours else day_of(hour)
+
+    def has_series(self, hour: int) -> bool:
+        """Whether samples of an hour were written."""
+        return hour in self._own_hours or hour in self._serials[2]
+
+    def series_version(self, hour: int) -> tuple[int, ...]:
+        """What is known of the series of an hour changes with this."""
+        presence = self._serials[2]
+        return *self.period_version(self.period(hour)), presence.get(hour, 0)
+
+    def period_version(self, period: int) -> tuple[int, int]:
+        """What is known of the series of a period changes with this."""
+        labels, index, _ = self._serials
+        return labels.get(period, 0), index.get(period, 0)
+
+    @cached_property
+    def _serials(self) -> tuple[Mapping[int, int], Mapping[int, int], Mapping[int, int]]:
+        """The newest serials of labels and index by period, and of presence by hour."""
+        labels, index, presence = (_newest_serials(self.directory(shelf)) for shelf in (LABELS, INDEX, PRESENCE))
+        return labels, index, presence
 
     def lows(self, shelf: Shelf, hour: int) -> Words:
-        """The buckets of an hour on a shelf, in order."""
+        """The buckets of a period on a shelf, in order."""
         lows = self.directory(shelf).lows
         first, end = np.searchsorted(lows, np.array([hour_key(hour), hour_key(hour + 1)], np.uint64))
         return lows[first:end]
 
     def rows(self, shelf: Shelf, hour: int) -> int:
-        """The rows of an hour on a shelf, replaced samples included."""
+        """The rows of a period on a shelf, replaced samples included."""
         directory = self.directory(shelf)
         first, end = np.searchsorted(directory.lows, np.array([hour_key(hour), hour_key(hour + 1)], np.uint64))
         return int(directory.rows[first:end].sum())
 
     def fragments(self, shelf: Shelf, hour: int) -> int:
-        """The fragments of an hour on a shelf."""
+        """The fragments of a period on a shelf."""
         lows = self.directory(shelf).fragments["low"]
         first, end = np.searchsorted(lows, np.array([hour_key(hour), hour_key(hour + 1)], np.uint64))
         return int(end - first)
 
     def owners(self, shelf: Shelf, hour: int, keys: Words) -> Indices:
-        """For each key the place of the bucket of its hour that owns it; the first also owns what lies before."""
+        """For each key the place of the bucket of its period that owns it; the first also owns what lies before."""
         return np.maximum(np.searchsorted(self.lows(shelf, hour), keys, side="right").astype(np.int64) - 1, 0)
 
 

@@ -8,12 +8,14 @@ from penstock.blocks import Block, Envelope, RecordKind, StoreFormat
 from penstock.timeseries.format.index_block import IndexBlock
 from penstock.timeseries.format.keys import SeriesFamily
 from penstock.timeseries.format.metadata_block import MetadataBlock
+from penstock.timeseries.format.presence_block import PresenceBlock
 from penstock.timeseries.format.sample_block import SampleBlock
 from penstock.timeseries.format.series_block import FingerprintBlock, LabelBlock
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "TENANT_RECORD"]
 
-FORMAT_VERSION: Final = 1
+# Version 2 files labels and index by day. Stores of version 1 are read, and go on in version 2.
+FORMAT_VERSION: Final = 2
 TENANT_RECORD: Final = RecordKind.NAMED
 
 _BLOCKS: Final[dict[SeriesFamily, type[Block]]] = {
@@ -22,6 +24,7 @@ _BLOCKS: Final[dict[SeriesFamily, type[Block]]] = {
     SeriesFamily.INDEX: IndexBlock,
     SeriesFamily.SAMPLES: SampleBlock,
     SeriesFamily.METADATA: MetadataBlock,
+    SeriesFamily.PRESENCE: PresenceBlock,
 }
 
 FORMAT: Final = StoreFormat(

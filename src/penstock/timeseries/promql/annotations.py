@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from penstock.timeseries.promql.tree import TextSpan
+from penstock.timeseries.promql.syntax.tree import TextSpan
 
 __all__ = ["NO_ANNOTATIONS", "Annotations", "Notes"]
 

@@ -6,11 +6,11 @@ import dataclasses
 
 from penstock.timeseries.promql.annotations import Notes
 from penstock.timeseries.promql.budget import QueryBudget
+from penstock.timeseries.promql.columns.grid import Grid
 from penstock.timeseries.promql.config import EngineConfig
-from penstock.timeseries.promql.duration_parser import resolve, to_ms
-from penstock.timeseries.promql.grid import Grid
 from penstock.timeseries.promql.source import SeriesSource
-from penstock.timeseries.promql.tree import At, Duration, Modifiers
+from penstock.timeseries.promql.syntax.duration_parser import resolve, to_ms
+from penstock.timeseries.promql.syntax.tree import At, Duration, Modifiers
 
 __all__ = ["EvaluationContext"]
 

@@ -8,19 +8,19 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity, InvalidInput
 from penstock.timeseries.promql.annotations import Annotations, Notes
 from penstock.timeseries.promql.budget import QueryBudget
+from penstock.timeseries.promql.columns.frame import VectorFrame, single
+from penstock.timeseries.promql.columns.grid import Grid
+from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.config import EngineConfig
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.evaluator import Evaluator
-from penstock.timeseries.promql.frame import VectorFrame, single
-from penstock.timeseries.promql.grid import Grid
+from penstock.timeseries.promql.evaluation.evaluator import Evaluator
+from penstock.timeseries.promql.evaluation.selections import SeriesSelection, selections
 from penstock.timeseries.promql.labels import Labels, drop_metadata
-from penstock.timeseries.promql.parser import parse
 from penstock.timeseries.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
-from penstock.timeseries.promql.selections import SeriesSelection, selections
 from penstock.timeseries.promql.source import SeriesColumns, SeriesSource
-from penstock.timeseries.promql.tree import Expr, ValueType
-from penstock.timeseries.promql.typecheck import check_types
-from penstock.timeseries.promql.windows import Windows
+from penstock.timeseries.promql.syntax.parser import parse
+from penstock.timeseries.promql.syntax.tree import Expr, ValueType
+from penstock.timeseries.promql.syntax.typecheck import check_types
 
 __all__ = ["Engine"]
 

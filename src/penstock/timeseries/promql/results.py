@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.timeseries.promql.annotations import NO_ANNOTATIONS, Annotations
 from penstock.timeseries.promql.labels import Labels
-from penstock.timeseries.promql.number_text import general_text
 from penstock.timeseries.promql.source import SeriesColumns
-from penstock.timeseries.promql.tree import ValueType
+from penstock.timeseries.promql.syntax.number_text import general_text
+from penstock.timeseries.promql.syntax.tree import ValueType
 
 __all__ = ["MatrixResult", "QueryResult", "ScalarResult", "StringResult", "VectorResult"]
 

@@ -1,20 +1,24 @@
-"""Which series of an hour satisfy matchers: set operations on the bitmaps of the inverted index."""
+"""Which series of a period satisfy matchers: set operations on the bitmaps of the inverted index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import pyroaring
 
 from penstock.blocks import BlockReader
-from penstock.timeseries.arrays import Ids
 from penstock.timeseries.format.index_block import IndexBlock
 from penstock.timeseries.format.keys import label_key, name_range
-from penstock.timeseries.format.state import DICTIONARY, INDEX, TenantState
+from penstock.timeseries.format.state import INDEX, LABELS, TenantState
 from penstock.timeseries.promql import Matcher, MatchKind
+from penstock.timeseries.read.labels import present_series
 
-__all__ = ["LabelTest", "label_tests", "label_values_of", "matching_ids", "name_blocks"]
+__all__ = ["LabelTest", "known_labels", "label_tests", "matching_series", "name_blocks"]
+
+
+_NONE: Final = pyroaring.BitMap()
 
 
 class LabelTest:
@@ -43,37 +47,37 @@ def label_tests(matchers: Iterable[Matcher]) -> list[LabelTest]:
     return [LabelTest(matcher) for matcher in sorted(matchers, key=lambda matcher: matcher.kind is not MatchKind.EQUAL)]
 
 
-async def matching_ids(
-    blocks: BlockReader, state: TenantState, hours: Sequence[int], tests: Sequence[LabelTest]
-) -> dict[int, Ids]:
-    """For each hour the ids of the series that satisfy all matchers, in order. Blocks of all hours are read together."""
-    lows = {(hour, test): _lows(state, hour, test.matcher) for hour in hours for test in tests}
+async def matching_series(
+    blocks: BlockReader, state: TenantState, periods: Sequence[int], tests: Sequence[LabelTest]
+) -> dict[int, pyroaring.BitMap]:
+    """For each period the series that satisfy all matchers. Blocks of all periods are read together."""
+    lows = {(period, test): _lows(state, period, test.matcher) for period in periods for test in tests}
     wanted = dict.fromkeys(low for some in lows.values() for low in some)
     found = await blocks.contents(state, INDEX, wanted, IndexBlock)
-    ids: dict[int, Ids] = {}
-    for hour in hours:
+    series: dict[int, pyroaring.BitMap] = {}
+    for period in periods:
         everything = pyroaring.BitMap()
-        everything.add_range(0, state.rows(DICTIONARY, hour))
+        everything.add_range(0, state.rows(LABELS, period))
         matching = everything
         for test in tests:
-            index = [found[low] for low in lows[hour, test] if low in found]
+            index = [found[low] for low in lows[period, test] if low in found]
             matching = matching & _matching(index, test, everything)
             if not matching:
                 break
-        ids[hour] = np.array(matching.to_array(), np.uint32)
-    return ids
+        series[period] = matching
+    return series
 
 
-def _lows(state: TenantState, hour: int, matcher: Matcher) -> list[int]:
-    """The blocks of an hour's index that may know labels which a matcher asks for."""
-    lows = state.lows(INDEX, hour)
+def _lows(state: TenantState, period: int, matcher: Matcher) -> list[int]:
+    """The blocks of a period's index that may know labels which a matcher asks for."""
+    lows = state.lows(INDEX, period)
     if not len(lows):
         return []
     if _is_exact(matcher):
-        keys = np.array([label_key(hour, matcher.name, matcher.value)], np.uint64)
-        return [int(lows[state.owners(INDEX, hour, keys)[0]])]
-    first, end = name_range(hour, matcher.name)
-    places = state.owners(INDEX, hour, np.array([first, end - 1], np.uint64))
+        keys = np.array([label_key(period, matcher.name, matcher.value)], np.uint64)
+        return [int(lows[state.owners(INDEX, period, keys)[0]])]
+    first, end = name_range(period, matcher.name)
+    places = state.owners(INDEX, period, np.array([first, end - 1], np.uint64))
     found: list[int] = lows[places[0] : places[1] + 1].tolist()
     return found
 
@@ -95,17 +99,34 @@ def _matching(index: Sequence[IndexBlock], test: LabelTest, everything: pyroarin
     return everything - union if test.absent else union
 
 
-async def name_blocks(blocks: BlockReader, state: TenantState, hour: int, name: str | None) -> list[IndexBlock]:
-    """The blocks of an hour that may know labels of a name, or of any."""
-    lows = state.lows(INDEX, hour)
+async def name_blocks(blocks: BlockReader, state: TenantState, period: int, name: str | None) -> list[IndexBlock]:
+    """The blocks of a period that may know labels of a name, or of any."""
+    lows = state.lows(INDEX, period)
     if not len(lows):
         return []
     if name is not None:
-        first, end = name_range(hour, name)
-        places = state.owners(INDEX, hour, np.array([first, end - 1], np.uint64))
+        first, end = name_range(period, name)
+        places = state.owners(INDEX, period, np.array([first, end - 1], np.uint64))
         lows = lows[places[0] : places[1] + 1]
     return list((await blocks.contents(state, INDEX, lows.tolist(), IndexBlock)).values())
 
 
-def label_values_of(found: Iterable[IndexBlock], name: str) -> set[str]:
-    return {value for block in found for value in block.label_values(name)}
+async def known_labels(
+    blocks: BlockReader, state: TenantState, hours: Sequence[int], name: str | None
+) -> dict[str, set[str]]:
+    """The labels that series of some hours have: values by name, of one name or of all."""
+    present = await present_series(blocks, state, hours)
+    found: dict[str, set[str]] = {}
+    for period in dict.fromkeys(map(state.period, hours)):
+        some = [present[hour] for hour in hours if state.period(hour) == period]
+        wanted = pyroaring.BitMap.union(*some) if None not in some else None  # type: ignore[arg-type] # no None then
+        if wanted is not None and len(wanted) == state.rows(LABELS, period):
+            wanted = None
+        for block in await name_blocks(blocks, state, period, name):
+            for own in block.label_names() if name is None else (name,):
+                values = block.label_values(own)
+                if wanted is not None:
+                    values = [value for value in values if wanted.intersect(block.series(own, value) or _NONE)]
+                if values:
+                    found.setdefault(own, set()).update(values)
+    return found

@@ -1,4 +1,4 @@
-"""Which series of each hour satisfy matchers, kept for the next query: an hour's series change only when it gets new ones."""
+"""Which series of each hour satisfy matchers, kept for the next query: they change only when a period gets new series."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyroaring
+
 from penstock.blocks import BlockReader
 from penstock.errors import AtCapacity
 from penstock.timeseries.arrays import Ids, Indices
-from penstock.timeseries.fingerprints import FINGERPRINT_BYTES, Fingerprints
 from penstock.timeseries.format.state import TenantState
 from penstock.timeseries.promql.labels import Labels
-from penstock.timeseries.read.labels import fingerprints_at
-from penstock.timeseries.read.matching import LabelTest, matching_ids
+from penstock.timeseries.read.labels import present_series
+from penstock.timeseries.read.matching import LabelTest, matching_series
 
 __all__ = ["Postings", "SelectedSeries", "check_bound", "find_postings", "series_name"]
 
-# Hours whose index is read in one go: what a query over years holds in memory at once.
-_HOURS_AT_ONCE: Final = 48
+# Periods whose index is read in one go: what a query over years holds in memory at once.
+_PERIODS_AT_ONCE: Final = 48
 # Memory of an entry beside its arrays, and of the labels of a series, about.
 _ENTRY_BYTES: Final = 512
 _LABELS_BYTES: Final = 600
@@ -26,14 +28,14 @@ _LABELS_BYTES: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The series of an hour that satisfy matchers."""
+    """The series of a period that satisfy matchers. Not to be changed."""
 
-    ids: Ids
-    fingerprints: Fingerprints
+    ids: pyroaring.BitMap
 
     @property
     def size_bytes(self) -> int:
-        return _ENTRY_BYTES + (4 + FINGERPRINT_BYTES) * len(self.ids)
+        # A container of a bitmap has at most 8 KiB, and two bytes an id.
+        return _ENTRY_BYTES + 2 * len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +53,43 @@ class SelectedSeries:
 
 def series_name(state: TenantState, hours: Sequence[int], tests: Sequence[LabelTest]) -> Hashable:
     """What found series are kept under: it changes when one of the hours gets new ones."""
-    versions = state.series_versions
-    return state.prefix, tuple((hour, versions.get(hour)) for hour in hours), tuple(test.matcher for test in tests)
+    versions = tuple((hour, state.series_version(hour)) for hour in hours)
+    return state.prefix, versions, tuple(test.matcher for test in tests)
 
 
 async def find_postings(
     blocks: BlockReader, state: TenantState, hours: Sequence[int], tests: Sequence[LabelTest], series_max: int
-) -> dict[int, Postings]:
-    """For each hour the series that satisfy all matchers."""
-    found: dict[int, Postings] = {}
-    missing: list[int] = []
+) -> dict[int, Ids]:
+    """For each hour the ids of the series that satisfy all matchers, in order."""
+    present = await present_series(blocks, state, hours)
+    matching = await _matching_periods(blocks, state, list(dict.fromkeys(map(state.period, hours))), tests)
+    found: dict[int, Ids] = {}
     for hour in hours:
-        entry = blocks.cache.get((series_name(state, [hour], tests), Postings), Postings)
-        if entry is None or entry.block is None:
-            missing.append(hour)
-        else:
-            found[hour] = entry.block
-    for first in range(0, len(missing), _HOURS_AT_ONCE):
-        ids = await matching_ids(blocks, state, missing[first : first + _HOURS_AT_ONCE], tests)
-        for own in ids.values():
-            check_bound("series", len(own), series_max)
-        for hour, prints in (await fingerprints_at(blocks, state, ids)).items():
-            found[hour] = Postings(ids[hour], prints)
-            blocks.cache.put((series_name(state, [hour], tests), Postings), found[hour])
+        wanted, own = matching[state.period(hour)], present[hour]
+        if own is not None:
+            wanted = wanted & own
+        check_bound("series", len(wanted), series_max)
+        found[hour] = np.array(wanted.to_array(), np.uint32)
+    return found
+
+
+async def _matching_periods(
+    blocks: BlockReader, state: TenantState, periods: Sequence[int], tests: Sequence[LabelTest]
+) -> dict[int, pyroaring.BitMap]:
+    matchers = tuple(test.matcher for test in tests)
+    names = {period: (state.prefix, period, state.period_version(period), matchers, Postings) for period in periods}
+    found: dict[int, pyroaring.BitMap] = {}
+    for period in periods:
+        entry = blocks.cache.get(names[period], Postings)
+        if entry is not None and entry.block is not None:
+            found[period] = entry.block.ids
+    missing = [period for period in periods if period not in found]
+    for first in range(0, len(missing), _PERIODS_AT_ONCE):
+        for period, ids in (
+            await matching_series(blocks, state, missing[first : first + _PERIODS_AT_ONCE], tests)
+        ).items():
+            found[period] = ids
+            blocks.cache.put(names[period], Postings(ids))
     return found
 
 

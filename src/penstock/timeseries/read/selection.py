@@ -1,4 +1,4 @@
-"""Selecting series and samples from one moment of a tenant: hours that the range touches, each by its own index."""
+"""Selecting series and samples from one moment of a tenant: those of all hours that the range touches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.blocks import BlockReader
 from penstock.timeseries.arrays import Bools, Ids, Indices, Words
-from penstock.timeseries.fingerprints import Fingerprints
 from penstock.timeseries.format.keys import BUCKET_MS, keys_of
 from penstock.timeseries.format.sample_block import SampleBlock
 from penstock.timeseries.format.state import SAMPLES, TenantState
@@ -20,7 +19,8 @@ from penstock.timeseries.operations import SampleChange
 from penstock.timeseries.promql import EngineConfig, Matcher, SeriesColumns
 from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.read.assembly import SamplePart, assemble, cut_block
-from penstock.timeseries.read.labels import hour_labels
+from penstock.timeseries.read.joining import TableSeries, join_series
+from penstock.timeseries.read.labels import period_labels
 from penstock.timeseries.read.matching import LabelTest, label_tests
 from penstock.timeseries.read.postings import SelectedSeries, check_bound, find_postings, series_name
 from penstock.timeseries.read.unflushed import matching_rows, unflushed_batches
@@ -78,27 +78,26 @@ async def find_series(
     if kept is not None and kept.block is not None:
         check_bound("series", len(kept.block.labels), bounds.series_max)
         return SeriesFound(list(kept.block.labels), dict(kept.block.hours))
-    postings = {} if state is None else await find_postings(blocks, state, hours, tests, bounds.series_max)
-    ids = {hour: postings[hour].ids for hour in hours}
-    rows, own = _unflushed_series(moment, tests, start_ms, end_ms)
-    every = Fingerprints.concatenate([*(postings[hour].fingerprints for hour in hours), *own])
-    firsts, places = every.unique()
-    check_bound("series", len(firsts), bounds.series_max)
-    labels = await _labels(moment, hours, ids, rows, firsts)
+    ids = {} if state is None else await find_postings(blocks, state, hours, tests, bounds.series_max)
+    rows = _unflushed_series(moment, tests, start_ms, end_ms)
+    periods = _period_ids(state, ids)
+    known = {} if state is None else await period_labels(blocks, state, periods)
+    joined = join_series([*known.values(), *rows.values()], bounds.series_max)
+    labels = joined.labels
     order = np.array(sorted(range(len(labels)), key=labels.__getitem__), np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    numbers = rank[places]
     found = SeriesFound([labels[place] for place in order.tolist()])
-    at = 0
+    numbers = [rank[own] for own in joined.numbers]
+    of_period = dict(zip(known, numbers, strict=False))
     for hour in hours:
-        found.hours[hour] = ids[hour], numbers[at : at + len(ids[hour])]
-        at += len(ids[hour])
+        assert state is not None
+        period = state.period(hour)
+        found.hours[hour] = ids[hour], of_period[period][np.searchsorted(periods[period], ids[hour])]
     tables: dict[int, Indices] = {}
-    for key, (size, chosen) in rows.items():
-        tables[key] = np.full(size, -1, np.int64)
-        tables[key][chosen] = numbers[at : at + len(chosen)]
-        at += len(chosen)
+    for (key, part), own in zip(rows.items(), numbers[len(known) :], strict=True):
+        tables[key] = np.full(len(part.table), -1, np.int64)
+        tables[key][part.rows] = own
     found.tables = tables
     if name is not None:
         blocks.cache.put(name, SelectedSeries(list(found.labels), dict(found.hours)))
@@ -131,32 +130,14 @@ async def select_columns(
     return SeriesColumns(labels, offsets, columns.times, columns.values)
 
 
-async def _labels(
-    moment: Moment,
-    hours: Sequence[int],
-    ids: Mapping[int, Ids],
-    rows: Mapping[int, tuple[int, Indices]],
-    firsts: Indices,
-) -> list[Labels]:
-    """The labels of series, each read where it stands first among all that were found."""
-    labels: list[Labels | None] = [None] * len(firsts)
-    start = 0
-    for hour in hours:
-        mine = np.flatnonzero((firsts >= start) & (firsts < start + len(ids[hour])))
-        if len(mine):
-            assert moment.state is not None
-            wanted = ids[hour][firsts[mine] - start]
-            for place, found in zip(
-                mine.tolist(), await hour_labels(moment.blocks, moment.state, hour, wanted), strict=True
-            ):
-                labels[place] = found
-        start += len(ids[hour])
-    tables = {id(batch.table): batch.table for batch in moment.batches()} if rows else {}
-    for key, (_, chosen) in rows.items():
-        for place in np.flatnonzero((firsts >= start) & (firsts < start + len(chosen))).tolist():
-            labels[place] = tables[key].labels(int(chosen[firsts[place] - start]))
-        start += len(chosen)
-    return [found for found in labels if found is not None]
+def _period_ids(state: TenantState | None, hours: Mapping[int, Ids]) -> dict[int, Ids]:
+    """For each period all ids that its hours have, in order."""
+    found: dict[int, Ids] = {}
+    for hour, ids in hours.items():
+        assert state is not None
+        known = found.get(period := state.period(hour))
+        found[period] = ids if known is None or np.array_equal(known, ids) else np.union1d(known, ids)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +197,8 @@ def _cut(
     return parts
 
 
-def _unflushed_series(
-    moment: Moment, tests: Sequence[LabelTest], start_ms: int, end_ms: int
-) -> tuple[dict[int, tuple[int, Indices]], list[Fingerprints]]:
-    """For each table of unflushed writes its size and the rows that match and have samples, and their fingerprints."""
-    rows: dict[int, tuple[int, Indices]] = {}
-    prints: list[Fingerprints] = []
+def _unflushed_series(moment: Moment, tests: Sequence[LabelTest], start_ms: int, end_ms: int) -> dict[int, TableSeries]:
+    """For each table of unflushed writes the rows that match and have samples."""
     sampled: dict[int, Bools] = {}
     tables: dict[int, SeriesTable] = {}
     for batch in moment.batches():
@@ -229,11 +206,10 @@ def _unflushed_series(
         inside = (batch.timestamps_ms >= start_ms) & (batch.timestamps_ms <= end_ms)
         present = sampled.setdefault(id(batch.table), np.zeros(len(batch.table), np.bool_))
         present[batch.series[inside]] = True
-    for key, table in tables.items():
-        chosen = np.flatnonzero(sampled[key] & matching_rows(table, tests))
-        rows[key] = len(table), chosen
-        prints.append(table.fingerprints.take(chosen))
-    return rows, prints
+    return {
+        key: TableSeries(table, np.flatnonzero(sampled[key] & matching_rows(table, tests)))
+        for key, table in tables.items()
+    }
 
 
 def _unflushed_parts(moment: Moment, found: SeriesFound, start_ms: int, end_ms: int) -> list[SamplePart]:

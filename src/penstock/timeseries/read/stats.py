@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyroaring
 
 from penstock.blocks import BlockReader
 from penstock.timeseries.format.keys import BUCKET_MS
 from penstock.timeseries.format.sample_block import SampleBlock
-from penstock.timeseries.format.state import DICTIONARY, SAMPLES, TenantState
+from penstock.timeseries.format.state import LABELS, SAMPLES, TenantState
 from penstock.timeseries.promql.labels import METRIC_NAME, text
-from penstock.timeseries.read.labels import hour_labels
+from penstock.timeseries.read.labels import period_labels, present_series
 from penstock.timeseries.read.matching import name_blocks
 
 __all__ = ["TenantStats", "tenant_stats"]
@@ -39,6 +40,8 @@ class TenantStats:
     label_pairs: dict[str, int] = field(default_factory=dict)
     # Samples by series, most first.
     top_series: dict[str, int] = field(default_factory=dict)
+    # Bytes by what they hold: samples, labels, index and so on, most first.
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
     def bytes_per_sample(self) -> float:
@@ -51,13 +54,18 @@ async def tenant_stats(blocks: BlockReader, state: TenantState, top: int = 10) -
     if not hours:
         return TenantStats(state.name)
     newest = hours[-1]
+    period = state.period(newest)
+    present = (await present_series(blocks, state, [newest]))[newest]
     values: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
-    for block in await name_blocks(blocks, state, newest, None):
+    for block in await name_blocks(blocks, state, period, None):
         for name in list(block.label_names()):
             for value in block.label_values(name):
-                values[name] += 1
-                pairs[name, value] += len(block.series(name, value) or ())
+                series = block.series(name, value) or pyroaring.BitMap()
+                count = len(series) if present is None else series.intersection_cardinality(present)
+                if count:
+                    values[name] += 1
+                    pairs[name, value] += count
     metrics = {value: count for (name, value), count in pairs.most_common() if name == METRIC_NAME}
     others = {f"{name}={value}": count for (name, value), count in pairs.most_common() if name != METRIC_NAME}
     return TenantStats(
@@ -68,12 +76,18 @@ async def tenant_stats(blocks: BlockReader, state: TenantState, top: int = 10) -
         int(state.directory(SAMPLES).rows.sum()),
         sum(directory.size_bytes for directory in state.directories.values()),
         sum(len(directory.fragments) for directory in state.directories.values()),
-        state.rows(DICTIONARY, newest),
+        state.rows(LABELS, period) if present is None else len(present),
         dict(values.most_common(top)),
         dict(list(metrics.items())[:top]),
         dict(list(others.items())[:top]),
         await _top_series(blocks, state, newest, top),
+        _kinds(state),
     )
+
+
+def _kinds(state: TenantState) -> dict[str, int]:
+    sizes = {shelf.family.name.lower(): directory.size_bytes for shelf, directory in state.directories.items()}
+    return dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
 
 
 async def _top_series(blocks: BlockReader, state: TenantState, hour: int, top: int) -> dict[str, int]:
@@ -86,5 +100,7 @@ async def _top_series(blocks: BlockReader, state: TenantState, hour: int, top: i
             sizes = np.diff(block.offsets)[most]
             counts.update(dict(zip(block.ids[most].tolist(), sizes.tolist(), strict=True)))
     chosen = counts.most_common(top)
-    labels = await hour_labels(blocks, state, hour, np.array([number for number, _ in chosen], np.uint32))
-    return {text(own): count for own, (_, count) in zip(labels, chosen, strict=True)}
+    ids = np.array(sorted(number for number, _ in chosen), np.uint32)
+    known = (await period_labels(blocks, state, {state.period(hour): ids}))[state.period(hour)]
+    texts = dict(zip(ids.tolist(), map(text, known.labels(np.arange(len(ids)))), strict=True))
+    return {texts[number]: count for number, count in chosen}

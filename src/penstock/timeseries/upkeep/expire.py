@@ -9,8 +9,8 @@ import numpy as np
 
 from penstock.blocks import Operations, page_operations
 from penstock.observability import SILENT, Observer, names
-from penstock.timeseries.format.keys import hour_key
-from penstock.timeseries.format.state import DICTIONARY, INDEX, LABELS, SAMPLES, TenantState
+from penstock.timeseries.format.keys import hour_of_key, period_hours
+from penstock.timeseries.format.state import DICTIONARY, INDEX, LABELS, PRESENCE, SAMPLES, TenantState
 from penstock.timeseries.format.store_format import FORMAT
 from penstock.timeseries.write.draft import TenantDraft
 
@@ -32,17 +32,19 @@ def expire_hours(
     head = msgspec.structs.replace(state.head, first_hour=before_hour)
     gone = [hour for hour in state.hours if hour < before_hour]
     draft = TenantDraft(state)
-    for shelf in (DICTIONARY, LABELS, INDEX, SAMPLES):
-        lows = state.directory(shelf).lows
-        for low in lows[lows < np.uint64(hour_key(before_hour))].tolist():
-            draft.replace(shelf, low, None)
+    for shelf in (DICTIONARY, LABELS, INDEX, SAMPLES, PRESENCE):
+        for low in state.directory(shelf).lows.tolist():
+            # Days go with their last hour.
+            if period_hours(hour_of_key(low))[-1] < before_hour:
+                draft.replace(shelf, low, None)
     if gone:
         observer.count(names.TIMESERIES_HOURS_EXPIRED, len(gone))
-    resident = {hour: prints for hour, prints in state.resident.items() if hour >= before_hour}
+    resident = {period: prints for period, prints in state.resident.items() if period_hours(period)[-1] >= before_hour}
+    present = {hour: ids for hour, ids in state.present.items() if hour >= before_hour}
     if not gone:
         # Nothing is there to remove: the mark is written with whatever is written next.
-        return replace(state, head=head, resident=resident), []
-    return draft.state_after(head, resident)
+        return replace(state, head=head, resident=resident, present=present), []
+    return draft.state_after(head, resident, present)
 
 
 def mended_pages(state: TenantState) -> Operations:

@@ -1,7 +1,7 @@
-"""Folding: the blocks of a closed hour become one sorted run, each series in one block if it fits.
+"""Folding: the blocks of a closed hour become one sorted run, each series in one block if it fits; those of a day too.
 
-An hour is closed when its end and the delay for late samples have passed. What arrives later is taken all the same, and
-the hour is folded again. A step reads and writes a bounded number of bytes.
+A period is closed when its end and the delay for late samples have passed. What arrives later is taken all the same, and
+the period is folded again. A step reads and writes a bounded number of bytes.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from penstock.blocks import Block, BlockReader, Operations, Shelf
 from penstock.observability import SILENT, Observer, names
 from penstock.timeseries.arrays import Array
 from penstock.timeseries.config import TimeSeriesConfig
-from penstock.timeseries.format.keys import BUCKET_MS, hour_of_key
+from penstock.timeseries.format.keys import BUCKET_MS, hour_of_key, period_hours
 from penstock.timeseries.format.sample_block import SampleBlock
-from penstock.timeseries.format.state import DICTIONARY, INDEX, LABELS, SAMPLES, TenantState
+from penstock.timeseries.format.state import DICTIONARY, INDEX, LABELS, PRESENCE, SAMPLES, TenantState
 from penstock.timeseries.format.store_format import FORMAT
 from penstock.timeseries.write.draft import VALUE_BYTES, TenantDraft
 from penstock.timeseries.write.placement import place_samples
 
-__all__ = ["due_hours", "fold_step", "is_closed", "untidy_lows"]
+__all__ = ["due_periods", "fold_step", "is_closed", "untidy_lows"]
 
-_SHELVES = (SAMPLES, INDEX, LABELS, DICTIONARY)
+_SHELVES = (SAMPLES, PRESENCE, INDEX, LABELS, DICTIONARY)
 
 
-def is_closed(hour: int, config: TimeSeriesConfig, now_ms: int) -> bool:
-    """Whether no more samples of an hour are waited for."""
-    return (hour + 1) * BUCKET_MS + int(1000 * config.fold_delay_seconds) <= now_ms
+def is_closed(period: int, config: TimeSeriesConfig, now_ms: int) -> bool:
+    """Whether no more samples of an hour or a day are waited for."""
+    return (period_hours(period)[-1] + 1) * BUCKET_MS + int(1000 * config.fold_delay_seconds) <= now_ms
 
 
 def untidy_lows(state: TenantState, shelf: Shelf) -> Array:
@@ -42,12 +42,12 @@ def untidy_lows(state: TenantState, shelf: Shelf) -> Array:
     return found
 
 
-def due_hours(state: TenantState, config: TimeSeriesConfig, now_ms: int, *, whole: bool = False) -> list[int]:
-    """The hours that a fold would change, oldest first; with `whole` those that are not closed too."""
+def due_periods(state: TenantState, config: TimeSeriesConfig, now_ms: int, *, whole: bool = False) -> list[int]:
+    """The hours and days that a fold would change, oldest first; with `whole` those that are not closed too."""
     found: set[int] = set()
     for shelf in _SHELVES:
         found.update(hour_of_key(low) for low in untidy_lows(state, shelf).tolist())
-    return sorted(hour for hour in found if whole or is_closed(hour, config, now_ms))
+    return sorted(period for period in found if whole or is_closed(period, config, now_ms))
 
 
 async def fold_step(
@@ -59,15 +59,15 @@ async def fold_step(
     whole: bool = False,
     observer: Observer = SILENT,
 ) -> tuple[TenantState, Operations] | None:
-    """Fold some buckets of the oldest hour that is due; None if none is."""
-    hours = due_hours(state, config, now_ms, whole=whole)
-    if not hours:
+    """Fold some buckets of the oldest hour or day that is due; None if none is."""
+    periods = due_periods(state, config, now_ms, whole=whole)
+    if not periods:
         return None
     draft = TenantDraft(state)
     room = config.upkeep_bytes
     for shelf in _SHELVES:
         for low in untidy_lows(state, shelf).tolist():
-            if hour_of_key(low) != hours[0] or room <= 0:
+            if hour_of_key(low) != periods[0] or room <= 0:
                 continue
             room -= int(state.directory(shelf).bucket(low)["bytes"].sum())
             await _fold(draft, blocks, shelf, low)

@@ -10,7 +10,7 @@ from penstock.timeseries.format.keys import BUCKET_MS
 from penstock.timeseries.format.state import TenantState
 from penstock.timeseries.operations import Expire, Fold, Operation, SampleChange, SeriesDelta
 from penstock.timeseries.upkeep.expire import is_expired
-from penstock.timeseries.upkeep.fold import due_hours
+from penstock.timeseries.upkeep.fold import due_periods
 
 __all__ = ["TenantUpkeep", "retained_from"]
 
@@ -39,7 +39,7 @@ class TenantUpkeep:
         before = retained_from(self._config, now_ms)
         if before is not None and is_expired(state, before):
             return Expire(state.name, before)
-        return Fold(state.name) if due_hours(state, self._config, now_ms) else None
+        return Fold(state.name) if due_periods(state, self._config, now_ms) else None
 
     def shape(self, state: TenantState) -> object:
         """What a step changes if it leads anywhere."""

@@ -7,58 +7,33 @@ block that is needed cannot be read, `DamagedHour` names the hour and nothing of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+import pyroaring
 
 from penstock.blocks import BlockReader, Operations, file
-from penstock.errors import AtCapacity, Corrupt
+from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Ids
 from penstock.timeseries.fingerprints import Fingerprints
 from penstock.timeseries.format.keys import IDS_MAX, keys_of
 from penstock.timeseries.format.metadata_block import MetadataBlock
 from penstock.timeseries.format.sample_block import SampleBlock
-from penstock.timeseries.format.series_block import FingerprintBlock
 from penstock.timeseries.format.state import DICTIONARY, LABELS, METADATA, TenantState
 from penstock.timeseries.offload import offload
 from penstock.timeseries.samples import MetricMetadata, SampleBatch
 from penstock.timeseries.write.draft import TenantDraft
 from penstock.timeseries.write.gather import GatheredSamples, HourSamples, gather
 from penstock.timeseries.write.new_series import NewSeries, index_of, locality
-from penstock.timeseries.write.placement import file_index, file_samples, stack_series
+from penstock.timeseries.write.periods import DamagedHour, TooManySeries, periods_of
+from penstock.timeseries.write.placement import file_index, file_presence, file_samples, stack_series
 
-__all__ = ["DamagedHour", "TooManySeries", "commit_samples", "hour_fingerprints"]
+__all__ = ["commit_samples"]
 
-# Hours of a tenant whose fingerprints stay in memory: the one that fills, the one before, and two that arrive late.
-_RESIDENT_HOURS = 4
-
-
-class DamagedHour(Corrupt):
-    """An hour of a tenant lacks what a write to it needs."""
-
-    hour = 0
-
-    @classmethod
-    def of(cls, tenant: str, hour: int, cause: Corrupt) -> DamagedHour:
-        remedy = "restore the block, or remove the hour with `expire`"
-        error = cls(f"hour {hour} of tenant {tenant} is damaged and takes no writes", str(cause), remedy)
-        error.hour = hour
-        return error
-
-
-class TooManySeries(AtCapacity):
-    """An hour of a tenant has as many series as it may."""
-
-    hour = 0
-
-    @classmethod
-    def of(cls, tenant: str, hour: int, found: int, most: int) -> TooManySeries:
-        error = cls(
-            f"hour {hour} of tenant {tenant} would have {found} series",
-            f"at most {most} are taken",
-            "drop labels that differ for every sample, or raise bucket_series_max",
-        )
-        error.hour = hour
-        return error
+# Periods of a tenant whose fingerprints stay in memory: today, yesterday, and one that arrives late.
+_RESIDENT_PERIODS: Final = 3
+# Hours of a tenant whose bitmaps stay in memory: the one that fills, the one before, and two that arrive late.
+_RESIDENT_HOURS: Final = 4
 
 
 async def commit_samples(
@@ -80,63 +55,67 @@ async def _commit(
     draft = TenantDraft(state)
     samples = sum(map(len, batches))
     gathered = await offload(samples, gather, batches)
-    resident = dict(state.resident)
-    for hour in await offload(samples, lambda: list(gathered.hours())):
-        known = await hour_fingerprints(blocks, state, hour.hour)
+    hours = await offload(samples, lambda: list(gathered.hours()))
+    resident, present = dict(state.resident), dict(state.present)
+    for period, own, known in await periods_of(blocks, state, hours):
         try:
-            resident.pop(hour.hour, None)
-            resident[hour.hour] = after = await _commit_hour(draft, blocks, gathered, hour, known)
+            resident.pop(period, None)
+            resident[period] = after = await _commit_period(draft, blocks, gathered, period, own, known, present)
         except Corrupt as error:
-            raise DamagedHour.of(state.name, hour.hour, error) from error
+            raise DamagedHour.of(state.name, own[0].hour, error) from error
         if len(after) > max(series_max, len(known)):
-            raise TooManySeries.of(state.name, hour.hour, len(after), series_max)
-    while len(resident) > _RESIDENT_HOURS:
-        del resident[next(iter(resident))]
+            raise TooManySeries.of(state.name, period, len(after), series_max, known)
+    _forget_oldest(resident, _RESIDENT_PERIODS)
+    _forget_oldest(present, _RESIDENT_HOURS)
     await _file_metadata(draft, blocks, {name: about for batch in batches for name, about in batch.metadata.items()})
     if folding:
         await draft.fold(blocks)
     await draft.encode()
-    return await offload(samples, draft.state_after, state.head, resident)
+    return await offload(samples, draft.state_after, state.head, resident, present)
 
 
-async def hour_fingerprints(blocks: BlockReader, state: TenantState, hour: int) -> Fingerprints:
-    """The fingerprints of an hour in the order of their ids, as the store has them."""
-    known = state.resident.get(hour)
-    if known is not None:
-        return known
-    lows = state.lows(DICTIONARY, hour).tolist()
-    try:
-        parts = await blocks.contents(state, DICTIONARY, lows, FingerprintBlock)
-        ids = np.concatenate([np.empty(0, np.uint32), *(part.ids for part in parts.values())])
-        if not np.array_equal(ids, np.arange(len(ids))):
-            raise Corrupt(f"the dictionary of hour {hour} of tenant {state.name} does not agree", "ids are missing")
-    except Corrupt as error:
-        raise DamagedHour.of(state.name, hour, error) from error
-    return Fingerprints.concatenate([part.fingerprints for part in parts.values()])
+def _forget_oldest(kept: dict[int, Any], most: int) -> None:
+    while len(kept) > most:
+        del kept[next(iter(kept))]
 
 
-async def _commit_hour(
-    draft: TenantDraft, blocks: BlockReader, gathered: GatheredSamples, hour: HourSamples, known: Fingerprints
+async def _commit_period(
+    draft: TenantDraft,
+    blocks: BlockReader,
+    gathered: GatheredSamples,
+    period: int,
+    hours: Sequence[HourSamples],
+    known: Fingerprints,
+    present: dict[int, pyroaring.BitMap],
 ) -> Fingerprints:
-    """Draft the samples of one hour; returns the fingerprints that it has then."""
-    ids, fresh = await offload(len(hour.series), _resolve, gathered, hour, known)
+    """Draft the samples of some hours of a period; returns the fingerprints that it has then."""
+    samples = sum(len(hour.series) for hour in hours)
+    numbers, fresh = await offload(samples, _resolve, gathered, hours, known)
     if fresh is not None:
-        keys = keys_of(hour.hour, fresh.ids)
-        stack_series(draft, DICTIONARY, hour.hour, fresh.dictionary(), keys)
-        stack_series(draft, LABELS, hour.hour, fresh.labels(), keys)
-        index = await offload(len(fresh.ids), index_of, hour.hour, fresh)
-        await file_index(draft, blocks, hour.hour, index)
+        keys = keys_of(period, fresh.ids)
+        if period == hours[0].hour:
+            stack_series(draft, DICTIONARY, period, fresh.dictionary(), keys)
+        stack_series(draft, LABELS, period, fresh.labels(), keys)
+        index = await offload(len(fresh.ids), index_of, period, fresh)
+        await file_index(draft, blocks, period, index)
         known = Fingerprints.concatenate([known, fresh.fingerprints]) if len(known) else fresh.fingerprints
-    content = await offload(len(hour.series), SampleBlock.of, hour.hour, ids, hour.times, hour.values)
-    await file_samples(draft, blocks, content)
+    for hour in hours:
+        ids = numbers[hour.series]
+        content = await offload(len(ids), SampleBlock.of, hour.hour, ids, hour.times, hour.values)
+        await file_samples(draft, blocks, content)
+        if period != hour.hour:
+            await file_presence(draft, blocks, hour.hour, pyroaring.BitMap(content.ids), present)
     return known
 
 
-def _resolve(gathered: GatheredSamples, hour: HourSamples, known: Fingerprints) -> tuple[Ids, NewSeries | None]:
-    """The id of every sample's series, and the series that the hour has not seen before."""
-    present = np.flatnonzero(np.bincount(hour.series, minlength=len(gathered.fingerprints)))
+def _resolve(
+    gathered: GatheredSamples, hours: Sequence[HourSamples], known: Fingerprints
+) -> tuple[Ids, NewSeries | None]:
+    """The id of each gathered series, and the series that the period has not seen before."""
+    count = len(gathered.fingerprints)
+    present = np.flatnonzero(sum(np.bincount(hour.series, minlength=count) for hour in hours))
     found = known.find(gathered.fingerprints.take(present))
-    numbers = np.zeros(len(gathered.fingerprints), np.uint32)
+    numbers = np.zeros(count, np.uint32)
     numbers[present] = found
     absent = present[found < 0]
     fresh = None
@@ -145,7 +124,7 @@ def _resolve(gathered: GatheredSamples, hour: HourSamples, known: Fingerprints) 
         order = locality(table)
         fresh = NewSeries(np.arange(len(known), len(known) + len(absent), dtype=np.uint32), table.take(order))
         numbers[absent[order]] = fresh.ids
-    return numbers[hour.series], fresh
+    return numbers, fresh
 
 
 async def _file_metadata(draft: TenantDraft, blocks: BlockReader, metrics: Mapping[str, MetricMetadata]) -> None:

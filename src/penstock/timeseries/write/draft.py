@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pyroaring
 
 from penstock.blocks import Block, BlockDraft, Operations, Shelf
 from penstock.timeseries.fingerprints import Fingerprints
@@ -55,13 +56,21 @@ class TenantDraft(BlockDraft[TenantState]):
         return super()._cut(shelf, arriving)
 
     def state_after(
-        self, head: TenantHead, resident: dict[int, Fingerprints] | None = None
+        self,
+        head: TenantHead,
+        resident: dict[int, Fingerprints] | None = None,
+        present: dict[int, pyroaring.BitMap] | None = None,
     ) -> tuple[TenantState, Operations]:
         """The state after the commit, and the operations that make it so."""
         done = self.finish(head)
-        kept = self.base.resident if resident is None else resident
         state = replace(
-            self.base, head=done.head, directories=done.directories, resident=kept, lost={}, remade=frozenset()
+            self.base,
+            head=done.head,
+            directories=done.directories,
+            resident=self.base.resident if resident is None else resident,
+            present=self.base.present if present is None else present,
+            lost={},
+            remade=frozenset(),
         )
         return state, done.operations
 

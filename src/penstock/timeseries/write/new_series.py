@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import pyroaring
+import pyarrow as pa
 
-from penstock.timeseries.arrays import Ids, Indices, compute
+from penstock.timeseries.arrays import Ids, Indices, codes_of, compute, taken
 from penstock.timeseries.fingerprints import Fingerprints
 from penstock.timeseries.format.index_block import IndexBlock
 from penstock.timeseries.format.keys import label_keys
+from penstock.timeseries.format.posting_bitmaps import bitmaps_of
 from penstock.timeseries.format.series_block import FingerprintBlock, LabelBlock
 from penstock.timeseries.series_table import SeriesTable
 
@@ -42,16 +42,15 @@ def locality(table: SeriesTable) -> Indices:
     return order
 
 
-def index_of(hour: int, series: NewSeries) -> IndexBlock:
+def index_of(period: int, series: NewSeries) -> IndexBlock:
     """One row for each label, with all the series that have it."""
     table = series.table
     names, values = table.names.dictionary_encode(), table.values.dictionary_encode()
-    codes = np.asarray(names.indices).astype(np.int64) * len(values.dictionary) + np.asarray(values.indices)
+    codes = codes_of(names) * len(values.dictionary) + codes_of(values)
     order = np.argsort(codes, kind="stable")
     owners = np.repeat(series.ids, table.label_counts)[order]
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    bounds = [*starts.tolist(), len(order)]
     at = order[starts]
-    texts = table.names.take(at).to_pylist(), table.values.take(at).to_pylist()
-    bitmaps = [pyroaring.BitMap(owners[first:end]).serialize() for first, end in pairwise(bounds)]
-    return IndexBlock.of(label_keys(hour, *texts), *texts, bitmaps)
+    name_column, value_column = taken(table.names, at), taken(table.values, at)
+    keys = label_keys(period, names.dictionary.to_pylist(), codes_of(names)[at], value_column.cast(pa.binary()))
+    return IndexBlock(keys, name_column, value_column, bitmaps_of(owners, starts))

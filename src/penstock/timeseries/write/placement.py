@@ -1,6 +1,6 @@
-"""Where arriving rows of an hour go: which bucket of the directory, and when buckets are cut.
+"""Where arriving rows of a period go: which bucket of the directory, and when buckets are cut.
 
-Buckets never reach over the end of their hour, so that an hour can be folded and removed by itself. Rows whose keys only
+Buckets never reach over the end of their period, so that one can be folded and removed by itself. Rows whose keys only
 grow are stacked; rows of any key are filed: each bucket owns a range of keys, and one that has grown too large is cut.
 """
 
@@ -11,17 +11,19 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+import pyroaring
 
 from penstock.blocks import Block, BlockReader, KeyedBlock, Shelf
 from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Indices, Words
 from penstock.timeseries.format.index_block import IndexBlock
 from penstock.timeseries.format.keys import hour_key, keys_of
+from penstock.timeseries.format.presence_block import PresenceBlock
 from penstock.timeseries.format.sample_block import BLOCK_SAMPLES, SampleBlock
-from penstock.timeseries.format.state import INDEX, SAMPLES
+from penstock.timeseries.format.state import INDEX, PRESENCE, SAMPLES
 from penstock.timeseries.write.draft import TenantDraft
 
-__all__ = ["file_index", "file_samples", "place_samples", "stack_series"]
+__all__ = ["file_index", "file_presence", "file_samples", "place_samples", "stack_series"]
 
 # What a bucket is meant to hold: few enough bytes to read for a handful of series, enough to be worth a request.
 _BUCKET_BYTES: Final = 128 << 10
@@ -72,6 +74,25 @@ def place_samples(draft: TenantDraft, low: int, content: SampleBlock) -> None:
         if end > first:
             key = int(keys_of(content.hour, content.ids[first : first + 1])[0]) if number else low
             draft.append(SAMPLES, key, content.series(first, end))
+
+
+async def file_presence(
+    draft: TenantDraft, blocks: BlockReader, hour: int, arriving: pyroaring.BitMap, present: dict[int, pyroaring.BitMap]
+) -> None:
+    """Add the series that an hour had no samples of. `present` has the series of hours in memory, and gets them too."""
+    low = hour_key(hour)
+    known = present.pop(hour, None)
+    try:
+        if known is None:
+            found = await blocks.contents(draft.base, PRESENCE, [low], PresenceBlock)
+            known = found[low].ids if low in found else pyroaring.BitMap()
+    except Corrupt:
+        # Whatever was there: that these are is written down once more.
+        draft.append(PRESENCE, low, PresenceBlock(arriving))
+        return
+    fresh = arriving - known
+    draft.append(PRESENCE, low, PresenceBlock(fresh))
+    present[hour] = known | fresh if fresh else known
 
 
 async def file_index(draft: TenantDraft, blocks: BlockReader, hour: int, content: IndexBlock) -> None:

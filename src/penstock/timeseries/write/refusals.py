@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from penstock.blocks import ChangeRefusals
 from penstock.errors import Corrupt, PenstockError
+from penstock.timeseries.fingerprints import Fingerprints
 from penstock.timeseries.format.keys import BUCKET_MS
 from penstock.timeseries.operations import SampleChange, TenantSamples
+from penstock.timeseries.write.periods import TooManySeries
 
-__all__ = ["SampleRefusals"]
+__all__ = ["SampleRefusals", "excess_changes"]
 
 
 class SampleRefusals(ChangeRefusals[SampleChange]):
@@ -51,3 +55,30 @@ class SampleRefusals(ChangeRefusals[SampleChange]):
             if tenant == write.tenant and bool(((times >= start) & (times < start + BUCKET_MS)).any()):
                 return why
         return None
+
+
+def excess_changes(changes: Iterable[SampleChange], tenant: str, full: TooManySeries) -> list[SampleChange]:
+    """The changes whose new series do not fit any more. What brings only series that are known is always taken."""
+    taken = full.known
+    excess = []
+    for change in changes:
+        fresh = _arriving(change, tenant, full.hours)
+        fresh = fresh.take(taken.find(fresh) < 0)
+        if len(taken) + len(fresh) > len(full.known) + full.room and len(fresh):
+            excess.append(change)
+        else:
+            taken = Fingerprints.concatenate([taken, fresh])
+    return excess
+
+
+def _arriving(change: SampleChange, tenant: str, hours: range) -> Fingerprints:
+    """The series that a change brings samples of in some hours, each once."""
+    start, end = hours[0] * BUCKET_MS, (hours[-1] + 1) * BUCKET_MS
+    parts = []
+    for write in change.samples:
+        if write.tenant == tenant:
+            times = write.batch.timestamps_ms
+            rows = np.unique(write.batch.series[(times >= start) & (times < end)])
+            parts.append(write.batch.table.fingerprints.take(rows))
+    found = Fingerprints.concatenate(parts)
+    return found.take(found.unique()[0])

@@ -6,7 +6,7 @@ decides under which hashes its words lie. Languages may be added behind the last
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Set
 from enum import IntEnum
 from typing import Final
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.vector.arrays import Array, Indices
 
-__all__ = ["Language", "guess_languages", "is_function_word"]
+__all__ = ["Language", "evidence_of", "guess_languages", "is_function_word"]
 
 
 class Language(IntEnum):
@@ -85,6 +85,7 @@ _MEMBERS: Final[dict[bytes, list[int]]] = {}
 for _place, _language in enumerate(Language):
     for _word in _FUNCTION_WORDS[_language].split():
         _MEMBERS.setdefault(_word.encode(), []).append(_place)
+_MEMBER_WORDS: Final = frozenset(word.decode() for word in _MEMBERS)
 
 _ASKING: Final[dict[bytes, list[int]]] = {}
 for _language, _words in _QUESTION_WORDS.items():
@@ -107,6 +108,16 @@ def guess_languages(words: list[bytes], codes: Indices, parents: Indices, texts:
     # Of equals the first: English where there is nothing to go by.
     guessed: Array = _LANGUAGES[scores.argmax(axis=1)]
     return guessed
+
+
+def evidence_of(words: Set[str]) -> Language | None:
+    """The language whose function words a text has, told by its different words; None if they do not suffice."""
+    scores = np.zeros(len(Language), np.int64)
+    for word in words & _MEMBER_WORDS:
+        scores[_MEMBERS[word.encode()]] += 1
+    scores[scores < _EVIDENCE_MIN] = 0
+    best = int(scores.argmax())
+    return Language(int(_LANGUAGES[best])) if scores[best] else None
 
 
 def is_function_word(word: bytes, languages: Container[int]) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from penstock.blocks import BlockReader, Damage, Directory, Shelf
-from penstock.vector.arrays import Bools, Indices
-from penstock.vector.filter import And, Filter, In, Not, Or, Range, check_filter, filter_key, match_values
+from penstock.vector.arrays import Bools, Ids, Indices
+from penstock.vector.attributes import AttributeType
+from penstock.vector.filter import And, Filter, In, IsNull, Not, Or, Range, check_filter, filter_key, match_values
 from penstock.vector.format.content import ColumnBlock
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.keys import Family
@@ -87,12 +88,17 @@ class _Matching:
                 return mask
             case Not(part):
                 return ~(await self._mask(part))
+            case IsNull(name):
+                return ~(await self._matched(name, lambda content, _: content.ids))
             case In() | Range():
-                return await self._compare(where)
+                return await self._matched(
+                    where.name, lambda content, kind: content.ids[match_values(where, kind, content.values)]
+                )
         raise AssertionError(where)
 
-    async def _compare(self, where: In | Range) -> Bools:
-        record = self._state.attributes[where.name]
+    async def _matched(self, name: str, match: Callable[[ColumnBlock, AttributeType], Ids]) -> Bools:
+        """The rows that `match` picks out of the blocks of one attribute."""
+        record = self._state.attributes[name]
         shelf = Shelf(Family.COLUMN, record.number)
         directory = self._state.directory(shelf)
         mask = np.zeros(self._state.head.next_id, np.bool_)
@@ -105,7 +111,7 @@ class _Matching:
             for place, low in enumerate(part, first):
                 if low in stored:
                     content = stored[low]
-                    mask[content.ids[match_values(where, record.type, content.values)]] = True
+                    mask[match(content, record.type)] = True
                     read[place] = len(content)
         self._note_unread(directory, read)
         return mask

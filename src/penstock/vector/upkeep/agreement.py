@@ -37,7 +37,8 @@ class Shadows:
         """Note stored vectors."""
         prepared = self._metric.prepare(vectors)
         self._shadows[ids] = prepared @ self._direction
-        self._lengths[ids] = np.linalg.norm(prepared, axis=1)
+        # In doubles: the squares of small components are zero as floats.
+        self._lengths[ids] = np.sqrt(np.einsum("ij,ij->i", prepared, prepared, dtype=np.float64))
 
     def disagree(self, ids: Ids, codes: Bytes) -> Bools:
         """Which codes were not made of the vectors of their rows."""

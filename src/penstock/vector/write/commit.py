@@ -2,12 +2,12 @@
 
 New rows are appended everywhere: to their vectors, names, texts and columns, to the dictionary and the words,
 and to the list whose centre is nearest; one without a vector is in no list, and only its words find it. Nothing that is
-stored is rewritten but small fragments that fold. Lists are kept in shape afterwards, by `upkeep`.
+stored is rewritten but small fragments that fold, and columns whose values change (`updates`). Lists are kept in shape afterwards, by `upkeep`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from penstock.vector.read.lookup import find_column
 from penstock.vector.write.draft import CollectionDraft
 from penstock.vector.write.ledger import Ledger
 from penstock.vector.write.resolve import settle
+from penstock.vector.write.updates import NewValues, new_values, overridden, update_columns
 
 __all__ = ["commit"]
 
@@ -94,8 +95,11 @@ async def commit(
     arriving = _Arriving(ids, ledger.born, upserts)
     head = msgspec.structs.replace(state.head, next_id=state.head.next_id + count)
     centroids = state.centroids
+    updates = new_values(ledger)
+    if updates:
+        head = await update_columns(draft, blocks, updates, head)
     if arriving.born.any():
-        head = _add_columns(draft, arriving, head)
+        head = _add_columns(draft, arriving, head, updates)
         head, centroids = await offload(count, config.threads, _add_vectors, draft, arriving, head, config)
     head = await _add_texts(draft, blocks, arriving, ledger, head)
     await file(draft, blocks, Shelf(Family.DICTIONARY), ledger.dictionary())
@@ -113,14 +117,18 @@ async def commit(
     return await offload(count, config.threads, draft.state_after, head, centroids, ledger.dead, hidden)
 
 
-def _add_columns(draft: CollectionDraft, arriving: _Arriving, head: Head) -> Head:
+def _add_columns(draft: CollectionDraft, arriving: _Arriving, head: Head, updates: Mapping[str, NewValues]) -> Head:
     names = arriving.column(lambda upsert: upsert.rows.names)
     assert names is not None
     stack(draft, Shelf(Family.NAMES), names, names.ids)
     records = {record.name: record for record in head.attributes}
-    fresh = sorted({name for upsert in arriving.upserts for name in upsert.rows.attributes})
+    first, end = draft.base.head.next_id, head.next_id
+    new = {name: mine for name, values in updates.items() if len(mine := values.between(first, end))}
+    fresh = sorted({name for upsert in arriving.upserts for name in upsert.rows.attributes} | {*new})
     for name in fresh:
         column = arriving.column(lambda upsert, name=name: upsert.rows.attributes.get(name))  # type: ignore[misc]
+        if name in new:
+            column = overridden(column, new[name])
         if column is None or not len(column):
             continue
         kind = attribute_type(column.values.type)

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from penstock.vector.arrays import Bools, Ids, Indices
+from penstock.vector.arrays import Bools, Column, Ids, Indices
 from penstock.vector.format.document_log import DocumentMark
 from penstock.vector.format.identity import ABSENT, DictionaryBlock, Identities
 from penstock.vector.format.idset import IdSet
-from penstock.vector.operations import Delete, Discard, Flip, Operation, Remove, Upsert, Version
+from penstock.vector.operations import Delete, Discard, Flip, Operation, Remove, Update, UpdateDocument, Upsert, Version
 
-__all__ = ["Ledger", "Members", "StoredDocument"]
+__all__ = ["AttributeUpdate", "Ledger", "Members", "StoredDocument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,14 @@ class StoredDocument:
 
     current: str | None = None
     versions: dict[str, list[Members]] = field(default_factory=dict)
+
+
+class AttributeUpdate(NamedTuple):
+    """Rows that get other values of attributes, and for each its place among the values; all 0 where they share one."""
+
+    ids: Ids
+    places: Indices
+    columns: Mapping[str, Column]
 
 
 class Ledger:
@@ -59,6 +68,7 @@ class Ledger:
         self.hidden = hidden.copy(next_id + rows)
         self.marks: list[tuple[Version, DocumentMark]] = []
         self.memberships: list[tuple[Version, Ids]] = []
+        self.updates: list[AttributeUpdate] = []
         self._deleted = deleted
         self._hidden = hidden
         self._before = self.pointers.copy()
@@ -78,8 +88,15 @@ class Ledger:
                 for version, rows in versions:
                     self._write_version(version, visible[first : first + rows], versioned[first : first + rows])
                     first += rows
-            case Delete():
-                self._point(visible, np.full(len(visible), ABSENT, np.int64))
+            case Delete(chosen=chosen):
+                places = visible if chosen is None else visible[self.pointers[visible] == chosen]
+                self._point(places, np.full(len(places), ABSENT, np.int64))
+            case Update(columns=columns):
+                ids = self.pointers[visible]
+                there = np.flatnonzero(ids != ABSENT)
+                self.updates.append(AttributeUpdate(ids[there], there, columns))
+            case UpdateDocument(name, version, columns):
+                self._update_document(name, version, columns)
             case Flip(version):
                 self._flip(version)
             case Discard(version):
@@ -138,6 +155,11 @@ class Ledger:
             document.current = None
             self.marks.append((Version(name, "-"), DocumentMark.REMOVED))
 
+    def _update_document(self, name: str, version: str | None, columns: Mapping[str, Column]) -> None:
+        document = self._document(name)
+        for members in document.versions.get(version or document.current or "", []):
+            self.updates.append(AttributeUpdate(members.ids, np.zeros(len(members.ids), np.int64), columns))
+
     def _kill(self, parts: Iterable[Members]) -> None:
         for members in parts:
             alive = ~self.dead.contains(members.ids)
@@ -192,6 +214,6 @@ def touched_documents(operations: Sequence[Operation]) -> tuple[set[str], set[st
                 known.update(version.document for version, _ in versions)
             case Flip(version) | Discard(version):
                 moved.add(version.document)
-            case Remove(document):
+            case Remove(document) | UpdateDocument(document):
                 moved.add(document)
     return known | moved, moved

@@ -14,7 +14,7 @@ from penstock.vector.format.document_log import DocumentMark
 from penstock.vector.format.identity import Identities, identities_of
 from penstock.vector.format.keys import Family
 from penstock.vector.format.state import CollectionState
-from penstock.vector.operations import Delete, Operation, Upsert
+from penstock.vector.operations import Delete, Operation, Update, Upsert
 from penstock.vector.read.lookup import document_blocks, find_column, find_rows
 from penstock.vector.write.ledger import Ledger, Members, StoredDocument, touched_documents
 
@@ -60,8 +60,8 @@ def _identities(operation: Operation) -> tuple[Identities, Identities]:
     match operation:
         case Upsert(identities=visible, versioned=versioned):
             return visible, versioned or none
-        case Delete(identities):
-            return identities, none
+        case Delete(identities=visible) | Update(identities=visible):
+            return visible, none
         case _:
             return none, none
 

@@ -11,10 +11,10 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.windows import Windows, last_before
 from penstock.timeseries.promql.functions.rates import lost_in_resets
 from penstock.timeseries.promql.source import SeriesColumns
-from penstock.timeseries.promql.windows import Windows, last_before
 
 __all__ = ["anchored", "bounded_growth", "bounded_samples"]
 

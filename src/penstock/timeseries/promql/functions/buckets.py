@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.timeseries.promql.frame import Cells, Presence
+from penstock.timeseries.promql.columns.frame import Cells, Presence
 
 __all__ = ["bucket_fraction", "bucket_quantile"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
 
 __all__ = ["DATES", "ELEMENTWISE", "clamp", "larger", "round_to", "smaller"]
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame
 from penstock.timeseries.promql.functions.buckets import bucket_fraction, bucket_quantile
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, drop, replace, value_of
-from penstock.timeseries.promql.number_text import go_text, open_metrics_text
-from penstock.timeseries.promql.tree import TextSpan
+from penstock.timeseries.promql.syntax.number_text import go_text, open_metrics_text
+from penstock.timeseries.promql.syntax.tree import TextSpan
 
 __all__ = ["histogram_fraction", "histogram_quantile", "histogram_quantiles", "warn_of_quantiles"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame, empty_frame, merged
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, merged
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, keep, labels_from, text, value_of
 from penstock.timeseries.promql.matchers import Matcher, MatchKind
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
-from penstock.timeseries.promql.quantiles import sorted_quantile
-from penstock.timeseries.promql.ragged import blocks
-from penstock.timeseries.promql.summing import compensated_mean, compensated_sum, variance
-from penstock.timeseries.promql.windows import Windows
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.quantiles import sorted_quantile
+from penstock.timeseries.promql.columns.ragged import blocks
+from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
+from penstock.timeseries.promql.columns.windows import Windows
 
 __all__ = ["OVER_TIME", "TIMESTAMPS", "edge", "quantile_over_time"]
 

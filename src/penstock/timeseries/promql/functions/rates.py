@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.timeseries.promql.frame import Cells, Presence, VectorFrame
-from penstock.timeseries.promql.windows import Windows
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
+from penstock.timeseries.promql.columns.windows import Windows
 
 __all__ = ["changes", "extrapolated", "last_two", "lost_in_resets", "resets"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.frame import Cells, VectorFrame
-from penstock.timeseries.promql.ragged import blocks
+from penstock.timeseries.promql.columns.frame import Cells, VectorFrame
+from penstock.timeseries.promql.columns.ragged import blocks
+from penstock.timeseries.promql.columns.summing import compensated_sum
+from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.source import Times
-from penstock.timeseries.promql.summing import compensated_sum
-from penstock.timeseries.promql.windows import Windows
 
 __all__ = ["deriv", "double_exponential_smoothing", "predict_linear"]
 

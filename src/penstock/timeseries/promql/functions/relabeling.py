@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.frame import VectorFrame, merged
+from penstock.timeseries.promql.columns.frame import VectorFrame, merged
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, replace, value_of
 from penstock.timeseries.promql.regex import anchored, expand
 

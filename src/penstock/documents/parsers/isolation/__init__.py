@@ -1,0 +1,1 @@
+"""What a parser's process gives up: namespaces, files, system calls, resources."""

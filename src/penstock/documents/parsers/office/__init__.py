@@ -1,0 +1,1 @@
+"""Formats of office programs, books and print: zip archives of XML parts, spreadsheets, RTF, PDF."""

@@ -1,0 +1,1 @@
+"""Formats that are text as they stand: plain text, Markdown, source code, JSON."""

@@ -1,0 +1,1 @@
+"""Pages and messages: HTML, and email with the pages that it carries."""

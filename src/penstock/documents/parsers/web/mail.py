@@ -1,0 +1,103 @@
+"""Email messages (.eml): who, when and what about, the body, and the attachments that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from email import message_from_bytes
+from email.message import EmailMessage, MIMEPart
+from email.policy import EmailPolicy
+from typing import Any, Final, cast
+
+from penstock.documents.parsers.encodings import decoded
+from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
+from penstock.documents.parsers.headings import heading, verbatim
+from penstock.documents.parsers.web.markup import parse_html
+from penstock.errors import AtCapacity, InvalidInput, PenstockError
+
+__all__ = ["ParseAttachment", "parse_mail"]
+
+# Data, name and declared type of an attachment, to its text.
+ParseAttachment = Callable[[bytes, str, str], ParsedDocument]
+_SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
+_PARTS_MAX: Final = 1_000
+# The standard library takes time by the square of a header's length: a second for one ten times as long.
+_HEADER_CHARACTERS_MAX: Final = 16_384
+
+# What the standard library raises for some broken headers; a message is more than one of them.
+_STUMBLES: Final = (ValueError, IndexError, LookupError, AttributeError, TypeError)
+
+
+class _BoundedHeaders(EmailPolicy):
+    """The usual reading of headers, of as much of each as may be read; one that cannot be read is empty."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        try:
+            return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS_MAX])
+        except _STUMBLES:
+            return super().header_fetch_parse(name, "")
+
+
+_POLICY: Final = _BoundedHeaders()
+
+
+def parse_mail(data: bytes, limits: ParserLimits, parse_attachment: ParseAttachment) -> ParsedDocument:
+    """An attachment that cannot be read costs a warning."""
+    message = cast("EmailMessage", message_from_bytes(data, _class=EmailMessage, policy=_POLICY))
+    subject = _header(message, "Subject")
+    parts = [part for part in message.walk() if not part.is_multipart()]
+    if len(parts) > _PARTS_MAX:
+        raise AtCapacity(f"a message has {len(parts)} parts", f"at most {_PARTS_MAX} are read", "send them one by one")
+    warnings = _long_headers(message)
+    head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
+    body = message.get_body(("plain", "html"))
+    blocks = [heading(subject or "", 1), head]
+    if body is not None:
+        text, about = _body_text(body, limits)
+        blocks.append(text)
+        warnings += about
+    for part in parts:
+        name = part.get_filename() or ""
+        if part is body or not (name or part.is_attachment()):
+            continue
+        try:
+            content = part.get_payload(decode=True) or b""
+            parsed = parse_attachment(
+                bytes(content) if isinstance(content, bytes) else b"", name, part.get_content_type()
+            )
+        except PenstockError as error:
+            warnings.append(f"attachment {name[:120]!r} was left out: {error.what}")
+            continue
+        text = parsed.text.decode("utf-8", "replace")
+        if text.strip():
+            blocks += [heading(f"Attachment {name or parsed.title or parsed.format}", 2), text]
+    if not any(block.strip() for block in blocks):
+        raise InvalidInput("a message has no text", "neither headers nor a body were found", "save it as .eml again")
+    text = "\n\n".join(block for block in blocks if block.strip())
+    return ParsedDocument(text.encode("utf-8", "replace"), Format.EMAIL, subject or None, tuple(warnings))
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    try:
+        return " ".join(str(message.get(name) or "").split())
+    except _STUMBLES:
+        return ""
+
+
+def _long_headers(message: EmailMessage) -> list[str]:
+    """A warning for each header of the message that is read in part."""
+    return [
+        f"the header {name[:60]!r} is longer than {_HEADER_CHARACTERS_MAX} characters: the rest was left out"
+        for name, value in message.raw_items()
+        if len(value) > _HEADER_CHARACTERS_MAX
+    ]
+
+
+def _body_text(body: MIMEPart, limits: ParserLimits) -> tuple[str, tuple[str, ...]]:
+    """The text of a body, and what is to be said about it."""
+    content = body.get_payload(decode=True)
+    data = bytes(content) if isinstance(content, bytes) else b""
+    if body.get_content_subtype() == "html":
+        parsed = parse_html(data, limits, str(body.get("Content-Type") or ""))
+        return parsed.text.decode("utf-8", "replace"), parsed.warnings
+    read = decoded(data, body.get_content_charset() or "")
+    return verbatim(read.text.replace("\r\n", "\n").strip("\n")), read.warnings

@@ -1,0 +1,1 @@
+"""What evaluation computes on: frames, windows, steps, and exact arithmetic over them."""

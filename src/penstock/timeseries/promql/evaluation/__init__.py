@@ -1,0 +1,1 @@
+"""An expression evaluated: selectors, calls, aggregations, and operators between vectors."""

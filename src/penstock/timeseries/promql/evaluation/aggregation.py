@@ -1,0 +1,121 @@
+"""Aggregations that make one series of a group: sum, avg, min, max, count, group, stddev, stdvar, quantile, count_values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.errors import InvalidInput
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.columns.quantiles import sorted_quantile
+from penstock.timeseries.promql.columns.ragged import blocks
+from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
+from penstock.timeseries.promql.context import EvaluationContext
+from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, drop, keep, replace
+from penstock.timeseries.promql.syntax.number_text import plain_text
+
+__all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "grouping_labels", "runs_of"]
+
+# Of values (groups × members × steps), which of them exist, and how many do.
+Aggregate = Callable[[Cells, Presence, Cells], Cells]
+
+
+def _extreme(reduce: np.ufunc) -> Aggregate:
+    def found(values: Cells, shown: Presence, _: Cells) -> Cells:
+        # NaN gives way to every other value.
+        extreme: Cells = reduce.reduce(np.where(shown, values, np.nan), axis=1)
+        return extreme
+
+    return found
+
+
+AGGREGATES: dict[str, Aggregate] = {
+    "avg": lambda values, shown, counts: compensated_mean(values, counts),
+    "count": lambda values, shown, counts: counts,
+    "group": lambda values, shown, counts: np.ones_like(counts),
+    "max": _extreme(np.fmax),
+    "min": _extreme(np.fmin),
+    "stddev": lambda values, shown, counts: np.sqrt(variance(values, shown, counts)),
+    "stdvar": variance,
+    "sum": lambda values, shown, counts: compensated_sum(values),
+}
+
+
+def grouping_labels(labels: Labels, grouping: tuple[str, ...], *, without: bool) -> Labels:
+    """The labels of the group that a series belongs to."""
+    if without:
+        return drop(labels, (*grouping, METRIC_NAME))
+    return keep(labels, grouping) if grouping else EMPTY_LABELS
+
+
+def group_numbers(
+    labels: list[Labels], grouping: tuple[str, ...], *, without: bool
+) -> tuple[list[Labels], npt.NDArray[np.int64]]:
+    """The groups by first appearance, and the group of each series."""
+    numbers: dict[Labels, int] = {}
+    owners = [numbers.setdefault(grouping_labels(own, grouping, without=without), len(numbers)) for own in labels]
+    return list(numbers), np.array(owners, dtype=np.int64)
+
+
+def runs_of(
+    owners: npt.NDArray[np.int64], groups: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows ordered by group, where each group starts in that order, and its length."""
+    order = np.argsort(owners, kind="stable")
+    lengths = np.bincount(owners, minlength=groups)
+    return order, np.cumsum(lengths) - lengths, lengths
+
+
+def aggregate(
+    operator: str, frame: VectorFrame, parameter: Cells | None, grouping: tuple[str, ...], *, without: bool
+) -> VectorFrame:
+    """One series for each group; a group exists at a step if any of its series does."""
+    if not frame.labels:
+        return empty_frame(frame.steps)
+    labels, owners = group_numbers(frame.labels, grouping, without=without)
+    order, starts, lengths = runs_of(owners, len(labels))
+    values = np.zeros((len(labels), frame.steps))
+    present = np.zeros(values.shape, np.bool_)
+    function = AGGREGATES.get(operator) or _quantile(parameter)
+    for groups, positions, members in blocks(starts, lengths, width=frame.steps):
+        rows = order[positions]
+        shown = frame.present[rows] & members[:, :, None]
+        counts = shown.sum(axis=1).astype(np.float64)
+        cells = np.where(shown, frame.values[rows], 0.0)
+        values[groups] = function(cells, shown, np.maximum(counts, 1.0))
+        present[groups] = counts > 0
+    unnamed = np.zeros(len(labels), np.bool_)
+    np.logical_or.at(unnamed, owners, frame.unnamed)
+    return VectorFrame(labels, np.where(present, values, 0.0), present, unnamed)
+
+
+def _quantile(parameter: Cells | None) -> Aggregate:
+    assert parameter is not None
+
+    def found(values: Cells, shown: Presence, _: Cells) -> Cells:
+        return sorted_quantile(values, shown, np.broadcast_to(parameter[None, :], (len(values), len(parameter))))
+
+    return found
+
+
+def count_values(
+    frame: VectorFrame, label: str, grouping: tuple[str, ...], context: EvaluationContext, *, without: bool
+) -> VectorFrame:
+    """How many series have each value; the value becomes a label."""
+    if not label:
+        raise InvalidInput(f"invalid label name {label}".rstrip(), "count_values needs a label to put the value into")
+    wanted = grouping if without else (*grouping, label)
+    counts: dict[Labels, Cells] = {}
+    for row, labels in enumerate(frame.labels):
+        values, shown = frame.values[row], frame.present[row]
+        for value in np.unique(values[shown]):
+            same = shown & (np.isnan(values) if np.isnan(value) else values == value)
+            group = grouping_labels(replace(labels, label, plain_text(float(value))), wanted, without=without)
+            counts[group] = counts.get(group, np.zeros(frame.steps)) + same
+        context.budget.check_cells(len(counts), frame.steps)
+    if not counts:
+        return empty_frame(frame.steps)
+    cells = np.array(list(counts.values()))
+    return VectorFrame(list(counts), cells, cells > 0, np.zeros(len(counts), np.bool_))
