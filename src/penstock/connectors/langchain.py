@@ -33,7 +33,7 @@ def _retriever_class() -> Any:
     def document(passage: dict[str, Any]) -> Document:
         return Document(page_content=passage["text"], metadata=passage_metadata(passage), id=passage_id(passage))
 
-    class PenstockRetriever(BaseRetriever):
+    class PenstockRetriever(BaseRetriever):  # type: ignore[misc] # the framework may be absent here
         access: IndexAccess
 
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:

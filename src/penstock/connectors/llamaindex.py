@@ -59,7 +59,7 @@ def _made_classes() -> tuple[Any, Any]:
         )
         return NodeWithScore(node=made, score=passage["score"])
 
-    class PenstockNodeRetriever(BaseRetriever):
+    class PenstockNodeRetriever(BaseRetriever):  # type: ignore[misc] # the framework may be absent here
         def __init__(self, access: IndexAccess, **options: Any) -> None:
             super().__init__(**options)
             self._access = access
@@ -70,7 +70,7 @@ def _made_classes() -> tuple[Any, Any]:
         async def _aretrieve(self, query_bundle: Any) -> list[NodeWithScore]:
             return [node(passage) for passage in await self._access.passages(query_bundle.query_str)]
 
-    class PenstockReader(BaseReader):
+    class PenstockReader(BaseReader):  # type: ignore[misc] # the same
         def __init__(self, access: IndexAccess) -> None:
             self._access = access
 
