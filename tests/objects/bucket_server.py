@@ -53,6 +53,8 @@ class BucketServer:
     lists_by_folder: bool = False
     # (method, path and query) of every request.
     requests: list[tuple[str, str]] = field(default_factory=list)
+    # (method, headers by their lower-case names) of every request.
+    headers: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     # (key, start, end) of every range that was asked for, and what is called with it before the answer.
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
     on_range: Callable[[str, int, int], None] = lambda *_: None
@@ -115,6 +117,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Tests read `requests` instead."""
+
+    def parse_request(self) -> bool:
+        parsed = super().parse_request()
+        if parsed:
+            named = {name.lower(): value for name, value in self.headers.items()}
+            self.bucket.headers.append((self.command, named))
+        return parsed
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import InvalidInput
 from penstock.keyvalue.location import Location
-from penstock.objects import check_endpoint, check_sendable
+from penstock.objects import ENCRYPTION_OPTIONS, check_encryption, check_endpoint, check_sendable
 
 __all__ = ["client_entries"]
 
@@ -36,6 +36,10 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
         "session_token": "session_token",
         "path_style": "virtual_hosted_style_request",
         "anonymous": "skip_signature",
+        "encryption": "server_side_encryption",
+        "kms_key_id": "sse_kms_key_id",
+        "kms_bucket_key": "sse_bucket_key_enabled",
+        "customer_key": "sse_customer_key_base64",
     },
     "az": {
         **_EVERYWHERE,
@@ -63,6 +67,8 @@ def client_entries(location: Location, options: Mapping[str, Any]) -> dict[str, 
     _check_names(location, options, names)
     given = {option: value for option, value in options.items() if value is not None}
     check_sendable(given)
+    if location.scheme == "s3":
+        check_encryption(*map(given.get, ENCRYPTION_OPTIONS))
     if str(given.get("service_account", "")).lstrip().startswith("{"):
         # The text of a key, and no path: the client knows two options, and repeats the one for a path in its errors.
         given["service_account_key"] = given.pop("service_account")

@@ -1,6 +1,7 @@
 """Object storage behind one port."""
 
 from penstock.objects.directory import DirectoryStore
+from penstock.objects.encryption import ENCRYPTION_OPTIONS, check_encryption, without_encryption
 from penstock.objects.memory import MemoryStore
 from penstock.objects.open import StoreSpec, open_store
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_key
@@ -18,6 +19,7 @@ from penstock.objects.retry import RetryPolicy
 from penstock.objects.url import StoreUrl, check_endpoint, check_sendable, parse_url
 
 __all__ = [
+    "ENCRYPTION_OPTIONS",
     "Body",
     "BytesCodec",
     "Codec",
@@ -35,9 +37,11 @@ __all__ = [
     "StoreSpec",
     "StoreUrl",
     "Token",
+    "check_encryption",
     "check_endpoint",
     "check_key",
     "check_sendable",
     "open_store",
     "parse_url",
+    "without_encryption",
 ]

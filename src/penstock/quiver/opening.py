@@ -113,7 +113,7 @@ def _opened(
     ack = replay_ack_files(ack_files, [(meta.segment_seq, meta.last_bundle) for meta in listing.metas])
     state = ack.state
     state.next_segment_seq = max(state.next_segment_seq, listing.next_segment_seq)
-    state.resolve_seals()
+    state.drop_stale_seals()
     segments = _without_reclaimed(shelf, ack, listing.metas)
     wal_files, wal_spares = map_files(disk, layout.wal, ".wal")
     wal = replay_wal_files(wal_files, state.finalised_through)

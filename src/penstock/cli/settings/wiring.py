@@ -55,12 +55,10 @@ class Wiring:
 
     async def reader(self, url: str, path: str = _VECTOR_PATH) -> VectorReader:
         """The vectors of a store, beside whoever writes them."""
-        from penstock.vector import VectorConfig, VectorStore
+        from penstock.vector import VectorConfig, VectorReader
 
         options = follower_options(self.settings, url)
-        return await VectorStore.open_reader(
-            url, path, self.settings.of(VectorConfig), observer=self.observer, **options
-        )
+        return await VectorReader.open(url, path, self.settings.of(VectorConfig), observer=self.observer, **options)
 
     async def writer(self, url: str, path: str = _VECTOR_PATH) -> VectorStore:
         """The vectors of a store, as their only writer."""
@@ -91,9 +89,13 @@ class Wiring:
         """How documents are read; `given` is what the command itself knows."""
         from penstock.documents.parsers import ParserLimits, ParserOptions
         from penstock.indexing import FetchLimits, Reading
+        from penstock.objects import without_encryption
 
         services: Mapping[str, Mapping[str, Any]] = {
-            scheme: options for scheme, url in _SERVICE_URLS.items() if (options := self.service_options(url))
+            # Documents are only read, and whoever wrote them had a key of their own or none.
+            scheme: without_encryption(options)
+            for scheme, url in _SERVICE_URLS.items()
+            if (options := self.service_options(url))
         }
         limits, fetching = self.settings.of(ParserLimits), self.settings.of(FetchLimits)
         parsing = self.settings.of(ParserOptions)

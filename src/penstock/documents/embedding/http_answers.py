@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from email.utils import parsedate_to_datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock
 from penstock.documents.embedding.provider import Later, Refused
+from penstock.documents.embedding.redaction import redacted
 from penstock.errors import InvalidInput, NotFound, PermissionDenied
 
 if TYPE_CHECKING:
@@ -20,12 +21,18 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 
 def unreachable(error: httpx.RequestError) -> Later:
-    return Later(f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX])
+    return Later(f"{type(error).__name__}: {redacted(str(error))}"[:_REASON_CHARACTERS_MAX])
 
 
-def answer_of_status(response: httpx.Response, what: str, clock: Clock) -> Later | Refused:
-    """The answer behind a status other than 200; `what` begins the error of those that no repeat can heal."""
-    status, reason = response.status_code, f"{response.status_code}: {response.text[:_REASON_CHARACTERS_MAX]}"
+def answer_of_status(
+    response: httpx.Response, what: str, clock: Clock, *, secret: str | None = None, texts: Sequence[str] = ()
+) -> Later | Refused:
+    """The answer behind a status other than 200; `what` begins the error of those that no repeat can heal.
+
+    A reason is stored and shown: without the `secret` that was sent, and without what it quotes of `texts`.
+    """
+    status, told = response.status_code, redacted(response.text, secrets=[secret], texts=texts)
+    reason = f"{status}: {told[:_REASON_CHARACTERS_MAX]}"
     if status in _LATER or status >= 500:
         return Later(reason, _retry_after(response.headers.get("retry-after"), clock))
     if status in _REFUSED:
@@ -45,6 +52,9 @@ def _retry_after(value: str | None, clock: Clock) -> float | None:
         return max(0.0, float(value))
     except ValueError:
         pass
+    # A date is rare, and what reads one takes longer to load than to run.
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - clock.now_ms() / 1000)
     except (ValueError, TypeError):

@@ -68,7 +68,7 @@ class OpenAiProvider:
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"), headers={**sent, **(headers or {})}, timeout=timeout, transport=transport
         )
-        self._profile = profile
+        self._profile, self._api_key = profile, api_key
         self._model = model or bare_name(profile.name)
         self._clock = clock
 
@@ -90,7 +90,8 @@ class OpenAiProvider:
             return unreachable(error)
         if response.status_code == httpx.codes.OK:
             return self._vectors(response.content, len(texts))
-        return answer_of_status(response, f"the embedding endpoint refuses model {self._profile.name}", self._clock)
+        what = f"the embedding endpoint refuses model {self._profile.name}"
+        return answer_of_status(response, what, self._clock, secret=self._api_key, texts=texts)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -70,7 +70,7 @@ class RemoteReranker:
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout, transport=transport)
         self._url = url
-        self._model = model
+        self._model, self._api_key = model, api_key
         self._clock = clock
 
     async def rerank(self, question: str, passages: Sequence[str]) -> Scores | Later | Refused:
@@ -88,7 +88,8 @@ class RemoteReranker:
             return unreachable(error)
         if response.status_code == httpx.codes.OK:
             return _scores(response.content, len(passages))
-        return answer_of_status(response, "the reranking endpoint refuses the question", self._clock)
+        what = "the reranking endpoint refuses the question"
+        return answer_of_status(response, what, self._clock, secret=self._api_key, texts=[question, *passages])
 
     async def close(self) -> None:
         await self._client.aclose()

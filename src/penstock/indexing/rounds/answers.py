@@ -34,7 +34,7 @@ class Answers:
 
     @property
     def total_cost_usd(self) -> float:
-        return sum(filter(None, self._costs))
+        return float(sum(filter(None, self._costs)))
 
     def joined(self, reused: pa.Table) -> Answers:
         """With vectors that cost nothing: rows of `chunk_id` and `vector`, and of `reason` where there is none."""

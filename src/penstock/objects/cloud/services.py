@@ -19,6 +19,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import InvalidInput
 from penstock.loops import Home
+from penstock.objects.encryption import check_encryption
 from penstock.objects.url import check_endpoint, check_sendable
 
 if TYPE_CHECKING:
@@ -144,9 +145,23 @@ class S3Options(ServiceOptions):
     path_style: bool = True
     # Requests without a signature, for public buckets.
     anonymous: bool = False
+    # Encryption at rest of what is written: "AES256" (SSE-S3), "aws:kms", "aws:kms:dsse" or "sse-c"; None leaves it to
+    # the bucket's default.
+    encryption: str | None = None
+    # The key of "aws:kms"; None is the account's own for S3.
+    kms_key_id: str | None = None
+    # Whether S3 derives a key for the bucket from it, which asks the key service less often.
+    kms_bucket_key: bool | None = None
+    # The 32 bytes of "sse-c", in base64. What is written with it cannot be read without it, by anybody.
+    customer_key: str | None = field(default=None, repr=False)
 
     def connect(self, bucket: str) -> Remote:
+        check_encryption(self.encryption, self.kms_key_id, self.kms_bucket_key, self.customer_key)
         config = _given(
+            server_side_encryption=self.encryption,
+            sse_kms_key_id=self.kms_key_id,
+            sse_bucket_key_enabled=self.kms_bucket_key,
+            sse_customer_key_base64=self.customer_key,
             endpoint=self._endpoint(bucket),
             region=self.region,
             access_key_id=self.access_key_id,

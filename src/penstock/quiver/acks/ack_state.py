@@ -143,6 +143,7 @@ class AckState:
         if record.outcome is Outcome.REJECTED:
             subscription.rejected[record.segment_seq] = record.reason
         self.outstanding.get(record.segment_seq, set()).discard(record.subscriber)
+        self._let_go(record.segment_seq)
         return True
 
     def change(self, record: SubscriberRecord) -> None:
@@ -150,6 +151,8 @@ class AckState:
             self.subscriptions.pop(record.subscriber, None)
             for waiting in self.outstanding.values():
                 waiting.discard(record.subscriber)
+            for segment_seq in list(self.seals):
+                self._let_go(segment_seq)
             return
         known = self.subscriptions.get(record.subscriber)
         if known is None:
@@ -192,13 +195,16 @@ class AckState:
         self.seals.pop(segment_seq, None)
         self._await_all(segment_seq)
 
-    def resolve_seals(self) -> None:
-        """At a start: what all subscribers had settled is gone; what had files that are gone is missing."""
-        for seal in list(self.seals.values()):
-            if seal.last_bundle <= self.finalised_through:
-                del self.seals[seal.segment_seq], self.outstanding[seal.segment_seq]
-            elif self.is_processed(seal.segment_seq):
-                self.reclaim(Reclaimed([seal.segment_seq], self.next_segment_seq, seal.last_bundle))
+    def drop_stale_seals(self) -> None:
+        """At a start: a segment whose bundles the log has let go of had files. Without them it is missing."""
+        for seal in [seal for seal in self.seals.values() if seal.last_bundle <= self.finalised_through]:
+            del self.seals[seal.segment_seq], self.outstanding[seal.segment_seq]
+
+    def _let_go(self, segment_seq: int) -> None:
+        """A segment that has only a seal is gone with its last outcome: there is nothing else to remove."""
+        seal = self.seals.get(segment_seq)
+        if seal is not None and self.is_processed(segment_seq):
+            self.reclaim(Reclaimed([segment_seq], self.next_segment_seq, seal.last_bundle))
 
     def _await_all(self, segment_seq: int) -> None:
         self.outstanding[segment_seq] = {

@@ -47,6 +47,8 @@ _BETWEEN_ASCII_WORDS: Final = r"[^a-z0-9]+"
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 # Texts of so many bytes in all are split sooner without Arrow.
 _FEW_BYTES: Final = 8 << 10
+# Texts whose words are counted together: on the way a word takes a hundred bytes, and a text some twenty times its own.
+_PART_BYTES: Final = 2 << 20
 # Scripts that put no spaces between words.
 _UNSPACED: Final = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
 # A longer run is not a word; its end is dropped, in texts and in queries alike.
@@ -176,7 +178,30 @@ class _Running:
 
 
 def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:
-    """Count the words of each text; texts may be missing."""
+    """Count the words of each text; texts may be missing. Many are counted a part at a time, which takes less memory."""
+    rows = max(1, len(texts) * _PART_BYTES // max(1, texts.nbytes))
+    if rows >= len(texts):
+        return _count(texts, analysis)
+    return _joined([_count(texts.slice(start, rows), analysis) for start in range(0, len(texts), rows)])
+
+
+def _joined(parts: Sequence[Vocabulary]) -> Vocabulary:
+    """The words of consecutive texts that were counted apart."""
+    starts = np.cumsum([0, *(len(part.lengths) for part in parts)])
+    hashes = np.concatenate([part.hashes for part in parts])
+    texts = np.concatenate([part.texts + start for part, start in zip(parts, starts, strict=False)])
+    # The texts of each word follow each other already, part after part: a stable sort leaves them so.
+    order = np.argsort(hashes, kind="stable")
+    return Vocabulary(
+        hashes[order],
+        texts[order],
+        np.concatenate([part.counts for part in parts])[order],
+        np.concatenate([part.lengths for part in parts]),
+        frozenset().union(*(part.languages for part in parts)),
+    )
+
+
+def _count(texts: Column, analysis: TextAnalysis) -> Vocabulary:
     if analysis is TextAnalysis.LEADS:
         return _count_led(texts)
     running = _Running.of(texts)
