@@ -263,7 +263,7 @@ def test_a_process_that_was_taken_over_has_no_network_no_files_and_no_children_t
     (tmp_path / "secret").write_text("of the store")
     attack = f"""
 import asyncio, os, socket, sys, threading
-from penstock.documents.parsers.isolation.confinement import confine_with_threads
+from penstock.documents.parsers.isolation import confine_with_threads
 
 def tried(attempt):
     try:
