@@ -344,11 +344,12 @@ def twice(body: Body, connections: int, seconds: float) -> None:
     """Its capacity, then twice of it for a while, then its capacity again; then it is killed and counted."""
     with tempfile.TemporaryDirectory() as folder:
         with running("gateway", folder) as (port, pid):
-            asyncio.run(load(port, body, connections, 1.0, refused := Counter()))
+            refused, told = Counter[str](), Counter[str]()
+            asyncio.run(load(port, body, connections, 1.0, refused))
             latencies, spent = asyncio.run(load(port, body, connections, 5.0, refused))
             taken, capacity = len(latencies), len(latencies) / spent
             print(f"  capacity {capacity:,.0f} requests/s, memory {_resident_mb(pid):,.0f} MB")
-            found = asyncio.run(offer(port, pid, body, 2 * capacity, seconds, told := Counter()))
+            found = asyncio.run(offer(port, pid, body, 2 * capacity, seconds, told))
             taken += found.taken
             print(
                 f"  twice that for {found.seconds:.0f} s: {found.offered / found.seconds:,.0f} requests/s sent, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.documents import Chunker, ChunkingConfig
-from penstock.documents.parsers.headings import verbatim
+from penstock.documents.parsers.headings import code_block
 
 CONFIG = ChunkingConfig(target_tokens=120, max_tokens=200, overlap_tokens=0, counter="estimate")
 
@@ -37,7 +37,7 @@ def test_a_table_that_fits_is_in_one_chunk() -> None:
 
 
 def test_code_that_fits_is_in_one_chunk_with_its_empty_lines() -> None:
-    code = verbatim(
+    code = code_block(
         "def swim(otter):\n    water = find()\n\n    if not water:\n        return None\n\n    return water + 1"
     )
     assert "\n\n" not in code
@@ -50,13 +50,13 @@ def test_a_table_that_is_too_large_is_cut_between_rows() -> None:
     table = "\n".join(f"name: row {number} | value: {number * 7} | unit: metres" for number in range(200))
     found = cores(f"{sentences('rivers', 3)}\n\n{table}")
     assert len(found) > 10
-    assert all(part.endswith("metres\n") or part.endswith("metres") for part in found[1:])
+    assert all(part.endswith(("metres\n", "metres")) for part in found[1:])
     assert "".join(found) == f"{sentences('rivers', 3)}\n\n{table}"
 
 
 def test_long_code_is_cut_at_its_empty_lines() -> None:
     part = "first = second(third)\nfourth = fifth(sixth)\n"
-    found = cores(verbatim((part + "\n") * 60))
+    found = cores(code_block((part + "\n") * 60))
     assert len(found) > 5
     assert all(each.startswith("first") for each in found)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from penstock.documents import Batcher
+from penstock.documents import Batcher, parse_sidecar
 from penstock.documents.batcher_state import pack, unpack
 from penstock.documents.contracts import decode, encode, schema_name
 from penstock.documents.schemas import PUBLISHED
@@ -36,3 +36,17 @@ def test_a_batchers_state_of_the_first_version_goes_on_where_it_was():
     document = state.documents["aa" * 32]
     assert (document.next_seq, list(document.gap)) == (3, [5])
     assert pack(Batcher("t", "i", "m", state=unpack(stored)).state) == stored
+
+
+def test_a_side_car_of_the_first_version_says_what_it_said():
+    said, warnings = parse_sidecar((GOLDEN / "sidecar.v1.json").read_bytes())
+    assert warnings == ()
+    assert said == {
+        "team": "sales",
+        "year": 2024,
+        "score": 0.5,
+        "draft": False,
+        "tags": ["a", "b"],
+        "nothing": None,
+        "größe": "m",
+    }

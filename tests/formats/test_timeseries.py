@@ -25,6 +25,7 @@ from penstock.timeseries.format.keys import (
     tenant_key,
 )
 from penstock.timeseries.format.metadata_block import MetadataBlock
+from penstock.timeseries.format.presence_block import PresenceBlock
 from penstock.timeseries.format.sample_block import SampleBlock
 from penstock.timeseries.format.series_block import FingerprintBlock, LabelBlock
 from penstock.timeseries.format.state import SeriesStoreRecord, TenantHead, TenantRecord
@@ -68,6 +69,25 @@ _BLOCKS["samples-v2.bin"] = (
         np.array([1e2, 130, 90, 0.25, STALE_NAN, 1.75, 1 / 3, -0.0, 2, -0.0, np.inf, 20.5, 1e15, 7]),
     ),
 )
+_BLOCKS["samples-v3.bin"] = (
+    SeriesFamily.SAMPLES,
+    # Counters that count the same, pages, microseconds that were divided twice, and what layout 2 knew.
+    SampleBlock.of(
+        494_948,
+        np.repeat(np.array([0, 1, 2, 3, 4], np.uint32), 4),
+        np.tile(np.array([0, 15_000, 30_001, 3_599_999], np.int32), 5),
+        np.concatenate(
+            [
+                [1e2, 130, 190, 191],
+                [7e3, 7030, 7090, 7091],
+                [8191, 4095, 1048575, -1],
+                np.array([555_882_261, 556_264_674, 557_111_162, 557_240_661]) / 1000 / 1000,
+                [1 / 3, STALE_NAN, -0.0, 2],
+            ]
+        ),
+    ),
+)
+_BLOCKS["presence-v2.bin"] = (SeriesFamily.PRESENCE, PresenceBlock(pyroaring.BitMap([*range(500), 70_000])))
 _RECORDS: dict[str, tuple[int, msgspec.Struct]] = {
     "store-record-v1.bin": (RecordKind.STORE, SeriesStoreRecord(format=1, next_tenant=3, commit=17)),
     "tenant-record-v1.bin": (RecordKind.NAMED, TenantRecord(2, 1_700_000_000_000)),
@@ -113,10 +133,11 @@ def test_fingerprints_and_keys_never_change() -> None:
     assert tenant_key("größe") == b"\x02gr\xc3\xb6\xc3\x9fe"
 
 
-def test_a_released_store_is_opened_and_answers() -> None:
+@pytest.mark.parametrize("name", ["store-v1.msgpack", "store-v2.msgpack"])
+def test_a_released_store_is_opened_and_answers(name: str) -> None:
     async def run() -> None:
         volume = MemoryVolume()
-        entries = msgspec.msgpack.decode((GOLDEN / "store-v1.msgpack").read_bytes(), type=list[tuple[bytes, bytes]])
+        entries = msgspec.msgpack.decode((GOLDEN / name).read_bytes(), type=list[tuple[bytes, bytes]])
         volume.land("keyvalue", tuple(entries))
         async with await TimeSeriesStore.over(MemoryKeyValue(volume)) as store:
             assert (await store.select([])).num_rows == 5
@@ -124,5 +145,14 @@ def test_a_released_store_is_opened_and_answers() -> None:
             assert store.position("queue") == 3
             await store.write(SampleBatch.of([{"__name__": "new"}], [0], [0], [1.0]), durable=True)
             assert (await store.select([])).num_rows == 6
+            # Late samples of hours that are there, of a series that they know and of one that they do not.
+            (hour, *_) = (await store.select([]))["timestamps_ms"][0].as_py()
+            known = dict((await store.select([]))["labels"][0].as_py())
+            late = SampleBatch.of([known, {"__name__": "very late"}], [0, 1], [hour, hour], [5.0, 6.0])
+            await store.write(late, durable=True)
+            await store.compact()
+            assert (await store.select([]))["values"][0].as_py()[0] == 5.0
+            assert (await store.select([])).num_rows == 7
+            assert (await store.verify()).problems == []
 
     asyncio.run(run())

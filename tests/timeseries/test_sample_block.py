@@ -57,6 +57,9 @@ def random_series(entropy: np.random.Generator, count: int) -> Floats:
         lambda: 1e9 + 1500.0 * np.arange(count),
         lambda: entropy.integers(-(2**53), 2**53, count),
         lambda: entropy.integers(0, 2**63, count).view(np.float64),
+        lambda: 4096 * entropy.integers(-50, 10**6, count) + int(entropy.integers(0, 4096)),
+        lambda: np.cumsum(entropy.integers(0, 10**6, count)) / 1000 / 1000,
+        lambda: np.cumsum(entropy.integers(0, 10**6, count)) * entropy.choice([1e-3, -1e-6, 1e-9]),
     ]
     found: Floats = kinds[int(entropy.integers(len(kinds)))]().astype(np.float64)
     return found
@@ -73,7 +76,13 @@ def test_every_bit_comes_back_of_all_series_and_of_some(seed: int) -> None:
             else np.sort(entropy.choice(3_600_000, int(entropy.integers(1, 30)), False))
             for _ in range(int(entropy.integers(1, 24)))
         ]
-        block = block_of(*(random_series(entropy, len(when)) for when in times), times=times)
+        columns = [random_series(entropy, len(when)) for when in times]
+        for place in range(1, len(columns)):
+            if entropy.random() < 0.3 and len(columns[place]) == len(columns[place - 1]):
+                # The same, or what counts the same things from another beginning.
+                with np.errstate(invalid="ignore"):
+                    columns[place] = columns[place - 1] + (1000.0 if entropy.random() < 0.5 else 0.0)
+        block = block_of(*columns, times=times)
         few = np.flatnonzero(entropy.random(len(block.ids)) < 0.2)
         partly, whole = read_back(block), read_back(block)
         rows = np.concatenate([np.empty(0, np.int64), *(np.arange(*block.offsets[[at, at + 1]]) for at in few)])
@@ -177,3 +186,29 @@ async def main():
 assert not asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_an_hour_of_the_largest_whole_numbers_comes_back() -> None:
+    values = np.random.default_rng(3).integers(-(2**53), 2**53, 3_600).astype(np.float64)
+    block = block_of(values, times=[np.arange(3_600) * 1000])
+    assert_same(read_back(block).values, values)
+
+
+def test_series_that_count_the_same_are_stored_once() -> None:
+    """The highest bucket of a histogram is its count."""
+    steps = np.cumsum(np.random.default_rng(1).integers(0, 1000, SAMPLES)).astype(np.float64)
+    one, three = (len(body_of(block_of(*(steps + 10.0 * place for place in range(count))))) for count in (1, 3))
+    assert three < 1.2 * one
+
+
+def test_values_beside_their_decimals_take_little_more_than_decimals() -> None:
+    """What exporters compute as `n / 1000 / 1000` misses n / 1000000 by a unit in the last place now and then."""
+    micros = np.cumsum(np.random.default_rng(1).integers(0, 10**6, SAMPLES)).astype(np.float64)
+    near, exact = micros / 1000 / 1000, micros / 1_000_000
+    assert (near != exact).any()
+    assert len(body_of(block_of(near))) < len(body_of(block_of(exact))) + SAMPLES // 2
+
+
+def test_sizes_in_pages_take_as_much_as_their_pages() -> None:
+    pages = np.random.default_rng(1).integers(0, 10**4, SAMPLES).astype(np.float64)
+    assert len(body_of(block_of(4096 * pages + 512))) < len(body_of(block_of(pages))) + 16

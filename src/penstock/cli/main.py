@@ -69,7 +69,7 @@ _SECTIONS: Final = {
     },
     "This machine": {
         "doctor": _Entry(
-            "commands.doctor", "doctor", "Check Python, Java, libraries, the parser sandbox, and a store."
+            "commands.doctor", "doctor", "Check Python, Java, libraries, what confines parsers and SQL, and a store."
         ),
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },

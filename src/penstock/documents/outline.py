@@ -16,8 +16,8 @@ import msgspec
 __all__ = ["NO_OUTLINE", "PAGE_MARK", "Outline"]
 
 _HEADING: Final = re.compile(r"^(#{1,6}) +(\S.*)$", re.MULTILINE)
-# Headings, blanks and marks of pages at the start of a text.
-_ENTRANCE: Final = re.compile(r"(?:\s*#{1,6} +\S[^\n]*(?:\n|\Z))*\s*")
+# Of headings, blanks and marks of pages at the start of a text.
+_ENTRANCE_CHARACTERS_MAX: Final = 2_000
 PAGE_MARK: Final = "\f"
 HEADING_SEPARATOR: Final = " › "
 # A longer line is a paragraph that somebody made a heading of.
@@ -67,7 +67,12 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def entering(self, text: str) -> Outline:
         """The outline at the first words of `text`: headings and the beginning of a page before them are passed."""
-        return self.past(_ENTRANCE.match(text)[0])  # type: ignore[index] # it matches nothing, too
+        end = 0
+        for line in text[:_ENTRANCE_CHARACTERS_MAX].splitlines(keepends=True):
+            if line.strip() and not _HEADING.match(line):
+                break
+            end += len(line)
+        return self.past(text[:end])
 
     def speaking(self, language: str | None) -> Outline:
         return self if language in (None, self.language) else msgspec.structs.replace(self, language=language)

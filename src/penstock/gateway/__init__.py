@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.gateway.http.server import HttpServer, serving
     from penstock.gateway.ingest.otlp_grpc import GrpcServer
     from penstock.gateway.ingest.telemetry import IngestRoutes
+    from penstock.gateway.query.lent_store import LentStore, StoreLender
     from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
     from penstock.gateway.query.sql import SqlRoutes
     from penstock.gateway.query.sql_processes import SqlProcesses
@@ -58,6 +59,7 @@ __all__ = [
     "HttpServer",
     "IngestRoutes",
     "KeptReader",
+    "LentStore",
     "NotificationRoutes",
     "NotificationRules",
     "NotificationSenders",
@@ -75,6 +77,7 @@ __all__ = [
     "Stage",
     "StageState",
     "StorageQuota",
+    "StoreLender",
     "StoredSeries",
     "TableView",
     "TenantLimits",
@@ -115,6 +118,7 @@ _HOMES: Final = {
     "http.routing": ("Route",),
     "http.server": ("HttpServer", "serving"),
     "documents.services": ("DocumentServices", "KeptReader"),
+    "query.lent_store": ("LentStore", "StoreLender"),
     "query.sql": ("SqlRoutes",),
     "query.sql_processes": ("SqlProcesses",),
     "query.sql_worker": ("answer_questions", "bound_process"),

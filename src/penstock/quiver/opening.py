@@ -113,7 +113,7 @@ def _opened(
     ack = replay_ack_files(ack_files, [(meta.segment_seq, meta.last_bundle) for meta in listing.metas])
     state = ack.state
     state.next_segment_seq = max(state.next_segment_seq, listing.next_segment_seq)
-    state.resolve_seals()
+    state.drop_stale_seals()
     segments = _without_reclaimed(shelf, ack, listing.metas)
     wal_files, wal_spares = map_files(disk, layout.wal, ".wal")
     wal = replay_wal_files(wal_files, state.finalised_through)
@@ -182,7 +182,7 @@ def _without_reclaimed(shelf: SegmentShelf, ack: AckReplay, metas: list[SegmentM
     if gone:
         shelf.remove(gone)
     for meta in gone:
-        ack.state.outstanding.pop(meta.segment_seq, None)
+        ack.state.forget(meta.segment_seq)
     kept = {meta.segment_seq: meta for meta in sorted(metas, key=lambda meta: meta.segment_seq) if meta not in gone}
     # Without an ack.log nobody knows what was reclaimed; nothing below the first segment can come back.
     ack.state.reclaimed.raise_to(min([*kept, *ack.state.seals], default=ack.state.next_segment_seq) - 1)

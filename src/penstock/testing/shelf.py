@@ -132,13 +132,16 @@ class IndexShelf:
 
     def attributes(self) -> list[dict[str, Any]]:
         """The attributes of all visible chunks, those that have a value, in the order of documents and chunks."""
+        return [attributes for attributes, _ in self.passages()]
 
-        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[dict[str, Any]]:
-            pages = [page async for page in vectors.scan(columns=["attributes"])]
-            rows = [row["attributes"] for page in pages for row in page.to_pylist()]
-            return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    def passages(self) -> list[tuple[dict[str, Any], str]]:
+        """The same with the chunk's own text."""
 
-        return sorted(self._ask(ask), key=lambda row: (row["key"], row["seq"]))
+        async def ask(vectors: CollectionReader, _: CollectionReader) -> list[tuple[dict[str, Any], str]]:
+            pages = [page async for page in vectors.scan(columns=["text", "attributes"])]
+            return [(_having(row["attributes"]), own_text(row)) for page in pages for row in page.to_pylist()]
+
+        return sorted(self._ask(ask), key=lambda passage: (passage[0]["key"], passage[0]["seq"]))
 
     def entries(self) -> dict[str, DocumentEntry]:
         async def ask(_: CollectionReader, registry: CollectionReader) -> list[DocumentEntry]:
@@ -178,6 +181,10 @@ class IndexShelf:
             "created_at": datetime.fromtimestamp(moment, UTC),
             "sequencer": stamped(moment),
         }
+
+
+def _having(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def prose(words: str, paragraphs: int) -> str:

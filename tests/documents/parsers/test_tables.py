@@ -56,7 +56,7 @@ def test_a_line_that_would_pass_for_a_heading_is_none():
 def test_a_workbook_reads_visible_sheets_with_numbers_as_a_person_writes_them():
     rows = (text_cell("A1", "item") + text_cell("B1", "price"), text_cell("A2", "fish") + number_cell("B2", "3"))
     parsed = parse_workbook(workbook(*rows), LIMITS, Format.XLSX)
-    assert parsed.text.decode() == "## Prices\n\nitem | price\nitem: fish | price: 3"
+    assert parsed.text.decode() == "\f\n\n## Prices\n\nitem | price\nitem: fish | price: 3"
     hidden = parse_workbook(workbook(*rows, name="Drafts", state="hidden"), LIMITS, Format.XLSX)
     assert (hidden.text, hidden.warnings) == (b"", ("hidden sheet 'Drafts' was left out",))
 

@@ -1,11 +1,12 @@
 """`penstock doctor`: what this machine gives Penstock to stand on, and what is missing.
 
-What confines parsers is asked of a real parser process. A layer that the kernel does not offer is told as absent and is
-no failure: documents are still parsed, with the layers that there are.
+What confines parsers and SQL is asked of a real process of each. A layer that the kernel does not offer is told as absent and is
+no failure: documents are still parsed and queries answered, with the layers that there are.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -32,14 +33,14 @@ _NOT_INSTALLED: Final = "not installed"
 @click.option("--store", default=None, metavar="PATH_OR_URL", help="Store to open, with a probe of conditional writes.")
 @settings_option
 def doctor(store: str | None, settings: Settings) -> None:
-    """Check Python, Java, libraries, the parser sandbox, and a store.
+    """Check Python, Java, libraries, what confines parsers and SQL, and a store.
 
     A missing extra that only some commands need is reported, but is not a failure.
     """
     import platform
 
     rows = [("python", platform.python_version(), sys.executable), *_spark(), *map(_package, _PACKAGES)]
-    rows += [*map(_optional, _OPTIONAL), *_sandbox()]
+    rows += [*map(_optional, _OPTIONAL), *_sandbox(), *_sql_process()]
     if store is not None:
         rows.append(_store(store, settings))
     for line in table_lines(("what", "version", "where"), rows):
@@ -57,7 +58,6 @@ def _spark() -> list[tuple[str, str, str]]:
 
 
 def _java() -> tuple[str, str, str]:
-    import os
 
     from penstock.cli.running.warm_start import java_shim_directory
     from penstock.pipelines import find_java
@@ -101,6 +101,40 @@ def _sandbox() -> list[tuple[str, str, str]]:
     return [
         (f"parsers: {layer.name}", "absent" if layer.missing else "active", layer.missing or "confines every parser")
         for layer in layers
+    ]
+
+
+def _sql_process() -> list[tuple[str, str, str]]:
+    """What confines the processes in which a gateway answers SQL, told by one."""
+    import asyncio
+
+    try:
+        from penstock.catalog import Catalog, CatalogConfig
+        from penstock.cli.serving.sql_child import bare_environment, sql_command, worker_bounds
+        from penstock.gateway import SqlProcesses, StoreLender
+        from penstock.lake import SqlConfig
+        from penstock.objects import MemoryStore
+
+        async def ask() -> list[tuple[str, str]]:
+            store = MemoryStore()
+            processes = SqlProcesses(
+                sql_command("memory://", "lake", worker_bounds(SqlConfig(), CatalogConfig())),
+                environment=bare_environment(os.environ),
+                lender=StoreLender(store, "lake", lambda: Catalog.open(store, "lake")),
+            )
+            try:
+                return await processes.layers()
+            finally:
+                await processes.close()
+
+        layers = asyncio.run(ask())
+    except ModuleNotFoundError as error:
+        return [("SQL process", _NOT_INSTALLED, f"{error.name} is missing: {install_line('gateway')}")]
+    except PenstockError as error:
+        return [("SQL process", _MISSING, str(error))]
+    return [
+        (f"SQL process: {name}", "absent" if missing else "active", missing or "confines every query of a gateway")
+        for name, missing in layers
     ]
 
 

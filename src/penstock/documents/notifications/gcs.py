@@ -6,8 +6,8 @@ An overwrite is told twice, as a deletion of the old generation and a creation o
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -53,6 +53,8 @@ class GcsObject(msgspec.Struct, rename="camel"):
     bucket: str = ""
     name: str = ""
     generation: str = ""
+    # What the uploader said of the object.
+    metadata: dict[str, Any] | None = None
 
 
 def parse(delivery: NotificationMessage, route: Router) -> Received:
@@ -87,6 +89,7 @@ def collect(kind: str, resource: GcsObject, at: datetime, events: EventGatherer,
             version_id=resource.generation,
             content_type=resource.content_type,
             source_id=source_id,
+            metadata=resource.metadata,
         )
     elif kind in ("deleted", "archived"):
         # Archived is what a bucket with versions says when the live generation goes. Its order is before the next one.
@@ -99,5 +102,5 @@ def collect(kind: str, resource: GcsObject, at: datetime, events: EventGatherer,
 def _decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise InvalidInput("the data of a Pub/Sub message is not base64", str(error)) from error

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["PAGE_MARK", "heading", "heading_mark", "joined_blocks", "verbatim", "with_title"]
+__all__ = ["PAGE_MARK", "code_block", "heading", "heading_mark", "joined_blocks", "verbatim", "with_title"]
 
 PAGE_MARK: Final = "\f"
 _LEVELS: Final = 6
@@ -33,11 +33,13 @@ def heading(words: str, level: int) -> str:
 
 
 def verbatim(text: str) -> str:
-    """Code as it stands, but for a blank before lines that would pass for headings: a comment is none.
+    """Text as it stands, but for a blank before lines that would pass for headings: a comment is none."""
+    return _MARKED.sub(r" \g<0>", text)
 
-    Empty lines get a blank too, so that a block of code is one paragraph.
-    """
-    return _EMPTY_LINE.sub("\n ", _MARKED.sub(r" \g<0>", text))
+
+def code_block(text: str) -> str:
+    """Code as it stands, as one paragraph: empty lines hold a blank."""
+    return _EMPTY_LINE.sub("\n ", verbatim(text))
 
 
 def joined_blocks(blocks: Iterable[str]) -> str:

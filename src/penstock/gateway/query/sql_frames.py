@@ -7,7 +7,7 @@ stream; everything else has none. Lengths are checked before anything is read, a
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +22,8 @@ __all__ = [
     "SqlReply",
     "checked_lengths",
     "encode_frame",
+    "error_of",
+    "named_error",
     "read_answer",
     "read_header",
     "reply",
@@ -56,6 +58,21 @@ class SqlReply(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     plan_seconds: float = 0.0
     seconds: float = 0.0
+    # Of the first reply: what confines the process, and why a part of that is missing.
+    layers: list[tuple[str, str]] = []
+
+
+def named_error(error: PenstockError) -> dict[str, Any]:
+    """An error as it travels: by the nearest class of `penstock.errors`."""
+    kind = next(one.__name__ for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one)
+    return {"error": kind, "what": error.what, "why": error.why, "remedy": error.remedy}
+
+
+def error_of(name: str, what: str, why: str, remedy: str) -> PenstockError:
+    """The error that travelled."""
+    kind = getattr(errors, name, PenstockError)
+    known = isinstance(kind, type) and issubclass(kind, PenstockError)
+    return (kind if known else PenstockError)(what, why, remedy)
 
 
 def encode_frame(header: msgspec.Struct, body: bytes | pa.Buffer = b"") -> list[bytes | pa.Buffer]:
@@ -83,8 +100,7 @@ def read_header(data: bytes, kind: type[T]) -> T:
 def reply(outcome: SqlAnswer | PenstockError) -> list[bytes | pa.Buffer]:
     """An answer or an error as a frame."""
     if isinstance(outcome, PenstockError):
-        kind = next(one.__name__ for one in type(outcome).__mro__ if getattr(errors, one.__name__, None) is one)
-        return encode_frame(SqlReply(error=kind, what=outcome.what, why=outcome.why, remedy=outcome.remedy))
+        return encode_frame(SqlReply(**named_error(outcome)))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, outcome.table.schema) as writer:
         writer.write_table(outcome.table)
@@ -101,9 +117,7 @@ def reply(outcome: SqlAnswer | PenstockError) -> list[bytes | pa.Buffer]:
 def read_answer(header: SqlReply, body: bytes) -> SqlAnswer:
     """The answer of a reply; its error is raised."""
     if header.error:
-        kind = getattr(errors, header.error, PenstockError)
-        known = isinstance(kind, type) and issubclass(kind, PenstockError)
-        raise (kind if known else PenstockError)(header.what, header.why, header.remedy)
+        raise error_of(header.error, header.what, header.why, header.remedy)
     return SqlAnswer(
         table=pa.ipc.open_stream(pa.py_buffer(body)).read_all(),
         is_cut=header.is_cut,

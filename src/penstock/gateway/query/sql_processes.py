@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity, Closed, DeadlineExceeded, Unavailable
+from penstock.gateway.query.lent_store import StoreLender
 from penstock.gateway.query.sql_frames import (
     LENGTHS,
     SqlQuestion,
@@ -32,10 +33,14 @@ __all__ = ["SqlProcesses"]
 # Between the end of a query's time, which its process tells by itself, and the end of its process.
 _GRACE_SECONDS: Final = 1.0
 _START_SECONDS_MAX: Final = 60.0
+_PADDING_BYTES_MAX: Final = 16 << 20
 
 
 class SqlProcesses:
-    """`command` starts a process that answers on its pipes; `environment` is what it is given of ours."""
+    """`command` starts a process that answers on its pipes; `environment` is what it is given of ours.
+
+    With a `lender` a process reads the store through two more pipes, whose numbers follow `--lent` on its command line.
+    """
 
     def __init__(
         self,
@@ -43,11 +48,13 @@ class SqlProcesses:
         config: SqlConfig | None = None,
         *,
         environment: dict[str, str] | None = None,
+        lender: StoreLender | None = None,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
         self._command, self._config = tuple(command), config or SqlConfig()
         self._environment, self._clock, self._observer = environment, clock, observer
+        self._lender = lender
         self._room = asyncio.Semaphore(self._config.queries_at_once)
         self._idle: list[_SqlProcess] = []
         self._busy: set[_SqlProcess] = set()
@@ -81,6 +88,12 @@ class SqlProcesses:
         finally:
             self._observer.count(names.SQL_QUERIES, 1, outcome=outcome)
             self._observer.observe(names.SQL_SECONDS, self._clock.monotonic() - began)
+
+    async def layers(self) -> list[tuple[str, str]]:
+        """What confines a process here, each part with why it is missing where it is."""
+        process = await self._process()
+        self._idle.append(process)
+        return process.layers
 
     async def close(self) -> None:
         self._closed = True
@@ -127,7 +140,7 @@ class SqlProcesses:
         if self._closed:
             raise Closed("the gateway is closed", "it answers no more queries")
         try:
-            return await _SqlProcess.start(self._command, self._environment)
+            return await _SqlProcess.start(self._command, self._environment, self._lender, self._config)
         except OSError as error:
             raise Unavailable("no SQL process can be started", str(error), "try again") from error
 
@@ -152,24 +165,37 @@ class _Room:
 class _SqlProcess:
     """One process and its pipes."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, lending: asyncio.Task[None] | None, config: SqlConfig
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
+        self._lending = lending
+        # Arrow aligns and pads what it sends.
+        self._body_bytes_max = 2 * config.answer_bytes_max + _PADDING_BYTES_MAX
+        self.layers: list[tuple[str, str]] = []
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: dict[str, str] | None) -> _SqlProcess:
+    async def start(
+        cls,
+        command: Sequence[str],
+        environment: dict[str, str] | None,
+        lender: StoreLender | None,
+        config: SqlConfig,
+    ) -> _SqlProcess:
         """Returns once it is ready; its start does not count as time of a query."""
         pipe = asyncio.subprocess.PIPE
-        # A session of its own, so that it is killed with whatever it may have started.
-        started = cls(
-            await asyncio.create_subprocess_exec(
-                *command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
+        async with _lent_pipes(lender) as (numbers, lending):
+            lent = ("--lent", ",".join(map(str, numbers))) if numbers else ()
+            # A session of its own, so that it is killed with whatever it may have started.
+            process = await asyncio.create_subprocess_exec(
+                *(*command, *lent), stdin=pipe, stdout=pipe, env=environment, start_new_session=True, pass_fds=numbers
             )
-        )
+            started = cls(process, lending, config)
         try:
             async with asyncio.timeout(_START_SECONDS_MAX):
-                await started._reply()
+                started.layers = (await started._reply())[0].layers
         except (TimeoutError, asyncio.IncompleteReadError):
             raise Unavailable(
                 "a SQL process did not start", f"exit code {await started.kill()}", "see the log"
@@ -193,7 +219,7 @@ class _SqlProcess:
         return await self._reply()
 
     async def _reply(self) -> tuple[SqlReply, bytes]:
-        head, body = checked_lengths(await self._out.readexactly(LENGTHS.size))
+        head, body = checked_lengths(await self._out.readexactly(LENGTHS.size), self._body_bytes_max)
         header = read_header(await self._out.readexactly(head), SqlReply)
         return header, await self._out.readexactly(body)
 
@@ -204,4 +230,31 @@ class _SqlProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
         code = await self._process.wait()
         self._in.close()
+        if self._lending is not None:
+            self._lending.cancel()
+            await asyncio.wait([self._lending])
         return code
+
+
+@asynccontextmanager
+async def _lent_pipes(lender: StoreLender | None) -> AsyncIterator[tuple[tuple[int, ...], asyncio.Task[None] | None]]:
+    """The descriptors of the borrower, which are closed here at the end, and the task that answers it."""
+    if lender is None:
+        yield (), None
+        return
+    (answers_in, answers_out), (requests_in, requests_out) = os.pipe(), os.pipe()
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(requests_in, "rb", 0))
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(answers_out, "wb", 0)
+    )
+    lending = asyncio.ensure_future(lender.serve(reader, asyncio.StreamWriter(transport, protocol, None, loop)))
+    try:
+        yield (answers_in, requests_out), lending
+    except BaseException:
+        lending.cancel()
+        raise
+    finally:
+        os.close(answers_in)
+        os.close(requests_out)

@@ -49,13 +49,16 @@ class SqlAnswering(Protocol):
 
 
 async def answer_questions(
-    engine: Callable[[], Awaitable[SqlAnswering]], questions: BinaryIO, answers: BinaryIO
+    engine: Callable[[], Awaitable[SqlAnswering]],
+    questions: BinaryIO,
+    answers: BinaryIO,
+    layers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Until the questions end; an empty reply tells that it is ready.
+    """Until the questions end; a reply without rows tells that it is ready, and what confines it.
 
     `engine` is asked for every question: before a job has run there may be none.
     """
-    _send(answers, encode_frame(SqlReply()))
+    _send(answers, encode_frame(SqlReply(layers=list(layers))))
     while (question := await asyncio.to_thread(_next_question, questions)) is not None:
         _send(answers, reply(await _outcome(engine, question)))
 
@@ -93,9 +96,13 @@ def _next_question(questions: BinaryIO) -> SqlQuestion | None:
     return read_header(data, SqlQuestion) if len(data) == head and not body else None
 
 
-def bound_process(config: SqlConfig) -> None:
-    """Bound this process for the rest of its life, from what it holds now."""
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def bound_process(config: SqlConfig, sizes: BinaryIO | None = None) -> None:
+    """Bound this process for the rest of its life, from what it holds now.
+
+    `sizes` is `/proc/self/statm`, opened by a process that may no longer open it.
+    """
+    text = sizes.read() if sizes else Path("/proc/self/statm").read_bytes()
+    held = int(text.split()[0]) * resource.getpagesize()
     # An answer is held twice: as rows, and as the bytes that are sent.
     _lower(resource.RLIMIT_AS, held + 3 * config.memory_bytes + _SLACK_BYTES)
     _lower(resource.RLIMIT_FSIZE, _FILE_BYTES_MAX)

@@ -115,6 +115,7 @@ def upload_of(
         version_id=same.version_id if same else None,
         content_type=same.content_type if same else None,
         source_id=same.source_id if same else None,
+        metadata=same.metadata if same else None,
         reread=reread,
         **_event(name, bucket, meta.key, state, now_ms),
     )

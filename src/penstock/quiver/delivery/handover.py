@@ -1,7 +1,7 @@
 """Delivers a full segment from memory, so that one whose subscribers keep up is written once, into the log, and not twice.
 
 ```
-seal in ack.log ─▶ delivered ─▶ settled by all ─▶ reclaimed in ack.log ─▶ the log forgets its bundles
+seal in ack.log ─▶ delivered ─▶ the last outcome in ack.log ─▶ the log forgets its bundles
                        └▶ time is up, or its memory is needed: written as a file, like any other
 ```
 The seal says which bundles the segment has. A start that finds it without files cuts the same segment from the log,
@@ -16,7 +16,7 @@ from penstock.clock import Deadline
 from penstock.errors import PenstockError
 from penstock.observability import names
 from penstock.quiver.acks.ack_log import AckLog
-from penstock.quiver.acks.ack_state import Reclaimed, SealRecord
+from penstock.quiver.acks.ack_state import SealRecord
 from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.segment.format import SegmentMeta
@@ -62,25 +62,24 @@ class Handover:
         """Whether every subscriber has settled it: then it is gone. Else it has to be written, and stays until then."""
         if not self._seconds or not self._are_ready():
             return False
+        # Before anybody can hear of it.
+        self.hold(segment, segment_seq)
         try:
             await self._log.append(SealRecord(segment_seq, segment.first_bundle, segment.last_bundle))
         except PenstockError:
             # A start may find the seal or not: the segment gets its files under this number in any case.
             return False
-        self.held = HeldSegment(segment, segment_seq)
         self._subscribers.publish(segment_seq)
         if not await self._is_settled(segment_seq):
-            return False
-        state = self._log.state
-        through = max(segment.last_bundle, state.finalised_through)
-        try:
-            await self._log.append(Reclaimed([segment_seq], state.next_segment_seq, through))
-        except PenstockError:
             return False
         self._subscribers.forget(segment_seq)
         self.held = None
         self._doors.observer.count(names.QUIVER_GC_EVICTIONS, reason="unwritten")
         return True
+
+    def hold(self, segment: OpenSegment, segment_seq: int) -> None:
+        """Have it in memory for whoever asks, until it is written or settled."""
+        self.held = HeldSegment(segment, segment_seq)
 
     def written(self, segment_seq: int) -> None:
         """It has files now, and leaves memory."""
@@ -94,7 +93,7 @@ class Handover:
 
     async def _is_settled(self, segment_seq: int) -> bool:
         deadline = Deadline(self._doors.clock, self._seconds)
-        while not self._log.state.is_processed(segment_seq):
+        while segment_seq not in self._log.state.reclaimed:
             if self._is_pressed() or deadline.passed:
                 return False
             await self._changed.wait(deadline.remaining)

@@ -23,6 +23,8 @@ from penstock.quiver.segment.open_segment import OpenSegment
 __all__ = ["Finaliser", "SegmentWriter"]
 
 _RETRY_SECONDS_FIRST: Final = 0.1
+# Of the next segment, when it is this full the sealed one is written: the rest is filled meanwhile.
+_PRESSING_PART: Final = 0.75
 _RETRY_SECONDS_MAX: Final = 5.0
 
 
@@ -82,7 +84,9 @@ class Finaliser:
     @property
     def is_pressed(self) -> bool:
         """Whether what is sealed must be written soon: somebody waits for that, or the next one is filling up."""
-        return self._hurrying > 0 or self._is_short_of_room or self.open.bytes >= self._config.target_size // 2
+        return (
+            self._hurrying > 0 or self._is_short_of_room or self.open.bytes >= _PRESSING_PART * self._config.target_size
+        )
 
     def add(
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None

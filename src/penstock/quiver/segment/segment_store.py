@@ -64,9 +64,8 @@ class HeldSegment:
 
     def __init__(self, segment: OpenSegment, segment_seq: int) -> None:
         streams = [
-            SegmentStream("", slot, mark, table.num_rows, table.nbytes if table.num_rows else 0, 0)
-            for slot, mark in segment.streams
-            for table in [segment.table(slot, mark)]
+            SegmentStream("", slot, mark, sum([batch.num_rows for batch in batches]), _encoded_bytes(batches), 0)
+            for (slot, mark), batches in segment.streams.items()
         ]
         self.meta = segment_meta(segment, segment_seq, streams)
         self._segment = segment
@@ -83,3 +82,7 @@ class HeldSegment:
                     slots.setdefault(slot, []).extend(read_back(table) for table in laid_out)
                 self._tables = slots
             return {slot: list(tables) for slot, tables in self._tables.items()}
+
+
+def _encoded_bytes(batches: Sequence[pa.RecordBatch]) -> int:
+    return sum([pa.ipc.get_record_batch_size(batch) for batch in batches])

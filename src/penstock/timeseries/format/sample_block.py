@@ -29,7 +29,8 @@ __all__ = ["BLOCK_SAMPLES", "SampleBlock"]
 BLOCK_SAMPLES: Final = 1 << 16
 
 # Where the first layout had its hour: no hour has this number.
-_LAYOUT: Final = b"\x02samples"
+_LAYOUT: Final = b"\x03samples"
+_LAYOUT_V2: Final = b"\x02samples"
 # layout, hour, samples, series, runs of times, bytes of each column: ids, runs, their lengths, times
 _HEADER: Final = struct.Struct("<8sqIIIIIII")
 # Of a block's series, fewer than one in so many are unpacked by themselves.
@@ -134,18 +135,18 @@ class SampleBlock:
 
     @classmethod
     def decode(cls, body: memoryview) -> SampleBlock:
-        if bytes(body[: len(_LAYOUT)]) != _LAYOUT:
+        if bytes(body[: len(_LAYOUT)]) not in (_LAYOUT, _LAYOUT_V2):
             return cls(*decode_v1(body))
         if len(body) < _HEADER.size:
             raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes")
-        _, hour, samples, series, runs, *sizes = _HEADER.unpack_from(body)
+        layout, hour, samples, series, runs, *sizes = _HEADER.unpack_from(body)
         ends = np.cumsum([_HEADER.size, *sizes]).tolist()
         if ends[-1] > len(body):
             raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {ends[-1]}")
         parts = [body[end - size : end] for end, size in zip(ends[1:], sizes, strict=True)]
         ids = np.cumsum(unpacked(parts[0], np.uint32, series), dtype=np.uint32)
         times = TimeRuns.decode(parts[1:], series, runs, samples)
-        columns = ValueColumns.decode(body[ends[-1] :], times.counts)
+        columns = ValueColumns.decode(body[ends[-1] :], times.counts, layout[0])
         found = cls.__new__(cls)
         found.hour, found.ids, found.offsets = hour, ids, columns.offsets
         found.__dict__["_runs"], found.__dict__["_columns"] = times, columns

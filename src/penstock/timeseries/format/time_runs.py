@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Bools, Indices, Words
+from penstock.timeseries.arrays import Array, Indices
+from penstock.timeseries.format.distinct_runs import distinct_runs
 from penstock.timeseries.format.packed_column import packed, ranges, unpacked
 
 __all__ = ["TimeRuns"]
-
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_FOLD: Final = np.uint64(0xD6E8FEB86659FD93)
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class TimeRuns:
     @classmethod
     def of(cls, times: Array, offsets: Indices) -> TimeRuns:
         """The distinct runs of series whose times lie between `offsets`, in the order in which they first stand."""
-        firsts, runs = _distinct(times, offsets)
+        firsts, runs = distinct_runs(times, offsets)
         counts = np.diff(offsets)[firsts]
         starts = np.concatenate([[0], np.cumsum(counts)])
         return cls(runs, starts, times[ranges(offsets[firsts], counts)])
@@ -68,40 +65,3 @@ class TimeRuns:
         total = np.cumsum(steps, dtype=np.int64)
         times = total - np.repeat(total[starts[:-1]] - steps[starts[:-1]], counts)
         return cls(chosen, starts, times.astype(np.int32))
-
-
-def _distinct(times: Array, offsets: Indices) -> tuple[Indices, Indices]:
-    """The series where each run stands first, and the run of every series."""
-    counts = np.diff(offsets)
-    series = len(counts)
-    if series < 2:
-        return np.arange(series), np.arange(series)
-    if np.all(counts == counts[0]):
-        table = times.reshape(series, int(counts[0]))
-        if np.all(table == table[0]):
-            return np.zeros(1, np.int64), np.zeros(series, np.int64)
-    _, firsts, runs = np.unique(_hashes(times, offsets, counts), return_index=True, return_inverse=True)
-    same = _is_same(times, offsets, counts, firsts[runs])
-    if not same.all():
-        # Two runs share a hash: then none is shared.
-        return np.arange(series), np.arange(series)
-    order = np.argsort(firsts)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return firsts[order], rank[runs]
-
-
-def _hashes(times: Array, offsets: Indices, counts: Indices) -> Words:
-    place = (np.arange(len(times)) - np.repeat(offsets[:-1], counts)).astype(np.uint64)
-    words = (times.astype(np.uint64) + _FOLD) * _MIX ^ (place + np.uint64(1)) * _FOLD
-    words = (words ^ words >> np.uint64(29)) * _MIX
-    found: Words = np.add.reduceat(words, offsets[:-1]) ^ counts.astype(np.uint64) * _FOLD
-    return found
-
-
-def _is_same(times: Array, offsets: Indices, counts: Indices, like: Indices) -> Bools:
-    """Whether each series has the times of another one."""
-    same: Bools = counts == counts[like]
-    if same.all():
-        same = np.logical_and.reduceat(times == times[ranges(offsets[like], counts)], offsets[:-1])
-    return same

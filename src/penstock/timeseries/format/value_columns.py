@@ -1,9 +1,9 @@
 """The values of a block's series, packed by what they are, and decoded for the series that somebody asks for.
 
-A decimal series is whole numbers: either differences less a slope that is the series' own (counters, and gauges that
-wander), or distances from the middle (gauges that jump around it), whichever are smaller. Numbers of the same size stand
-in a column together, so that pcodec never has to tell a quiet series from a loud one; a column of zeros is not stored.
-Other series keep their doubles. Values that are no numbers are exceptions, put back by position, with their bits.
+A decimal series is whole numbers, packed as its plan says (`value_plan`), and for some the last bits that those miss
+(`near_decimals`). Numbers of the same size stand in a column together; a column of zeros is not stored, and series that
+count the same share their numbers. Other series keep their doubles. Values that are no numbers are exceptions, put back
+by position, with their bits.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ import numpy as np
 from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Array, Bools, Floats, Indices, Words
 from penstock.timeseries.format.decimals import EXPONENT_MAX, POWERS, decimals_of
+from penstock.timeseries.format.distinct_runs import distinct_runs
+from penstock.timeseries.format.near_decimals import near_decimals_of
 from penstock.timeseries.format.packed_column import packed, ranges, unpacked
+from penstock.timeseries.format.value_plan import (
+    EXPONENT_MASK,
+    MIDDLE,
+    NEAR,
+    SIZE_SHIFT,
+    ZEROS_MAX,
+    ZEROS_SHIFT,
+    column_keys,
+    plan_series,
+)
 
 __all__ = ["ValueColumns", "encode_values"]
 
-# A plan says how a series is packed: exponent + 1 in the low four bits (0: doubles as they are), then one bit for
-# distances from the middle instead of differences, then the size of its numbers (0: all are zero).
-_EXPONENT_BITS: Final = 4
-_EXPONENT_MASK: Final = (1 << _EXPONENT_BITS) - 1
-_MIDDLE: Final = 1 << _EXPONENT_BITS
-_SIZE_SHIFT: Final = _EXPONENT_BITS + 1
-# A column holds numbers whose mean sizes differ by less than a factor of four.
-_BITS_PER_SIZE: Final = 2
-# Only a slope that is this much larger than the differences from it is worth its bytes.
-_SLOPE_FACTOR: Final = 2.0
-# Distances from the middle must be this much smaller than differences.
-_MIDDLE_FACTOR: Final = 0.9
-
-# exceptions, columns of numbers; then bytes of plans, bases, slopes, positions and bits of exceptions, doubles
-_HEADER: Final = struct.Struct("<IHxxIIIIII")
+# exceptions, columns of numbers; then bytes of plans, bases, slopes, positions and bits of exceptions, doubles, likes, units
+_HEADER: Final = struct.Struct("<IHxxIIIIIIII")
+# That of the second layout of blocks, which had neither likes nor units.
+_HEADER_V2: Final = struct.Struct("<IHxxIIIIII")
 # A column of numbers: its key and its bytes.
 _COLUMN: Final = struct.Struct("<HxxI")
 
@@ -48,63 +49,42 @@ def encode_values(values: Floats, offsets: Indices) -> bytes:
     """The values of series that lie between `offsets`, none of them empty."""
     counts = np.diff(offsets)
     odd = _odd(values)
-    exponents, numbers = decimals_of(_filled(values, offsets, odd) if len(odd) else values, offsets)
-    plans, bases, slopes, residuals = _planned(exponents, numbers, offsets, counts)
+    filled = _filled(values, offsets, odd) if len(odd) else values
+    exponents, numbers = decimals_of(filled, offsets)
+    near, units = near_decimals_of(filled, offsets, exponents, numbers)
+    plans, bases, slopes, residuals = plan_series(exponents, numbers, offsets)
     raw = np.repeat(exponents < 0, counts)
     odd = odd[~raw[odd]]
-    keys = _keys(plans)
+    keys = column_keys(plans)
+    likes = _likes(np.where(raw, values.view(np.int64), residuals), keys, offsets)
+    own = np.repeat(likes == np.arange(len(counts)), counts)
     first = np.zeros(len(values), np.bool_)
     first[offsets[:-1]] = True
     columns = []
-    for key in np.unique(keys[keys >= 1 << _SIZE_SHIFT]).tolist():
-        chosen = np.repeat(keys == key, counts)
-        columns.append((key, packed(residuals[chosen if key & _MIDDLE else chosen & ~first])))
+    for key in np.unique(keys[keys >= 1 << SIZE_SHIFT]).tolist():
+        chosen = np.repeat(keys == key, counts) & own
+        columns.append((key, packed(residuals[chosen if key & MIDDLE else chosen & ~first])))
     parts = [
-        packed(plans.astype(np.uint16)),
+        packed((plans + NEAR * near).astype(np.uint16)),
         packed(bases[exponents >= 0], search=True),
         packed(slopes[exponents >= 0], search=True),
         packed(odd.astype(np.uint32), search=True),
         packed(values[odd].view(np.uint64), search=True),
-        packed(values[raw], search=True),
+        packed(values[raw & own], search=True),
+        packed((np.arange(len(counts)) - likes).astype(np.uint32)),
+        packed(units.astype(np.int32)),
     ]
     header = _HEADER.pack(len(odd), len(columns), *map(len, parts))
     table = b"".join(_COLUMN.pack(key, len(column)) for key, column in columns)
     return b"".join([header, table, *parts, *(column for _, column in columns)])
 
 
-def _planned(exponents: Array, numbers: Array, offsets: Indices, counts: Indices) -> tuple[Array, Array, Array, Array]:
-    """For each series its plan, base and slope, and for every sample what is left of it."""
-    firsts, lasts = offsets[:-1], offsets[1:] - 1
-    if not len(counts):
-        return exponents, exponents, exponents, numbers
-    steps = np.diff(numbers, prepend=0)
-    steps[firsts] = 0
-    gaps = np.maximum(counts - 1, 1)
-    slopes = np.rint((numbers[lasts] - numbers[firsts]) / gaps).astype(np.int64)
-    along = steps - np.repeat(slopes, counts)
-    along[firsts] = 0
-    plain, sloped = (np.add.reduceat(np.abs(part), firsts) / gaps for part in (steps, along))
-    bent = np.abs(slopes) > _SLOPE_FACTOR * sloped
-    slopes = np.where(bent, slopes, 0)
-    middles = np.rint(np.add.reduceat(numbers.astype(np.float64), firsts) / counts).astype(np.int64)
-    around = numbers - np.repeat(middles, counts)
-    spread = np.add.reduceat(np.abs(around), firsts) / counts
-    size = np.where(bent, sloped, plain)
-    middle = spread < _MIDDLE_FACTOR * size
-    residuals = np.where(np.repeat(middle, counts), around, np.where(np.repeat(bent, counts), along, steps))
-    size = np.where(middle, spread, size)
-    # A series whose numbers are not all zero has a size of 1 at least.
-    bits = np.ceil(np.log2(1 + size)).astype(np.int64)
-    sizes = np.where(size > 0, 1 + bits // _BITS_PER_SIZE, 0)
-    plans = np.where(exponents < 0, 0, exponents + 1 + _MIDDLE * middle + (sizes << _SIZE_SHIFT))
-    return plans, np.where(middle, middles, numbers[firsts]), np.where(middle, 0, slopes), residuals
-
-
-def _keys(plans: Array) -> Array:
-    """What decides on the column of a series: its plan, with all exponents but 0 alike."""
-    exponents = plans & _EXPONENT_MASK
-    keys: Array = plans - exponents + np.minimum(exponents, 2)
-    return keys
+def _likes(words: Array, keys: Array, offsets: Indices) -> Indices:
+    """For each series the first one whose column holds the same: itself, or one that counts the same things."""
+    firsts, runs = distinct_runs(words, offsets)
+    likes = firsts[runs]
+    shared = (keys == keys[likes]) & ((keys == 0) | (keys >= 1 << SIZE_SHIFT))
+    return np.where(shared, likes, np.arange(len(likes)))
 
 
 def _odd(values: Floats) -> Indices:
@@ -138,63 +118,82 @@ class ValueColumns:
     exceptions: Floats
     doubles: memoryview
     packed: dict[int, memoryview]
+    # For each series the one whose numbers it shares: itself, or one before.
+    likes: Indices
+    units: memoryview
 
     @classmethod
-    def decode(cls, body: memoryview, counts: Indices) -> ValueColumns:
-        if len(body) < _HEADER.size:
+    def decode(cls, body: memoryview, counts: Indices, layout: int) -> ValueColumns:
+        header = _HEADER if layout > 2 else _HEADER_V2
+        if len(body) < header.size:
             raise Corrupt("a block of samples is cut short", f"its values have {len(body)} bytes")
-        odd, columns, *sizes = _HEADER.unpack_from(body)
-        at = _HEADER.size + columns * _COLUMN.size
+        odd, columns, *sizes = header.unpack_from(body)
+        at = header.size + columns * _COLUMN.size
         if len(body) < at:
             raise Corrupt("a block of samples is cut short", f"its values have {len(body)} bytes")
-        table = [_COLUMN.unpack_from(body, _HEADER.size + place * _COLUMN.size) for place in range(columns)]
+        table = [_COLUMN.unpack_from(body, header.size + place * _COLUMN.size) for place in range(columns)]
+        fixed = len(sizes)
         sizes += [size for _, size in table]
         ends = np.cumsum([at, *sizes]).tolist()
         if ends[-1] != len(body):
             raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {ends[-1]}")
         parts = [body[end - size : end] for end, size in zip(ends[1:], sizes, strict=True)]
         plans = unpacked(parts[0], np.uint16, len(counts)).astype(np.int64)
-        decimal = (plans & _EXPONENT_MASK) > 0
+        decimal = (plans & EXPONENT_MASK) > 0
         bases, slopes = np.zeros(len(counts), np.int64), np.zeros(len(counts), np.int64)
         bases[decimal] = unpacked(parts[1], np.int64, int(decimal.sum()))
         slopes[decimal] = unpacked(parts[2], np.int64, int(decimal.sum()))
         positions = unpacked(parts[3], np.uint32, odd).astype(np.int64)
         exceptions: Words = unpacked(parts[4], np.uint64, odd)
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        keyed = {key: part for (key, _), part in zip(table, parts[6:], strict=True)}
-        found = cls(counts, offsets, plans, bases, slopes, positions, exceptions.view(np.float64), parts[5], keyed)
+        keyed = {key: part for (key, _), part in zip(table, parts[fixed:], strict=True)}
+        likes, units = np.arange(len(counts)), memoryview(b"")
+        if layout > 2:
+            likes -= unpacked(parts[6], np.uint32, len(counts)).astype(np.int64)
+            units = parts[7]
+        odds = exceptions.view(np.float64)
+        found = cls(counts, offsets, plans, bases, slopes, positions, odds, parts[5], keyed, likes, units)
         found.check()
         return found
 
     def check(self) -> None:
         """Refuse what cannot have been written: without this a damaged number would be a wrong answer."""
-        keys = set(np.unique(self.keys[self.keys >= 1 << _SIZE_SHIFT]).tolist())
-        if keys != self.packed.keys() or int((self.plans & _EXPONENT_MASK).max(initial=0)) > EXPONENT_MAX + 1:
+        keys = set(np.unique(self.keys[self.keys >= 1 << SIZE_SHIFT]).tolist())
+        if keys != self.packed.keys() or int((self.plans & EXPONENT_MASK).max(initial=0)) > EXPONENT_MAX + 1:
             raise Corrupt("a block of samples does not agree", "its columns are not those of its series")
+        likes = self.likes
+        if np.any(likes < 0) or np.any((self.keys != self.keys[likes]) | (self.counts != self.counts[likes])):
+            raise Corrupt("a block of samples does not agree", "series that share numbers are not alike")
         rising = np.all(self.positions[1:] > self.positions[:-1])
         if len(self.positions) and not (rising and int(self.positions[-1]) < int(self.offsets[-1])):
             raise Corrupt("a block of samples does not agree", "exceptions lie outside of it")
 
     @cached_property
     def keys(self) -> Array:
-        return _keys(self.plans)
+        return column_keys(self.plans)
 
     @cached_property
     def _stored(self) -> Indices:
         """How many numbers each series has in its column."""
-        differences = (self.plans & _EXPONENT_MASK > 0) & (self.plans & _MIDDLE == 0)
+        differences = (self.plans & EXPONENT_MASK > 0) & (self.plans & MIDDLE == 0)
         stored: Indices = self.counts - differences
-        return np.where((self.keys > 0) & (self.keys < 1 << _SIZE_SHIFT), 0, stored)
+        return np.where((self.keys > 0) & (self.keys < 1 << SIZE_SHIFT), 0, stored)
 
     @cached_property
     def _starts(self) -> Indices:
         """Where the numbers of each series begin in its column."""
         starts = np.empty(len(self.keys), np.int64)
         for key in np.unique(self.keys).tolist():
-            mine = self.keys == key
+            mine = (self.keys == key) & self._is_own
             stored = self._stored[mine]
             starts[mine] = np.cumsum(stored) - stored
-        return starts
+        return starts[self.likes]
+
+    @cached_property
+    def _is_own(self) -> Bools:
+        """Whether each series has numbers that are stored for itself."""
+        own: Bools = self.likes == np.arange(len(self.likes))
+        return own
 
     @cached_property
     def _columns(self) -> dict[int, Array]:
@@ -203,7 +202,7 @@ class ValueColumns:
     def _column(self, key: int) -> Array:
         found = self._columns.get(key)
         if found is None:
-            rows = int(self._stored[self.keys == key].sum())
+            rows = int(self._stored[(self.keys == key) & self._is_own].sum())
             kind, body = (np.float64, self.doubles) if key == 0 else (np.int64, self.packed[key])
             found = self._columns[key] = unpacked(body, kind, rows)
         return found
@@ -234,26 +233,44 @@ class ValueColumns:
         """The values of series of one column."""
         counts, stored = self.counts[places], self._stored[places]
         residuals: Array | None = None
-        if key == 0 or key >= 1 << _SIZE_SHIFT:
+        if key == 0 or key >= 1 << SIZE_SHIFT:
             residuals = self._column(key)
-            if len(residuals) != int(stored.sum()):
+            if len(residuals) != int(stored.sum()) or not self._is_own[places].all():
                 residuals = residuals[ranges(self._starts[places], stored)]
         if key == 0:
             assert residuals is not None
             return residuals.copy()
-        if key & _MIDDLE:
-            numbers = np.repeat(self.bases[places], counts)
+        bases, zeros = self.bases[places], self.plans[places] >> ZEROS_SHIFT & ZEROS_MAX
+        if key & MIDDLE:
+            numbers = np.repeat(bases, counts)
             if residuals is not None:
-                numbers += residuals
+                numbers += residuals << np.repeat(zeros, counts) if zeros.any() else residuals
+        elif zeros.any():
+            numbers = _summed(residuals, np.zeros_like(bases), self.slopes[places], counts)
+            numbers = (numbers << np.repeat(zeros, counts)) + np.repeat(bases, counts)
         else:
-            numbers = _summed(residuals, self.bases[places], self.slopes[places], counts)
+            numbers = _summed(residuals, bases, self.slopes[places], counts)
         values: Floats = numbers.astype(np.float64)
-        exponents = (self.plans[places] & _EXPONENT_MASK) - 1
+        exponents = (self.plans[places] & EXPONENT_MASK) - 1
         if np.any(exponents != 0):
             values /= (
                 POWERS[exponents[0]] if np.all(exponents == exponents[0]) else np.repeat(POWERS[exponents], counts)
             )
+        near = (self.plans[places] & NEAR) > 0
+        if near.any():
+            chosen = places[near]
+            rows = ranges(self._unit_starts[chosen], self.counts[chosen])
+            values.view(np.int64)[np.repeat(near, counts)] += self._units[rows]
         return values
+
+    @cached_property
+    def _unit_starts(self) -> Indices:
+        held = np.where(self.plans & NEAR > 0, self.counts, 0)
+        return np.cumsum(held) - held
+
+    @cached_property
+    def _units(self) -> Array:
+        return unpacked(self.units, np.int32, int(self.counts[self.plans & NEAR > 0].sum())).astype(np.int64)
 
     def _put_exceptions(self, values: Floats, places: Indices, starts: Indices) -> None:
         series = np.searchsorted(self.offsets, self.positions, side="right") - 1

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.timeseries.arrays import Column, Indices, codes_of, taken
+from penstock.timeseries.arrays import Column, Indices, bytes_column, codes_of, taken
 from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.read.postings import check_bound
 from penstock.timeseries.series_table import SeriesTable
@@ -20,13 +20,15 @@ __all__ = ["JoinedSeries", "SeriesPart", "TableSeries", "join_series"]
 class SeriesPart(Protocol):
     """Some series of one place."""
 
-    # Whether no two of them are the same.
-    is_distinct: bool
+    @property
+    def is_distinct(self) -> bool:
+        """Whether no two of them are the same."""
+        ...
 
     def __len__(self) -> int: ...
 
-    def payloads(self) -> Column:
-        """What identifies each series, as large binaries."""
+    def payloads(self) -> list[Column]:
+        """What identifies each series, as large binaries, in one or several pieces."""
         ...
 
     def labels(self, places: Indices) -> list[Labels]:
@@ -45,8 +47,8 @@ class TableSeries:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def payloads(self) -> Column:
-        return taken(self.table.payloads, self.rows).cast(pa.large_binary())
+    def payloads(self) -> list[Column]:
+        return [taken(self.table.payloads, self.rows).cast(pa.large_binary())]
 
     def labels(self, places: Indices) -> list[Labels]:
         return [self.table.labels(row) for row in self.rows[places].tolist()]
@@ -64,12 +66,12 @@ def join_series(parts: Sequence[SeriesPart], series_max: int) -> JoinedSeries:
     """The series of all parts in the order in which they are first seen."""
     labels: list[Labels] = []
     numbers: list[Indices] = []
-    seen: Column = pa.array([], pa.large_binary())
+    seen: Column = bytes_column((), pa.binary()).cast(pa.large_binary())
     for part in parts:
         if len(parts) == 1 and part.is_distinct:
             codes = np.arange(len(part))
         else:
-            encoded = pa.concat_arrays([seen, part.payloads()]).dictionary_encode()
+            encoded = pa.concat_arrays([seen, *part.payloads()]).dictionary_encode()
             codes, seen = codes_of(encoded)[len(seen) :], encoded.dictionary
         fresh = np.flatnonzero(codes >= len(labels))
         # Codes are given out as series are first seen: rising ones have rising places.

@@ -31,10 +31,9 @@ class PeriodLabels:
     def __len__(self) -> int:
         return sum(len(rows) for _, rows in self._parts)
 
-    def payloads(self) -> Column:
+    def payloads(self) -> list[Column]:
         """What identifies each series, in the order of ids."""
-        columns = [taken(block.payloads, rows).cast(pa.large_binary()) for block, rows in self._parts]
-        return pa.concat_arrays([pa.array([], pa.large_binary()), *columns])
+        return [taken(block.payloads, rows).cast(pa.large_binary()) for block, rows in self._parts]
 
     def labels(self, places: Indices) -> list[Labels]:
         """The labels of some of the series, given by rising place among them."""

@@ -29,7 +29,7 @@ from penstock.documents.parsers.isolation.kernel import (
 from penstock.documents.parsers.isolation.landlock import restrict_files
 from penstock.documents.parsers.isolation.seccomp import filter_program
 
-__all__ = ["Layer", "confine", "own_pipes"]
+__all__ = ["Layer", "confine", "confine_with_threads", "own_pipes"]
 
 _NEW_IPC: Final = 0x08000000
 _NEW_USER: Final = 0x10000000
@@ -42,6 +42,8 @@ _STARTUP_SECONDS: Final = 10
 # Where libraries of the system and what they read at start lie; none of it is anybody's secret.
 _SYSTEM: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime")
 _DEVICES: Final = ("/dev/null", "/dev/urandom", "/usr/share/zoneinfo")
+# Where libraries that size their threads and memory look. DuckDB ends its process when it may not.
+_MEASURES: Final = ("/proc/self/cgroup", "/sys/fs/cgroup")
 _LIBRARY_NAMES: Final = ("site-packages", "dist-packages")
 
 
@@ -71,6 +73,18 @@ def confine(limits: ParserLimits) -> tuple[Layer, ...]:
         ("landlock", lambda: restrict_files(readable_paths())),
         ("capabilities", drop_capabilities),
         ("seccomp", _filter_calls),
+    )
+    return tuple(_tried(name, step) for name, step in steps)
+
+
+def confine_with_threads() -> tuple[Layer, ...]:
+    """The same for a process that computes on threads and bounds its memory itself; before it has more than one."""
+    steps: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("no_new_privs", no_new_privileges),
+        ("network namespace", _leave_network),
+        ("landlock", lambda: restrict_files((*readable_paths(), *map(Path, _MEASURES)))),
+        ("capabilities", drop_capabilities),
+        ("seccomp", lambda: _filter_calls(threads=True)),
     )
     return tuple(_tried(name, step) for name, step in steps)
 
@@ -126,8 +140,8 @@ def _leave_network() -> None:
         unshare(_NEW_NETWORK | _NEW_IPC)
 
 
-def _filter_calls() -> None:
+def _filter_calls(*, threads: bool = False) -> None:
     machine = architecture()
     if machine is None:
         raise OSError("only known on Linux with x86_64 or aarch64")
-    set_filter(filter_program(machine, os.getpid()))
+    set_filter(filter_program(machine, os.getpid(), threads=threads))

@@ -131,6 +131,9 @@ ABSENT: Final = {"clone3": (435, 435), "openat2": (437, 437)}
 # Allowed when the argument has none of these flags: O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND.
 _WRITING: Final = 0o1 | 0o2 | 0o100 | 0o1000 | 0o2000
 OPENING: Final = {"open": (2, None, 1), "openat": (257, 56, 2)}
+# What a process with threads and an event loop needs of the above. A new one must be a thread of its process.
+THREADS: Final = frozenset({"clone", "socketpair", "sendto"})
+_CLONE_THREAD: Final = 0x10000
 # Allowed on this process alone: `abort` signals itself, and limits are set on "the caller".
 SIGNALS: Final = {"kill": (62, 129), "tgkill": (234, 131)}
 LIMITS: Final = {"prlimit64": (302, 261)}
@@ -152,9 +155,13 @@ _ARCHITECTURE_OFFSET: Final = 4
 _ARGUMENTS_OFFSET: Final = 16
 
 
-def filter_program(machine: str, pid: int) -> bytes:
-    """The filter for a process on `machine`, eight bytes an instruction."""
+def filter_program(machine: str, pid: int, *, threads: bool = False) -> bytes:
+    """The filter for a process on `machine`, eight bytes an instruction.
+
+    With `threads` it may start threads, though no processes, and wake them through a pair of sockets of its own.
+    """
     name, column = ARCHITECTURES[machine]
+    refused = {call: row for call, row in REFUSED.items() if not (threads and call in THREADS)}
     parts = [
         _instruction(_LOAD, _ARCHITECTURE_OFFSET),
         _instruction(_EQUAL, name, 1, 0),
@@ -163,7 +170,9 @@ def filter_program(machine: str, pid: int) -> bytes:
         _instruction(_AT_LEAST, _X32_CALLS, 0, 1),
         _instruction(_RETURN, _ERROR | EPERM),
     ]
-    parts += [_answered(row[column], _ERROR | EPERM) for row in REFUSED.values()]
+    parts += [_answered(row[column], _ERROR | EPERM) for row in refused.values()]
+    if threads:
+        parts.append(_only_with_flag(REFUSED["clone"][column], _CLONE_THREAD))
     parts += [_answered(row[column], _ERROR | ENOSYS) for row in ABSENT.values()]
     parts += [_unless_flags(row[column], row[2]) for row in OPENING.values()]
     parts += [_only_for(row[column], pid) for row in SIGNALS.values()]
@@ -196,6 +205,20 @@ def _unless_flags(call: int | None, argument: int) -> bytes:
             _instruction(_EQUAL, call, 0, 4),
             _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument),
             _instruction(_ANY_BIT, _WRITING, 0, 1),
+            _instruction(_RETURN, _ERROR | EPERM),
+            _instruction(_RETURN, _ALLOW),
+        )
+    )
+
+
+def _only_with_flag(call: int | None, flag: int) -> bytes:
+    if call is None:
+        return b""
+    return b"".join(
+        (
+            _instruction(_EQUAL, call, 0, 4),
+            _instruction(_LOAD, _ARGUMENTS_OFFSET),
+            _instruction(_ANY_BIT, flag, 1, 0),
             _instruction(_RETURN, _ERROR | EPERM),
             _instruction(_RETURN, _ALLOW),
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.headings import heading, verbatim
+from penstock.documents.parsers.headings import code_block, heading
 
 __all__ = ["CODE_SUFFIXES", "parse_code"]
 
@@ -84,7 +84,7 @@ def parse_code(data: bytes, name: str, content_type: str = "") -> ParsedDocument
     file = name.rstrip("/").rpartition("/")[2]
     source = read.text.replace("\r\n", "\n").encode("utf-8", "replace")
     definitions = _parsed(source, _ALIASES.get(suffix, suffix))
-    text = "\n\n".join(_sections(source, definitions)) if definitions is not None else verbatim(source.decode())
+    text = "\n\n".join(_sections(source, definitions)) if definitions is not None else code_block(source.decode())
     return ParsedDocument(text.encode("utf-8", "replace"), Format.CODE, file or None, read.warnings, read.encoding)
 
 
@@ -140,4 +140,4 @@ def _name(node: Any) -> str:
 
 
 def _text(piece: bytes) -> str:
-    return verbatim(piece.decode("utf-8", "replace").strip("\n").rstrip())
+    return code_block(piece.decode("utf-8", "replace").strip("\n").rstrip())

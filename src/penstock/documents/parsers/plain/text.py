@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.headings import heading, verbatim
+from penstock.documents.parsers.headings import code_block, heading
 
 __all__ = ["parse_markdown", "parse_text"]
 
@@ -38,7 +38,7 @@ def _block(node: dict[str, Any]) -> str:
     """The text of one block and of those inside it."""
     kind = node["type"]
     if kind == "block_code":
-        return verbatim(str(node["raw"]).strip("\n"))
+        return code_block(str(node["raw"]).strip("\n"))
     if kind == "heading":
         return heading(_words(node), node["attrs"]["level"])
     if kind in _BLOCKS:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from email import message_from_bytes, policy
+from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
-from typing import Final
+from email.policy import EmailPolicy
+from typing import Any, Final, cast
 
+from penstock.documents.parsers.encodings import decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import heading, verbatim
 from penstock.documents.parsers.web.markup import parse_html
@@ -18,19 +20,41 @@ __all__ = ["ParseAttachment", "parse_mail"]
 ParseAttachment = Callable[[bytes, str, str], ParsedDocument]
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 _PARTS_MAX: Final = 1_000
+# The standard library takes time by the square of a header's length: a second for one ten times as long.
+_HEADER_CHARACTERS_MAX: Final = 16_384
+
+# What the standard library raises for some broken headers; a message is more than one of them.
+_STUMBLES: Final = (ValueError, IndexError, LookupError, AttributeError, TypeError)
+
+
+class _BoundedHeaders(EmailPolicy):
+    """The usual reading of headers, of as much of each as may be read; one that cannot be read is empty."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        try:
+            return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS_MAX])
+        except _STUMBLES:
+            return super().header_fetch_parse(name, "")
+
+
+_POLICY: Final = _BoundedHeaders()
 
 
 def parse_mail(data: bytes, limits: ParserLimits, parse_attachment: ParseAttachment) -> ParsedDocument:
     """An attachment that cannot be read costs a warning."""
-    message = message_from_bytes(data, _class=EmailMessage, policy=policy.default)
+    message = cast("EmailMessage", message_from_bytes(data, _class=EmailMessage, policy=_POLICY))
     subject = _header(message, "Subject")
     parts = [part for part in message.walk() if not part.is_multipart()]
     if len(parts) > _PARTS_MAX:
         raise AtCapacity(f"a message has {len(parts)} parts", f"at most {_PARTS_MAX} are read", "send them one by one")
-    warnings: list[str] = []
+    warnings = _long_headers(message)
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
     body = message.get_body(("plain", "html"))
-    blocks = [heading(subject or "", 1), head, _body_text(body, limits) if body is not None else ""]
+    blocks = [heading(subject or "", 1), head]
+    if body is not None:
+        text, about = _body_text(body, limits)
+        blocks.append(text)
+        warnings += about
     for part in parts:
         name = part.get_filename() or ""
         if part is body or not (name or part.is_attachment()):
@@ -55,18 +79,25 @@ def parse_mail(data: bytes, limits: ParserLimits, parse_attachment: ParseAttachm
 def _header(message: EmailMessage, name: str) -> str:
     try:
         return " ".join(str(message.get(name) or "").split())
-    except (ValueError, IndexError, LookupError, AttributeError, TypeError):
-        # The standard library stumbles over some broken headers; a message is more than one of them.
+    except _STUMBLES:
         return ""
 
 
-def _body_text(body: MIMEPart, limits: ParserLimits) -> str:
+def _long_headers(message: EmailMessage) -> list[str]:
+    """A warning for each header of the message that is read in part."""
+    return [
+        f"the header {name[:60]!r} is longer than {_HEADER_CHARACTERS_MAX} characters: the rest was left out"
+        for name, value in message.raw_items()
+        if len(value) > _HEADER_CHARACTERS_MAX
+    ]
+
+
+def _body_text(body: MIMEPart, limits: ParserLimits) -> tuple[str, tuple[str, ...]]:
+    """The text of a body, and what is to be said about it."""
     content = body.get_payload(decode=True)
     data = bytes(content) if isinstance(content, bytes) else b""
     if body.get_content_subtype() == "html":
-        return parse_html(data, limits, str(body.get("Content-Type") or "")).text.decode("utf-8", "replace")
-    try:
-        text = data.decode(body.get_content_charset() or "utf-8", "replace")
-    except LookupError:
-        text = data.decode("utf-8", "replace")
-    return verbatim(text.replace("\r\n", "\n").strip("\n"))
+        parsed = parse_html(data, limits, str(body.get("Content-Type") or ""))
+        return parsed.text.decode("utf-8", "replace"), parsed.warnings
+    read = decoded(data, body.get_content_charset() or "")
+    return verbatim(read.text.replace("\r\n", "\n").strip("\n")), read.warnings

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
-from penstock.documents.parsers.headings import heading_mark, verbatim
+from penstock.documents.parsers.headings import code_block, heading_mark
 from penstock.documents.parsers.web.boilerplate import (
     INVISIBLE,
     is_around,
@@ -134,7 +134,7 @@ class _Reader:
         if self.in_verbatim:
             self._feed()
             # Empty lines of code are no ends of paragraphs: `text` gives the blank back that they hold.
-            self.pieces.append(verbatim(text).replace("\n \n", "\n\0\n").replace("\n \n", "\n\0\n"))
+            self.pieces.append(code_block(text).replace("\n \n", "\n\0\n").replace("\n \n", "\n\0\n"))
         elif words:
             self._feed()
             if self.mark:
