@@ -3,8 +3,10 @@
 Every system gets the same Arrow bundles from the same number of callers, each of which waits for its acknowledgement
 before it makes the next call. Peers get bytes that were serialised beforehand; ours serialises each bundle. Where a peer
 has no group commit of its own (LMDB, SQLite, the raw disk), all callers of a moment share one transaction, as they do in
-ours. The raw limit writes the same bytes, unframed and unchecked, into a file that was written before, directly. Peers
-that are not installed are named as absent. Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost`
+ours. The raw limit writes the same bytes, unframed and unchecked, into a file that was written before, directly;
+`appends` is the plain way to do it, a growing file and fdatasync, also shared by all callers of a moment. Our store has
+a subscriber that acknowledges each segment at once, so most are never written; `to files` is the same store with
+`segment.memory_delivery_seconds` 0, which writes every segment. Peers that are not installed are named as absent. Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost`
 choose parts, and numbers from 1 on choose loads of the first: `python benchmarks/quiver.py ingest 1 5`.
 """
 
@@ -33,7 +35,7 @@ import pyarrow.compute as pc
 from buffer import Absent, nats, redis
 from penstock.clock import SYSTEM_CLOCK
 from penstock.disk import RealDisk, aligned_buffer, has_direct_writes
-from penstock.quiver import Bundle, Durability, Quiver, QuiverConfig
+from penstock.quiver import Bundle, Durability, Quiver, QuiverConfig, SegmentConfig
 from penstock.quiver.log.group_commit import GroupCommit
 
 MIB = 1 << 20
@@ -101,8 +103,15 @@ class Ours:
 
 
 @asynccontextmanager
-async def ours(folder: Path) -> AsyncIterator[System]:
-    async with await Quiver.open(str(folder / "store")) as store:
+async def to_files(folder: Path) -> AsyncIterator[System]:
+    config = QuiverConfig(segment=SegmentConfig(memory_delivery_seconds=0.0))
+    async with ours(folder, config) as system:
+        yield system
+
+
+@asynccontextmanager
+async def ours(folder: Path, config: QuiverConfig | None = None) -> AsyncIterator[System]:
+    async with await Quiver.open(str(folder / "store"), config) as store:
         # Nobody drains: what is full goes, so that the disk does not.
         await store.register("s")
         draining = asyncio.create_task(_drain(store))
@@ -156,6 +165,20 @@ async def raw(folder: Path) -> AsyncIterator[System]:
 
 
 @asynccontextmanager
+async def appends(folder: Path) -> AsyncIterator[System]:
+    handle = os.open(folder / "appends", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(bodies: Sequence[bytes]) -> None:
+        rest = memoryview(b"".join(bodies))
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fdatasync(handle)
+
+    yield Windowed(write)
+    os.close(handle)
+
+
+@asynccontextmanager
 async def lmdb(folder: Path) -> AsyncIterator[System]:
     import lmdb as library
 
@@ -205,7 +228,9 @@ def queue(start: Callable[[Path], AbstractAsyncContextManager[Any]]) -> Callable
 
 SYSTEMS: dict[str, Callable[[Path], AbstractAsyncContextManager[System]]] = {
     "penstock": ours,
+    "to files": to_files,
     "raw disk": raw,
+    "appends": appends,
     "lmdb": lmdb,
     "sqlite": sqlite,
     "redis": queue(redis),

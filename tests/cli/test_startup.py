@@ -115,6 +115,16 @@ def test_commands_that_need_no_spark_neither_load_nor_miss_it(tmp_path: Path, mi
     assert "httpx" not in run.modules
 
 
+def test_a_search_loads_nothing_that_writes_and_no_client_of_a_cloud(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Otters swim in rivers.")
+    assert Run(tmp_path, ["index", "a.txt", "--engine", "local"]).codes == [0]
+    run = Run(tmp_path, ["search", "who swims in rivers?"], ["documents", "list"])
+    assert (run.codes, "Otters" in run.said) == ([0, 0], True), run.said
+    assert run.modules & {*ONLY_SPARK, "httpx", "obstore", "pyarrow.compute"} == set()
+    writing = ("coordinator.coordinator", "documents.batcher", "vector.store", "vector.write", "vector.upkeep.keeper")
+    assert run.modules & {f"penstock.{module}" for module in writing} == set()
+
+
 def test_an_index_that_is_up_to_date_needs_no_spark(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run = Run(tmp_path, ["index", "empty"], missing=ONLY_SPARK)

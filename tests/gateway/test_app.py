@@ -204,3 +204,59 @@ def test_a_length_that_is_no_number_is_refused(length):
 
     asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 400
+
+
+@pytest.mark.parametrize(
+    "name", ["host", "authorization", "content-length", "content-type", "content-encoding", "origin"]
+)
+def test_a_header_that_could_mean_two_things_is_refused(name):
+    """A proxy may have believed the first, and we the last."""
+    headers = [("host", "localhost"), ("authorization", "x"), ("content-length", "0"), ("content-type", "a/b")]
+    headers += [("content-encoding", "gzip"), ("origin", "http://localhost"), (name, "localhost")]
+    answer = asked(Gateway([endpoint(method="POST")]), "POST", headers=headers)
+    assert answer.status_code == 400, answer.text
+    assert name in answer.json()["what"]
+
+
+def test_a_header_that_is_a_list_may_come_in_parts():
+    async def told(exchange):
+        return json_answer({name: exchange.headers[name] for name in ("x-forwarded-for", "cookie")})
+
+    headers = [("x-forwarded-for", "a"), ("x-forwarded-for", "b"), ("cookie", "c=1"), ("cookie", "d=2")]
+    answer = asked(Gateway([endpoint(handler=told)]), headers=headers)
+    assert answer.json() == {"x-forwarded-for": "a, b", "cookie": "c=1; d=2"}
+
+
+def test_of_twice_what_it_takes_one_half_is_answered_and_the_other_told_when_to_come_back():
+    """No queue grows: what is over capacity is refused at once, and capacity is back once work is done."""
+    config = GatewayConfig(tenant=TenantLimits(concurrent_requests=8))
+
+    async def offer():
+        done, working = asyncio.Event(), 0
+
+        async def work(_exchange):
+            nonlocal working
+            working += 1
+            await done.wait()
+            return HttpAnswer(status=204)
+
+        app = Gateway([endpoint(method="POST", scope=Scope.WRITE, handler=work)], config)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            offered = [asyncio.ensure_future(client.post("/v1/thing", content=b"x")) for _ in range(16)]
+            refused = []
+            while len(refused) < 8:
+                await asyncio.sleep(0)
+                refused = [one for one in offered if one.done()]
+            begun = working
+            done.set()
+            answers = await asyncio.gather(*offered)
+            after = await client.post("/v1/thing", content=b"x")
+        return begun, [one.result() for one in refused], answers, after
+
+    begun, refused, answers, after = asyncio.run(offer())
+    assert begun == 8
+    assert [answer.status_code for answer in refused] == [429] * 8
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
+    assert sorted(answer.status_code for answer in answers) == [204] * 8 + [429] * 8
+    assert after.status_code == 204

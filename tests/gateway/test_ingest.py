@@ -3,7 +3,8 @@
 import asyncio
 import gzip
 import json
-from contextlib import asynccontextmanager
+import subprocess
+from contextlib import asynccontextmanager, suppress
 
 import cramjam
 import grpc
@@ -20,7 +21,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
 from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
 from penstock.gateway.ingest.otlp_grpc import GrpcServer
-from penstock.quiver import Quiver
+from penstock.quiver import Quiver, QuiverConfig, RetentionConfig, SegmentConfig, WalConfig
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -327,6 +328,79 @@ def test_a_bomb_is_refused_for_its_size(tmp_path):
         tmp_path, "/v1/logs", zstandard.compress(bytes(200 << 20)), {**PROTOBUF, "content-encoding": "zstd"}
     )
     assert answer.status_code in (400, 413)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "\n".join(json.dumps({f"k{number}": 1}) for number in range(3_000)),
+        json.dumps({f"k{number}": 1 for number in range(3_000)}),
+        json.dumps({"deep": {f"k{number}": 1 for number in range(3_000)}}),
+        "\n".join(json.dumps({"a": {"b": {f"k{number}": [{"c": 1}]}}}) for number in range(3_000)),
+        "\n".join(json.dumps({f"k{number % 1_500}": 1}) for number in range(20_000)),
+    ],
+    ids=["a column a line", "wide", "wide within", "deep within", "mostly nothing"],
+)
+def test_lines_that_would_become_a_table_of_mostly_nothing_are_refused(tmp_path, lines):
+    """A few hundred kilobytes asked for gigabytes: every row has every column."""
+    answer, table = posted(tmp_path, "/v1/rows/mine", lines.encode(), {"content-type": "application/x-ndjson"})
+    assert (answer.status_code, table) == (400, None)
+    assert "columns" in answer.json()["what"]
+
+
+def test_a_disk_that_is_full_at_the_edge_is_told_and_what_was_acknowledged_is_kept(small_disk):
+    """A real file system of two megabytes: 503 with Retry-After, and the same rows after a restart."""
+    config = QuiverConfig(
+        segment=SegmentConfig(target_size=64 << 10, max_open_duration=60.0),
+        wal=WalConfig(max_size=1 << 20, rotation_size=128 << 10, spare_files=1),
+        retention=RetentionConfig(size_cap=1 << 30),
+        ack_log_file_size=16 << 10,
+    )
+    lines = "\n".join(json.dumps({"n": number, "text": "x" * 200}) for number in range(200)).encode()
+    headers = {"content-type": "application/x-ndjson"}
+
+    async def fill():
+        store = await Quiver.open(f"{small_disk}/edge", config)
+        # Somebody waits for the rows, so that none may go.
+        await store.register("relay")
+        app = Gateway(IngestRoutes(store, GatewayConfig(ingest_seconds_max=0.2)).endpoints())
+        taken, answer = 0, httpx.Response(200)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            for _ in range(500):
+                answer = await client.post("/v1/rows/mine", content=lines, headers=headers)
+                if not answer.is_success:
+                    break
+                taken += 200
+        with suppress(StorageFull):
+            await store.close()
+        return taken, answer
+
+    async def kept():
+        store = await Quiver.open(f"{small_disk}/edge", config)
+        rows = (await store.scan()).num_rows
+        with suppress(StorageFull):
+            await store.close()
+        return rows
+
+    taken, answer = asyncio.run(fill())
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) > 0
+    assert taken > 0
+    assert asyncio.run(kept()) == taken
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(mount)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {made.stderr.strip()}")
+    yield mount
+    # Lazily: what a failed store has mapped is let go of when it is collected.
+    subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
 # gRPC ----------------------------------------------------------------------------------------------------

@@ -1,16 +1,25 @@
 """Notifications over HTTP: believed for a token, a signature or an address, for the buckets of their tenant, once."""
 
 import asyncio
+import base64
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from cloudevents.core.bindings import http as cloudevents_http
 from cloudevents.core.v1.event import CloudEvent
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from penstock.clock import SYSTEM_CLOCK
 from penstock.documents.notifications import HmacTrust
+from penstock.documents.notifications.sns import SnsMessage, sns_text
 from penstock.errors import Unavailable
 from penstock.gateway import (
     Gateway,
@@ -29,8 +38,40 @@ KEY = "a key of at least 16 bytes"
 OTHER_KEY = "another key of 16 bytes"
 RULES = NotificationRules(
     addresses={"near": ("192.0.2.0/24",)},
-    buckets={"acme": ("books",), "near": ("books",), "signer": ("books",)},
+    buckets={"acme": ("books",), "near": ("books",), "signer": ("books",), "topical": ("books",)},
 )
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:uploads"
+SNS_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def certificate():
+    """Of whoever signs for the topic, issued by an authority."""
+    authority = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "An Authority")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(
+        issuer, subject, SNS_KEY.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1)
+    )
+    return made.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def sns(message, key=SNS_KEY, **changes):
+    """A message of SNS, signed; and the header by which it says whose it is."""
+    body = {
+        "Type": "Notification",
+        "MessageId": "m1",
+        "TopicArn": TOPIC,
+        "Message": message.decode(),
+        "Timestamp": datetime.now(UTC).isoformat(),
+        "SignatureVersion": "2",
+        "Signature": "",
+        "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-abc.pem",
+        **changes,
+    }
+    text = sns_text(msgspec.json.decode(json.dumps(body), type=SnsMessage))
+    body["Signature"] = base64.b64encode(key.sign(text, padding.PKCS1v15(), hashes.SHA256())).decode()
+    return json.dumps(body).encode(), {"x-amz-sns-topic-arn": TOPIC, "content-type": "text/plain"}
 
 
 class Services:
@@ -76,7 +117,10 @@ class World:
         self.book, self.reader = self.book.issue("acme", [Scope.READ], 0)
         config = GatewayConfig(tokens="x", notifications=RULES, **settings)
         guard = Guard(config, lambda: self.book)
-        credentials = {"signer": Credentials(keys=[KEY])}
+        credentials = {
+            "signer": Credentials(keys=[KEY]),
+            "topical": Credentials(topics=[TOPIC], sns_certificate=certificate()),
+        }
         senders = NotificationSenders(RULES, credentials, PLAIN_DOORS.spec(self.services.url), guard.address)
         services: Any = self.services
         routes = NotificationRoutes(services, config, guard, senders)
@@ -207,3 +251,38 @@ def test_events_of_the_cloudevents_sdk_are_queued(world, form):
     answer = world.post(message.body, headers, source="cloudevents")
     assert answer.status_code == 202, answer.text
     assert world.services.queued == [("acme", "books", "a.txt")]
+
+
+def test_a_message_that_its_topic_signed_tells_the_tenant(world):
+    answer = world.post(*sns(s3_event()))
+    assert answer.status_code == 202, answer.text
+    assert world.services.queued == [("topical", "books", "a.txt")]
+
+
+def test_a_subscription_is_never_confirmed_by_itself(world, monkeypatch):
+    """Whoever makes us fetch an address has us ask what we can reach: the operator confirms it, or nobody."""
+    asked = []
+    monkeypatch.setattr(httpx, "get", lambda url, **_: asked.append(url))
+    for kind in ("SubscriptionConfirmation", "UnsubscribeConfirmation"):
+        confirmation = {"SubscribeURL": "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription", "Token": "t"}
+        answer = world.post(*sns(b"You have chosen to subscribe", Type=kind, **confirmation))
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["queued"] == []
+    assert (asked, world.services.queued) == ([], [])
+
+
+def test_a_message_that_its_topic_did_not_sign_is_refused_and_guesses_are_bounded(tmp_path):
+    world = World(tmp_path, failed_logins_per_minute=5)
+    forged = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    body, headers = sns(s3_event())
+    attempts = [
+        sns(s3_event(), forged),
+        (body.replace(b"a.txt", b"b.txt"), headers),
+        sns(s3_event(), Timestamp="2020-01-01T00:00:00Z"),
+        sns(s3_event(), SigningCertURL="https://sns.eu-west-1.amazonaws.com.evil.example/x.pem"),
+        (sns(s3_event(), TopicArn=TOPIC + "2")[0], headers),
+    ]
+    for attempt in attempts:
+        assert world.post(*attempt).status_code == 401
+    assert world.post(*attempts[0]).status_code == 429
+    assert world.services.queued == []

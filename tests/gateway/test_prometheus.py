@@ -128,3 +128,40 @@ def test_before_anything_was_written_every_question_has_an_empty_answer(tmp_path
     assert asyncio.run(one("labels"))["data"] == []
     assert asyncio.run(one("query", query="1 + 1"))["data"]["result"][1] == "2"
     assert asyncio.run(one("query", query="up"))["data"]["result"] == []
+
+
+def test_what_grafana_asks_when_a_data_source_is_saved_is_answered_in_prometheus_words(ask):
+    """Its health check, its version and its lists of rules and alerts: empty ones, not errors."""
+    told = ask("status/buildinfo").json()["data"]
+    assert told["version"].partition(".")[0].isdigit()
+    assert ask("rules").json() == {"status": "success", "data": {"groups": []}}
+    assert ask("rules", params={"type": "alert"}).json() == {"status": "success", "data": {"groups": []}}
+    assert ask("alerts").json() == {"status": "success", "data": {"alerts": []}}
+    health = ask("query", "POST", data={"query": "1+1", "time": "4"})
+    assert health.json()["data"] == {"resultType": "scalar", "result": [4, "2"]}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_exemplars_are_none_and_a_query_that_cannot_be_read_is_told(ask, method):
+    given = "params" if method == "GET" else "data"
+    asked = {"query": "up", "start": str(T0 / 1000), "end": str(T0 / 1000 + 60)}
+    assert ask("query_exemplars", method, **{given: asked}).json() == {"status": "success", "data": []}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_query_is_formatted(ask, method):
+    given = "params" if method == "GET" else "data"
+    answer = ask("format_query", method, **{given: {"query": 'sum( rate(up{job="a"}[5m]))by(job)'}})
+    assert answer.json()["status"] == "success"
+    again = ask("format_query", method, **{given: {"query": answer.json()["data"]}})
+    assert again.json() == answer.json()
+    refused = ask("format_query", method, **{given: {"query": "sum("}})
+    assert (refused.status_code, refused.json()["errorType"]) == (400, "bad_data")
+
+
+def test_the_status_of_the_store_is_the_tenants_own(ask):
+    told = ask("status/tsdb").json()["data"]
+    assert told["headStats"]["numSeries"] == 2
+    assert [one["name"] for one in told["seriesCountByMetricName"]] == ["up"]
+    assert "secret" not in str(told)
+    assert ask("status/nothing").status_code == 404

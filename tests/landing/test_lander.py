@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.telemetry.samples import SOURCE, every_kind_of_metric, metrics_scope,
 
 from penstock.buffer import ConsumerConfig, DeadLetterPolicy, DeadLetters, queued_now
 from penstock.errors import Corrupt, Unsupported
-from penstock.landing import Lander, LandingLimits
+from penstock.landing import Lander, LandingAnswer, LandingLimits, LandingStage, LandingTask
 from penstock.landing.sink import LandingSink
 from penstock.objects import open_store
 from penstock.records import ArrowEnvelope, Signal
@@ -254,6 +255,68 @@ def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
     assert sum(asyncio.run(sample_values(config, "loud")).values()) == 3000
     for number in (0, 7, 19):
         assert asyncio.run(sample_values(config, f"t{number}")) == Counter({float(number): 1})
+
+
+def test_a_tenant_that_sends_a_thousand_times_as_much_bounds_neither_the_others_nor_the_memory(tmp_path: Path) -> None:
+    """Rows that pack a hundredfold come in pieces and in smaller rounds; whoever stands behind them is in the next one."""
+    limits = LandingLimits(unpacked_bytes_per_task=200_000, rows_per_round=5000, interval_seconds=0.0)
+    config = config_at(tmp_path, limits=limits)
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 20_000, "loud")}] * 2))
+    rest = [{"metrics": metric_rows(20_000 + 2000 * n, 2000, "loud")} for n in range(8)]
+    quiet = {"metrics": metric_rows(7, 20, "quiet")}
+
+    async def session() -> list[tuple[int, int]]:
+        lander = await Lander.open(config, stage_of(config))
+        seen = []
+        try:
+            await lander.step()
+            await produce(config, [*rest[:1], quiet, *rest[1:]])
+            while await lander.step():
+                seen.append((lander.summary.rows, (await landed_values(config, "quiet")).total()))
+        finally:
+            await lander.close()
+        return seen
+
+    seen = asyncio.run(session())
+    rounds = [later - earlier for (earlier, _), (later, _) in zip([(40_000, 0), *seen], seen, strict=False)]
+    # After the round of 40,000 rows none has many more than it should, and the quiet tenant is in the first of them.
+    assert max(rounds) <= 2 * limits.rows_per_round
+    assert len(rounds) > 2
+    assert seen[0][1] == 20
+    assert asyncio.run(landed_values(config, "loud")).total() == 56_000
+    assert asyncio.run(sample_values(config, "quiet")).total() == 20
+
+
+def test_pieces_of_a_task_have_the_same_files_when_they_are_made_again(tmp_path: Path) -> None:
+    config = config_at(tmp_path, limits=LandingLimits(unpacked_bytes_per_task=1, interval_seconds=0.0))
+    batches = [
+        {"metrics": metric_rows(100 * n, 100), "mine": pa.table({"tenant": ["acme"], "a": [n]})} for n in range(3)
+    ]
+    asyncio.run(produce(config, [*batches, {"mine": pa.table({"tenant": ["acme"], "a": ["text"]})}]))
+    stage = Recorded(stage_of(config))
+    summary = asyncio.run(land(config, stage))
+    assert (summary.files, summary.rows, summary.quarantined) == (6, 303, 1)
+    (task,) = stage.tasks
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    assert len(before) == 6
+    again = stage_of(config).land([task])
+    assert {file.path for file in again[0].files} == {str(path.relative_to(tmp_path / "lake")) for path in before}
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+
+
+class Recorded:
+    """A stage that keeps the tasks it was given."""
+
+    def __init__(self, inner: LandingStage) -> None:
+        self._inner = inner
+        self.tasks: list[LandingTask] = []
+
+    def land(self, tasks: Sequence[LandingTask]) -> list[LandingAnswer]:
+        self.tasks += tasks
+        return self._inner.land(tasks)
+
+    def cancel(self) -> None:
+        self._inner.cancel()
 
 
 def test_points_without_a_series_are_counted_and_their_rows_kept(tmp_path: Path) -> None:

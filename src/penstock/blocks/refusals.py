@@ -11,12 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from penstock.coordinator import Coordinator, Mark, WriteHandle
 from penstock.errors import Corrupt, PenstockError
 
-__all__ = ["ChangeHandle", "ChangeReceipt", "ChangeRefusals", "SourcedChange"]
+__all__ = ["ChangeReceipt", "ChangeRefusals", "SourcedChange"]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,21 +31,6 @@ class ChangeReceipt:
         if self.refused is not None:
             self.reported = True
             raise type(self.refused)(self.refused.what, self.refused.why, self.refused.remedy)
-
-
-class ChangeHandle(WriteHandle):
-    """An accepted change. Waiting for it raises if it was refused when its flush found damage or a bound."""
-
-    __slots__ = ("_receipt",)
-
-    def __init__(self, coordinator: Coordinator[Any, Any], epoch: int, receipt: ChangeReceipt) -> None:
-        super().__init__(coordinator, epoch)
-        self._receipt = receipt
-
-    async def wait(self, mark: Mark) -> None:
-        """Return when the change has reached `mark`; raise if it does not get there, or was refused."""
-        await super().wait(mark)
-        self._receipt.check()
 
 
 class SourcedChange(Protocol):

@@ -2,52 +2,60 @@
 
 `penstock.documents.notifications`, `.parsers` and `.embedding` have public lists of their own: each brings libraries
 that not every process needs.
+
+Names are imported when they are first asked for: a search neither parses nor chunks.
 """
 
-from penstock.documents.anchors import cell_count
-from penstock.documents.batcher import Batcher, ChunkRefused, DocumentEnded, Flush, FlushReason, Output
-from penstock.documents.batcher_state import BatcherLimits, BatcherState, DocumentState
-from penstock.documents.chunker import START, CellChunks, Chunk, Chunker, ChunkingConfig, Progress
-from penstock.documents.contracts import (
-    BatchInput,
-    BatchRequest,
-    ChunkEnvelope,
-    Chunking,
-    ChunkMetadata,
-    DeleteNotification,
-    DocumentReport,
-    DocumentStatus,
-    EndDocument,
-    Notification,
-    UploadNotification,
-    decode,
-    decode_notification,
-    encode,
-)
-from penstock.documents.identity import (
-    BatchIdentity,
-    chunk_id,
-    content_key,
-    doc_id,
-    doc_id_of,
-    object_key,
-    object_key_of,
-    vo_key,
-)
-from penstock.documents.metadata import (
-    SIDECAR_BYTES_MAX,
-    Metadata,
-    is_sidecar,
-    merged_metadata,
-    parse_sidecar,
-    sidecar_key,
-    sidecar_subject,
-)
-from penstock.documents.outline import NO_OUTLINE, Outline
-from penstock.documents.sequencers import last_seen_ns, stamped
-from penstock.documents.sources import BLOCK_BYTES, BlockSource, ByteSource, BytesSource
-from penstock.documents.tokens import TokenCounter, token_counter
-from penstock.documents.versions import Decision, ObjectState, Verdict, decide, observed
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.documents.anchors import cell_count
+    from penstock.documents.batcher import Batcher, ChunkRefused, DocumentEnded, Flush, FlushReason, Output
+    from penstock.documents.batcher_state import BatcherLimits, BatcherState, DocumentState
+    from penstock.documents.chunker import START, CellChunks, Chunk, Chunker, ChunkingConfig, Progress
+    from penstock.documents.contracts import (
+        BatchInput,
+        BatchRequest,
+        ChunkEnvelope,
+        Chunking,
+        ChunkMetadata,
+        DeleteNotification,
+        DocumentReport,
+        DocumentStatus,
+        EndDocument,
+        Notification,
+        UploadNotification,
+        decode,
+        decode_notification,
+        encode,
+    )
+    from penstock.documents.identity import (
+        BatchIdentity,
+        chunk_id,
+        content_key,
+        doc_id,
+        doc_id_of,
+        object_key,
+        object_key_of,
+        vo_key,
+    )
+    from penstock.documents.metadata import (
+        SIDECAR_BYTES_MAX,
+        Metadata,
+        is_sidecar,
+        merged_metadata,
+        parse_sidecar,
+        sidecar_key,
+        sidecar_subject,
+    )
+    from penstock.documents.outline import NO_OUTLINE, Outline
+    from penstock.documents.sequencers import last_seen_ns, stamped
+    from penstock.documents.sources import BLOCK_BYTES, BlockSource, ByteSource, BytesSource
+    from penstock.documents.tokens import TokenCounter, token_counter
+    from penstock.documents.versions import Decision, ObjectState, Verdict, decide, observed
 
 __all__ = [
     "BLOCK_BYTES",
@@ -111,3 +119,97 @@ __all__ = [
     "token_counter",
     "vo_key",
 ]
+
+# The module of each name.
+_HOMES: Final = {
+    "anchors": ("cell_count",),
+    "batcher": (
+        "Batcher",
+        "ChunkRefused",
+        "DocumentEnded",
+        "Flush",
+        "FlushReason",
+        "Output",
+    ),
+    "batcher_state": (
+        "BatcherLimits",
+        "BatcherState",
+        "DocumentState",
+    ),
+    "chunker": (
+        "START",
+        "CellChunks",
+        "Chunk",
+        "Chunker",
+        "ChunkingConfig",
+        "Progress",
+    ),
+    "contracts": (
+        "BatchInput",
+        "BatchRequest",
+        "ChunkEnvelope",
+        "Chunking",
+        "ChunkMetadata",
+        "DeleteNotification",
+        "DocumentReport",
+        "DocumentStatus",
+        "EndDocument",
+        "Notification",
+        "UploadNotification",
+        "decode",
+        "decode_notification",
+        "encode",
+    ),
+    "identity": (
+        "BatchIdentity",
+        "chunk_id",
+        "content_key",
+        "doc_id",
+        "doc_id_of",
+        "object_key",
+        "object_key_of",
+        "vo_key",
+    ),
+    "metadata": (
+        "SIDECAR_BYTES_MAX",
+        "Metadata",
+        "is_sidecar",
+        "merged_metadata",
+        "parse_sidecar",
+        "sidecar_key",
+        "sidecar_subject",
+    ),
+    "outline": (
+        "NO_OUTLINE",
+        "Outline",
+    ),
+    "sequencers": (
+        "last_seen_ns",
+        "stamped",
+    ),
+    "sources": (
+        "BLOCK_BYTES",
+        "BlockSource",
+        "ByteSource",
+        "BytesSource",
+    ),
+    "tokens": (
+        "TokenCounter",
+        "token_counter",
+    ),
+    "versions": (
+        "Decision",
+        "ObjectState",
+        "Verdict",
+        "decide",
+        "observed",
+    ),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The modules behind the list are imported when a name of theirs is first asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

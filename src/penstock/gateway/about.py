@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import PenstockError
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.routing import Route
@@ -35,6 +35,7 @@ _OTLP_STATUS: Final = {
     "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
 }
 _PAGE: Final = ("text/html",)
+_PROBE_SECONDS_MAX: Final = 5.0
 
 
 class AboutRoutes:
@@ -66,7 +67,8 @@ class AboutRoutes:
 
     async def ready(self, _exchange: HttpExchange) -> HttpAnswer:
         """Names the parts that do not work, and not why: anybody may ask."""
-        parts = {name: await _works(probe) for name, probe in self._probes.items()}
+        works = await asyncio.gather(*[_works(probe) for probe in self._probes.values()])
+        parts = dict(zip(self._probes, works, strict=True))
         status = 200 if all(parts.values()) else 503
         words = {name: "ok" if works else "not ready" for name, works in parts.items()}
         return json_answer({"status": "ok" if status == 200 else "not ready", "parts": words}, status)
@@ -82,9 +84,11 @@ class AboutRoutes:
 
 
 async def _works(probe: Probe) -> bool:
+    """Whoever asks must hear something soon: a part that hangs does not work."""
     try:
-        await probe()
-    except PenstockError:
+        async with asyncio.timeout(_PROBE_SECONDS_MAX):
+            await probe()
+    except Exception:  # noqa: BLE001 - whatever it is, the part does not work
         return False
     return True
 

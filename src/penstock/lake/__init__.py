@@ -1,5 +1,6 @@
 """Query and tidy the data files of a catalog: SQL on DuckDB, sorted merges under leases, retention and vacuum."""
 
+from penstock.lake.answer_rows import answer_rows
 from penstock.lake.compactor import CompactionSummary, Compactor, Upkept
 from penstock.lake.file_layout import CompactionConfig
 from penstock.lake.merge_files import MergeWork
@@ -21,6 +22,7 @@ __all__ = [
     "SqlConfig",
     "SqlEngine",
     "Upkept",
+    "answer_rows",
     "merge_one",
     "tables_of",
 ]

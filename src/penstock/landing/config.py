@@ -26,6 +26,10 @@ class LandingLimits:
     bytes_per_round: int = 256 << 20
     # A task takes more than this only when its last batch brings it above.
     bytes_per_task: int = 32 << 20
+    # Of rows in memory: a task that brings more works on them in pieces, each with files of its own.
+    unpacked_bytes_per_task: int = 512 << 20
+    # A round takes fewer bytes after one that brought more rows than this, whose samples the driver holds.
+    rows_per_round: int = 16_000_000
     # Least time from the beginning of one round to the next while following: the more, the larger are files.
     interval_seconds: float = 5.0
     # Data files of one table and tenant that a task may write. Rows of more hours are put together by day, then by year.
@@ -40,6 +44,8 @@ class LandingLimits:
             "batches_per_round",
             "bytes_per_round",
             "bytes_per_task",
+            "unpacked_bytes_per_task",
+            "rows_per_round",
             "partitions_max",
             "tasks_at_once",
             "rounds_at_once",

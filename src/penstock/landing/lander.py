@@ -23,7 +23,7 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.landing.config import TelemetryConfig
 from penstock.landing.deltas import DeltaTotals
 from penstock.landing.port import LandingAnswer, LandingSamples, LandingStage, LandingTask
-from penstock.landing.rounds import Landed, Round, next_round, shared_out
+from penstock.landing.rounds import Landed, Round, bytes_for, next_round, shared_out
 from penstock.landing.sink import LandingSink
 from penstock.landing.state import LandingState, StateShelf
 from penstock.landing.tables import merge_known
@@ -72,6 +72,8 @@ class Lander:
         self._clock, self._observer = clock, observer
         self._shelf = StateShelf(store, config.source)
         self._waiting: list[Descriptor] = []
+        # What a round may take: less than configured after one that unpacked to very many rows.
+        self._bytes_per_round = config.limits.bytes_per_round
         self.summary = summary
 
     @classmethod
@@ -151,11 +153,16 @@ class Lander:
         """One round; False when nothing waits."""
         sizes = await self._look_ahead()
         await self._pass_gap()
-        found = next_round(self._waiting, sizes, self._landed, self._config.limits)
+        limits = replace(self._config.limits, bytes_per_round=self._bytes_per_round)
+        found = next_round(self._waiting, sizes, self._landed, limits)
         if found is None:
             return False
         began = self._clock.monotonic()
-        await self._work(found, sizes[: len(found.descriptors)])
+        taken = sizes[: len(found.descriptors)]
+        rows = await self._work(found, taken)
+        # No more than twice the round before: batches of one kind come together.
+        allowed = bytes_for(self._config.limits, sum(taken), rows)
+        self._bytes_per_round = min(allowed, max(1, self._bytes_per_round) * 2)
         del self._waiting[: len(found.descriptors)]
         self._observer.observe(names.LANDING_ROUND_SECONDS, self._clock.monotonic() - began)
         return True
@@ -186,7 +193,8 @@ class Lander:
 
     # One round --------------------------------------------------------------------------------------------------
 
-    async def _work(self, found: Round, sizes: Sequence[int]) -> None:
+    async def _work(self, found: Round, sizes: Sequence[int]) -> int:
+        """Land one round; the number of its rows."""
         marks = RelayMarks(self._state.marks)
         fresh = [(one, size) for one, size in zip(found.descriptors, sizes, strict=True) if _is_fresh(one, marks)]
         known = self._state.known
@@ -209,6 +217,7 @@ class Lander:
         await self._consumer.ack_through(found.last)
         await self._shelf.remove_before(self._landed.both)
         self._tell(found, len(found.descriptors) - len(fresh), answers)
+        return sum(answer.rows for answer in answers)
 
     async def _landed_by_stage(
         self, found: Round, fresh: list[tuple[Descriptor, int]], known: dict[tuple[str, str], dict[str, str]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.buffer import Descriptor
 from penstock.landing.config import LandingLimits
 
-__all__ = ["Landed", "Round", "next_round", "shared_out"]
+__all__ = ["Landed", "Round", "bytes_for", "next_round", "shared_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,13 @@ def next_round(
         return None
     last = taken[-1].sequence
     return Round(tuple(taken), last > landed.files, last > landed.samples)
+
+
+def bytes_for(limits: LandingLimits, size: int, rows: int) -> int:
+    """How many bytes the next round may take, after one of `size` bytes that brought so many rows."""
+    if rows <= limits.rows_per_round:
+        return limits.bytes_per_round
+    return max(1, min(limits.bytes_per_round, size * limits.rows_per_round // rows))
 
 
 def shared_out(sizes: Sequence[int], bytes_per_task: int) -> list[range]:

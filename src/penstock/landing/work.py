@@ -56,6 +56,8 @@ _NO_SERIES: Final[tuple[str, ...]] = (
     "max",
 )
 _NS: Final = 1_000_000
+# Numbers of files that each piece of a task has for itself, in one partition.
+_FILES_PER_PIECE: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,22 @@ class _Task:
         self._place = FilePlace(task.source, task.first, task.last, task.part)
         self._answer = LandingAnswer(task.part)
         self._put_aside = 0
+        # Which of the pieces that fit into memory; nearly always there is one.
+        self._piece = 0
 
     async def run(self) -> LandingAnswer:
         batches = await self._fetched()
         received_ns = _received_ns(batches)
-        gathered = await asyncio.to_thread(self._gathered, batches)
-        self._answer.tables = gathered.known
-        self._answer.rows = sum(table.num_rows for table in gathered.tables.values())
+        pieces = self._pieces(batches)
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            await self._land(piece, received_ns)
+            self._piece += 1
+        return self._answer
+
+    async def _land(self, piece: list[tuple[str, pa.Table]], received_ns: int) -> None:
+        gathered = await asyncio.to_thread(self._gathered, piece)
+        self._answer.tables |= gathered.known
+        self._answer.rows += sum(table.num_rows for table in gathered.tables.values())
         # Side by side: files and series are made from the same rows, outside the interpreter's lock.
         work: list[Awaitable[None]] = []
         if self._task.writes_files:
@@ -115,10 +126,11 @@ class _Task:
         for outcome in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        return self._answer
 
-    def _gathered(self, batches: list[ConsumedBatch]) -> Gathered:
-        gathered = gather_tables(self._decoded(batches), self._task.known)
+    def _gathered(self, piece: list[tuple[str, pa.Table]]) -> Gathered:
+        gathered = gather_tables(piece, {**self._task.known, **self._answer.tables})
+        # It is held by nobody else: what was decoded can go as soon as it is coded.
+        piece.clear()
         gathered.tables = {key: coded_maps(table) for key, table in gathered.tables.items()}
         return gathered
 
@@ -143,21 +155,31 @@ class _Task:
         found = await _gathered(_FETCHES_AT_ONCE, fetch, self._task.descriptors)
         return [batch for batch in found if batch is not None]
 
-    def _decoded(self, batches: list[ConsumedBatch]) -> Iterator[tuple[str, pa.Table]]:
+    def _pieces(self, batches: list[ConsumedBatch]) -> Iterator[list[tuple[str, pa.Table]]]:
+        """Decoded batches, as many at a time as fit: what is small in the queue may be large in memory."""
+        piece: list[tuple[str, pa.Table]] = []
+        size = 0
         for batch in batches:
-            try:
-                tables = [
-                    one
-                    for first, last, payload, time_ns in _ranges(batch)
-                    for one in decode_records(
-                        batch.records[first:last], payload, time_ns, leaves_out_empty=True
-                    ).items()
-                ]
-            except (Corrupt, Unsupported, InvalidInput) as error:
-                self._lose(batch.sequence, error)
-                continue
-            for name, found in tables:
-                yield from ((name, table) for table in found if table.num_rows)
+            found = self._decoded(batch)
+            piece += found
+            size += sum(table.nbytes for _, table in found)
+            if size >= self._settings.limits.unpacked_bytes_per_task:
+                yield piece
+                piece, size = [], 0
+        if piece:
+            yield piece
+
+    def _decoded(self, batch: ConsumedBatch) -> list[tuple[str, pa.Table]]:
+        try:
+            tables = [
+                one
+                for first, last, payload, time_ns in _ranges(batch)
+                for one in decode_records(batch.records[first:last], payload, time_ns, leaves_out_empty=True).items()
+            ]
+        except (Corrupt, Unsupported, InvalidInput) as error:
+            self._lose(batch.sequence, error)
+            return []
+        return [(name, table) for name, found in tables for table in found if table.num_rows]
 
     def _lose(self, sequence: int, error: Exception) -> None:
         self._answer.lost.append(LostBatch(sequence, type(error).__name__, str(error)))
@@ -170,12 +192,14 @@ class _Task:
             await self._write(name, table, received_ns)
 
     async def _write(self, name: str, table: pa.Table, received_ns: int) -> None:
+        number = self._piece * _FILES_PER_PIECE
+
         def encoded() -> list[EncodedFile]:
             parts = partitioned(table, name, received_ns, self._settings.limits.partitions_max)
             return [
                 file
                 for partition, rows in parts
-                for file in encode_files(partition, rows, self._place, received_ns, self._settings.files)
+                for file in encode_files(partition, rows, self._place, received_ns, self._settings.files, number)
             ]
 
         try:

@@ -15,14 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, PenstockError, Unsupported
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects.bounds import GET_BYTES_MAX
-from penstock.objects.cloud.services import SERVICES, connect
-from penstock.objects.cloud.store import CloudStore
 from penstock.objects.directory.folder import Unreadable
 from penstock.objects.directory.store import DirectoryStore
 from penstock.objects.memory import MemoryStore
@@ -33,10 +31,16 @@ from penstock.objects.retry import DEFAULT_RETRY, Repeater, RetryingStore, Retry
 from penstock.objects.url import StoreUrl, parse_url
 from penstock.observability import SILENT, Observer
 
+if TYPE_CHECKING:
+    from penstock.objects.cloud.store import CloudStore
+
 __all__ = ["StoreSpec", "open_store"]
 
 # A mistyped endpoint is reported before its writer loses patience.
 OPEN_SECONDS_MAX: Final = 10.0
+
+# Schemes without a service behind them; the clients of services are loaded for the others.
+_LOCAL: Final = ("memory", "file")
 
 # Stores in memory by name, for as long as the process lives: closing and opening again finds them as they were.
 _NAMED: Final[dict[str, MemoryStore]] = {}
@@ -72,7 +76,7 @@ async def open_store(
     else:
         store = cloud = _cloud(place, options, clock, get_bytes_max)
         await _check_cloud(cloud, probe and not read_only, retry, clock, entropy)
-    if place.scheme in SERVICES:
+    if place.scheme not in _LOCAL:
         store = RetryingStore(store, retry, clock=clock, entropy=entropy, observer=observer)
     elif observer is not SILENT:
         # Wrapped to be counted and nothing else: who watches a store does not change what it does.
@@ -124,6 +128,9 @@ def _real_path(path: str) -> str:
 
 
 def _cloud(place: StoreUrl, options: Mapping[str, Any], clock: Clock, get_bytes_max: int) -> CloudStore:
+    from penstock.objects.cloud.services import SERVICES, connect
+    from penstock.objects.cloud.store import CloudStore
+
     url, bucket = str(place), place.place
     remote = connect(url, bucket, SERVICES[place.scheme](**options))
     return CloudStore(url, bucket, remote, prefix=place.prefix, clock=clock, get_bytes_max=get_bytes_max)
@@ -138,9 +145,15 @@ async def _check_cloud(store: CloudStore, probe: bool, retry: RetryPolicy, clock
 
 
 def _check_options(place: StoreUrl, options: Mapping[str, Any]) -> None:
-    known = [one.name for one in fields(SERVICES[place.scheme])] if place.scheme in SERVICES else []
+    known = [] if place.scheme in _LOCAL else _options_of(place.scheme)
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"{place.scheme}:// takes {', '.join(known) or 'none'}"
             raise InvalidInput(f"option {name!r} of {place} cannot be used", "there is no such option", remedy)
+
+
+def _options_of(scheme: str) -> list[str]:
+    from penstock.objects.cloud.services import SERVICES
+
+    return [one.name for one in fields(SERVICES[scheme])]

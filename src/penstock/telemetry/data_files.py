@@ -132,12 +132,20 @@ def _coarser(hours: Ints, codes: Ints, partitions_max: int | None) -> Ints:
 
 
 def encode_files(
-    partition: Partition, table: pa.Table, place: FilePlace, received_ns: int, config: DataFileConfig | None = None
+    partition: Partition,
+    table: pa.Table,
+    place: FilePlace,
+    received_ns: int,
+    config: DataFileConfig | None = None,
+    first_number: int = 0,
 ) -> Iterator[EncodedFile]:
-    """The rows of one partition as Parquet, sorted; more than one file only when there are very many."""
+    """The rows of one partition as Parquet, sorted; more than one file only when there are very many.
+
+    Files of one partition and place are told apart by their numbers, which begin at `first_number`.
+    """
     config = config or DataFileConfig()
     table = _sorted(table, partition.table)
-    for number, start in enumerate(range(0, table.num_rows, config.rows_max)):
+    for number, start in enumerate(range(0, table.num_rows, config.rows_max), first_number):
         yield _encoded(partition, table.slice(start, config.rows_max), place, number, received_ns, config)
 
 
@@ -211,7 +219,7 @@ def parquet_bytes(table: pa.Table, name: str, config: DataFileConfig) -> bytes:
     return body
 
 
-def _footer(schema: pa.Schema) -> dict[bytes, bytes]:
+def _footer(schema: pa.Schema) -> Any:
     """The schema and its metadata, where Arrow looks for them."""
     return {**(schema.metadata or {}), _ARROW_SCHEMA: base64.b64encode(schema.serialize().to_pybytes())}
 

@@ -1,21 +1,30 @@
-"""Similarity and full-text search over block-valued indexes: one writer, many followers, answers of one moment."""
+"""Similarity and full-text search over block-valued indexes: one writer, many followers, answers of one moment.
 
-from penstock.vector.attributes import AttributeType, Scalar
-from penstock.vector.collection import Changes, Collection, CollectionReader
-from penstock.vector.config import VectorConfig
-from penstock.vector.filter import And, Attribute, Filter, In, IsNull, Not, Or, Range, attribute
-from penstock.vector.follower import VectorReader
-from penstock.vector.format.keys import CollectionName
-from penstock.vector.format.metric import DistanceMetric
-from penstock.vector.format.terms import TextAnalysis
-from penstock.vector.language_codes import content_words, guess_language
-from penstock.vector.read.facets import FacetCounts, facet_of
-from penstock.vector.read.stats import CollectionStats
-from penstock.vector.search.fusion import Fusion
-from penstock.vector.search.search import ALL_LISTS, partial_blocks
-from penstock.vector.store import VectorStore
-from penstock.vector.upkeep.repair import RepairReport
-from penstock.vector.upkeep.verify import VerifyReport, unreadable
+Names are imported when they are first asked for: a search loads nothing that writes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.vector.attributes import AttributeType, Scalar
+    from penstock.vector.collection import Changes, Collection, CollectionReader
+    from penstock.vector.config import VectorConfig
+    from penstock.vector.filter import And, Attribute, Filter, In, IsNull, Not, Or, Range, attribute
+    from penstock.vector.follower import VectorReader
+    from penstock.vector.format.keys import CollectionName
+    from penstock.vector.format.metric import DistanceMetric
+    from penstock.vector.format.terms import TextAnalysis
+    from penstock.vector.language_codes import content_words, guess_language
+    from penstock.vector.read.facets import FacetCounts, facet_of
+    from penstock.vector.read.stats import CollectionStats
+    from penstock.vector.search.fusion import Fusion
+    from penstock.vector.search.search import ALL_LISTS, partial_blocks
+    from penstock.vector.store import VectorStore
+    from penstock.vector.upkeep.repair import RepairReport
+    from penstock.vector.upkeep.verify import VerifyReport, unreadable
 
 __all__ = [
     "ALL_LISTS",
@@ -50,3 +59,60 @@ __all__ = [
     "partial_blocks",
     "unreadable",
 ]
+
+# The module of each name.
+_HOMES: Final = {
+    "attributes": (
+        "AttributeType",
+        "Scalar",
+    ),
+    "collection": (
+        "Changes",
+        "Collection",
+        "CollectionReader",
+    ),
+    "config": ("VectorConfig",),
+    "filter": (
+        "And",
+        "Attribute",
+        "Filter",
+        "In",
+        "IsNull",
+        "Not",
+        "Or",
+        "Range",
+        "attribute",
+    ),
+    "follower": ("VectorReader",),
+    "format.keys": ("CollectionName",),
+    "format.metric": ("DistanceMetric",),
+    "format.terms": ("TextAnalysis",),
+    "language_codes": (
+        "content_words",
+        "guess_language",
+    ),
+    "read.facets": (
+        "FacetCounts",
+        "facet_of",
+    ),
+    "read.stats": ("CollectionStats",),
+    "search.fusion": ("Fusion",),
+    "search.search": (
+        "ALL_LISTS",
+        "partial_blocks",
+    ),
+    "store": ("VectorStore",),
+    "upkeep.repair": ("RepairReport",),
+    "upkeep.verify": (
+        "VerifyReport",
+        "unreadable",
+    ),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The modules behind the list are imported when a name of theirs is first asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from penstock.blocks import BlockReader, StateMoved
-from penstock.coordinator import WriteHandle
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
 from penstock.vector.attributes import AttributeType, Scalar
@@ -45,6 +44,9 @@ from penstock.vector.rows import Rows, check_ids, prepared_queries, read_rows, r
 from penstock.vector.search.fusion import BY_RANK, Fusion
 from penstock.vector.search.search import ALL_LISTS, ROWS_MAX, Searcher, SearchRequest
 from penstock.vector.upkeep.verify import VerifyReport, verify_collection
+
+if TYPE_CHECKING:
+    from penstock.coordinator import WriteHandle
 
 __all__ = ["Changes", "Collection", "CollectionReader"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from penstock.blocks import BlockCache, BlockReader, FollowedStates, read_positions
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import NotFound
-from penstock.keyvalue import Reader
+from penstock.keyvalue import Reader, open_follower
 from penstock.observability import SILENT, Observer
 from penstock.vector.collection import CollectionReader, Moment, Work
 from penstock.vector.config import VectorConfig
@@ -44,7 +44,7 @@ class _DurableStates:
 
 
 class VectorReader:
-    """Made by `VectorStore.open_reader`."""
+    """The collections of a store as its writer has made them durable."""
 
     def __init__(
         self, reader: Reader, config: VectorConfig, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT
@@ -59,6 +59,23 @@ class VectorReader:
             states_max=config.collections_open,
             clock=clock,
         )
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        path: str,
+        config: VectorConfig | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        observer: Observer = SILENT,
+        **access: Any,
+    ) -> Self:
+        """Open the store at `path` for reading alone, beside its writer."""
+        config = config or VectorConfig()
+        poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
+        reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
+        return cls(reader, config, clock=clock, observer=observer)
 
     async def collection(self, tenant: str, index: str, model: str) -> CollectionReader:
         """A collection that the writer has made durable."""

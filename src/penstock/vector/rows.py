@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.vector.arrays import Bools, Column, Floats, compute
+from penstock.vector.arrays import Array, Bools, Column, Floats, compute
 from penstock.vector.attributes import AttributeType, Scalar, attribute_columns, attribute_type, describe, scalar_type
 from penstock.vector.format.metric import MAGNITUDE_MAX, DistanceMetric, all_between, squared_lengths
 
@@ -33,6 +33,8 @@ __all__ = [
 
 # External ids are hashed for lookup and stored once: a longer one is a text in disguise.
 ID_BYTES_MAX: Final = 1024
+# So few are measured before Arrow's kernels would be loaded.
+_FEW_IDS: Final = 64
 _COLUMNS: Final = ("id", "vector", "text", "attributes")
 _ARROW: Final = (pa.Array, pa.ChunkedArray)
 
@@ -140,14 +142,21 @@ def check_ids(column: Column) -> Column:
     """External ids: text, none missing, empty or overlong."""
     values = _array(column)
     values = _strings(values, "ids", "an id is a string")
-    lengths = compute.binary_length(values).to_numpy(zero_copy_only=False)
+    lengths = _byte_lengths(values)
     if values.null_count or (lengths == 0).any():
-        place = int(np.flatnonzero(np.nan_to_num(lengths.astype(np.float64)) == 0)[0])
+        place = int(np.flatnonzero(lengths == 0)[0])
         raise InvalidInput(f"the id of row {place} is missing", "every row needs an id of at least one character")
     if (lengths > ID_BYTES_MAX).any():
         place = int(np.argmax(lengths))
         raise InvalidInput(f"id {values[place].as_py()[:40]!r}…", f"an id has at most {ID_BYTES_MAX} bytes")
     return values
+
+
+def _byte_lengths(values: Column) -> Array:
+    if len(values) > _FEW_IDS:
+        return np.asarray(compute.binary_length(values).fill_null(0))
+    sizes = (value.as_buffer() for value in values)
+    return np.array([0 if size is None else size.size for size in sizes], np.int64)
 
 
 def text_array(what: str, texts: Iterable[str]) -> Column:

@@ -150,10 +150,7 @@ class VectorStore:
         **access: Any,
     ) -> VectorReader:
         """Open the store at `path` for reading alone, beside its writer."""
-        config = config or VectorConfig()
-        poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
-        reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
-        return VectorReader(reader, config, clock=clock, observer=observer)
+        return await VectorReader.open(url, path, config, clock=clock, observer=observer, **access)
 
     @staticmethod
     async def repair(

@@ -179,6 +179,52 @@ def test_what_a_store_never_sends_is_refused_and_nothing_of_it_is_taken(source, 
         received(source, body)
 
 
+HOSTILE = (
+    *(None, True, -1, 10**12, 10**30, -(10**30), 1e308, [], {}, [None], {"a": None}),
+    *("", "\0", "x" * 70_000, "file:///etc", "%ff%fe", "%00", "٣", "５", "1e999", "0x10", "ff" * 40),
+    *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2024-01-01T00:00:60Z"),
+)
+
+
+def places(value, place=()):
+    """Every place in a body, from its root."""
+    yield place
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+        yield from places(inner, (*place, key))
+
+
+def changed(value, place, to):
+    if not place:
+        return to
+    inner = changed(value[place[0]], place[1:], to)
+    if isinstance(value, dict):
+        return {**value, place[0]: inner}
+    return [*value[: place[0]], inner, *value[place[0] + 1 :]]
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+def test_whatever_stands_in_any_member_is_refused_by_name_or_makes_an_event_that_the_job_reads(source):
+    bodies = []
+    for shape in (CREATED[source], DELETED[source]):
+        bodies += [changed(shape, place, to) for place in places(shape) for to in HOSTILE]
+    taken = 0
+    for body in bodies:
+        try:
+            events = received(source, body).notifications
+        except (InvalidInput, Unsupported):
+            continue
+        taken += 1
+        assert [decode_notification(encode(event)) for event in events] == list(events)
+    assert taken
+
+
+@pytest.mark.parametrize("source", sorted(PARSERS))
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"Records":[', b'{"data":'])
+def test_a_body_that_is_nested_without_end_is_refused(source, opening):
+    with pytest.raises(InvalidInput):
+        received(source, opening * 20_000)
+
+
 def test_one_broken_record_refuses_the_whole_delivery():
     with pytest.raises(InvalidInput):
         received("s3", {"Records": [s3_record(), {"eventName": "ObjectCreated:Put"}]})

@@ -119,11 +119,13 @@ def _position(text: str | None) -> Any:
 def _print_json(answer: SqlAnswer) -> None:
     import msgspec
 
+    from penstock.lake import answer_rows
+
     sys.stdout.buffer.write(
         msgspec.json.encode(
             {
                 "columns": answer.table.column_names,
-                "rows": _rows(answer),
+                "rows": answer_rows(answer.table),
                 "is_cut": answer.is_cut,
                 "position": answer.position,
                 "files": answer.files,
@@ -140,6 +142,7 @@ def _print_table(answer: SqlAnswer) -> None:
     import pyarrow.types as pat
 
     from penstock.cli.terminal.tables import table_lines
+    from penstock.lake import answer_rows
 
     names = [terminal_text(name) for name in answer.table.column_names]
     numbers = {
@@ -147,25 +150,13 @@ def _print_table(answer: SqlAnswer) -> None:
         for name, field in zip(names, answer.table.schema, strict=True)
         if pat.is_integer(field.type) or pat.is_floating(field.type) or pat.is_decimal(field.type)
     }
-    cells = [[_cell(value) for value in row] for row in _rows(answer)]
+    cells = [[_cell(value) for value in row] for row in answer_rows(answer.table)]
     for line in table_lines(names, cells, right=numbers):
         click.echo(line)
     more = (
         f"first {answer.table.num_rows:,} rows, there are more" if answer.is_cut else f"{answer.table.num_rows:,} rows"
     )
     click.echo(f"({more}; {answer.files:,} files, {answer.seconds:.2f} s)", err=True)
-
-
-def _rows(answer: SqlAnswer) -> list[list[Any]]:
-    """Row by row, because columns of an answer may have the same name."""
-    import pyarrow as pa
-    import pyarrow.types as pat
-
-    columns = [
-        column.cast(pa.string()).to_pylist() if pat.is_timestamp(column.type) else column.to_pylist()
-        for column in answer.table.columns
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _cell(value: Any) -> str:

@@ -55,12 +55,10 @@ class Wiring:
 
     async def reader(self, url: str, path: str = _VECTOR_PATH) -> VectorReader:
         """The vectors of a store, beside whoever writes them."""
-        from penstock.vector import VectorConfig, VectorStore
+        from penstock.vector import VectorConfig, VectorReader
 
         options = follower_options(self.settings, url)
-        return await VectorStore.open_reader(
-            url, path, self.settings.of(VectorConfig), observer=self.observer, **options
-        )
+        return await VectorReader.open(url, path, self.settings.of(VectorConfig), observer=self.observer, **options)
 
     async def writer(self, url: str, path: str = _VECTOR_PATH) -> VectorStore:
         """The vectors of a store, as their only writer."""

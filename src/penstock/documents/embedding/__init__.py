@@ -1,14 +1,24 @@
-"""Embedding: providers, model profiles, and the dispatch that paces, repeats, splits, caches and counts."""
+"""Embedding: providers, model profiles, and the dispatch that paces, repeats, splits, caches and counts.
 
-from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache, NoCache
-from penstock.documents.embedding.dispatch import Dispatcher, DispatchPolicy, Embedded, FailedChunk
-from penstock.documents.embedding.local import EMBEDDED_MODELS, LOCAL_MODELS, check_local, local_provider
-from penstock.documents.embedding.pace import Allowance, Pace, RateLimit
-from penstock.documents.embedding.profiles import EMBEDDED_MODEL, MINILM_MODEL, PROFILES, ModelProfile, profile_of
-from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
-from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
-from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
-from penstock.documents.embedding.static import StaticProvider
+Names are imported when they are first asked for: an embedded model sends no requests.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache, NoCache
+    from penstock.documents.embedding.dispatch import Dispatcher, DispatchPolicy, Embedded, FailedChunk
+    from penstock.documents.embedding.local import EMBEDDED_MODELS, LOCAL_MODELS, check_local, local_provider
+    from penstock.documents.embedding.pace import Allowance, Pace, RateLimit
+    from penstock.documents.embedding.profiles import EMBEDDED_MODEL, MINILM_MODEL, PROFILES, ModelProfile, profile_of
+    from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
+    from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
+    from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
+    from penstock.documents.embedding.shortened import ShortenedProvider
+    from penstock.documents.embedding.static import StaticProvider
 
 __all__ = [
     "EMBEDDED_MODEL",
@@ -35,9 +45,68 @@ __all__ = [
     "RemoteReranker",
     "Reranker",
     "Scores",
+    "ShortenedProvider",
     "StaticProvider",
     "Vectors",
     "check_local",
     "local_provider",
     "profile_of",
 ]
+
+# The module of each name.
+_HOMES: Final = {
+    "cache": (
+        "EmbeddingCache",
+        "MemoryCache",
+        "NoCache",
+    ),
+    "dispatch": (
+        "Dispatcher",
+        "DispatchPolicy",
+        "Embedded",
+        "FailedChunk",
+    ),
+    "local": (
+        "EMBEDDED_MODELS",
+        "LOCAL_MODELS",
+        "check_local",
+        "local_provider",
+    ),
+    "pace": (
+        "Allowance",
+        "Pace",
+        "RateLimit",
+    ),
+    "profiles": (
+        "EMBEDDED_MODEL",
+        "MINILM_MODEL",
+        "PROFILES",
+        "ModelProfile",
+        "profile_of",
+    ),
+    "provider": (
+        "EmbeddingProvider",
+        "Later",
+        "Refused",
+        "Vectors",
+    ),
+    "remote": (
+        "REQUEST_SECONDS_MAX",
+        "OpenAiProvider",
+    ),
+    "reranker": (
+        "RemoteReranker",
+        "Reranker",
+        "Scores",
+    ),
+    "shortened": ("ShortenedProvider",),
+    "static": ("StaticProvider",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The modules behind the list are imported when a name of theirs is first asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

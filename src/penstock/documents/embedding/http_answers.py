@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock
@@ -53,6 +52,9 @@ def _retry_after(value: str | None, clock: Clock) -> float | None:
         return max(0.0, float(value))
     except ValueError:
         pass
+    # A date is rare, and what reads one takes longer to load than to run.
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - clock.now_ms() / 1000)
     except (ValueError, TypeError):

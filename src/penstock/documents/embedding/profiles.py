@@ -54,6 +54,16 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     # How much its vectors count beside the words of a text in a search by both, from 0 to 1. A weak model with an equal
     # say makes answers worse than words alone.
     vector_weight: float = 0.5
+    # What the model answers, where only the first `dimensions` numbers of each vector are kept; None keeps all.
+    model_dimensions: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.model_dimensions is not None and self.model_dimensions < self.dimensions:
+            raise InvalidInput(
+                f"the profile of {self.name} cannot be used",
+                f"vectors of {self.model_dimensions} numbers cannot be cut to {self.dimensions}",
+                "give dimensions that are fewer than model_dimensions",
+            )
 
     def cost_usd(self, tokens: int) -> float:
         return tokens * self.usd_per_million_tokens / 1_000_000

@@ -7,7 +7,6 @@ Other types are ignored by name. A batch with one broken event is refused whole,
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -93,7 +92,7 @@ def _check(event: CloudEvent) -> None:
     if event.data_base64 is not None:
         try:
             event.data = read(base64.b64decode(event.data_base64, validate=True), Any, "data_base64")
-        except binascii.Error as error:
+        except ValueError as error:
             raise InvalidInput(f"the data of CloudEvent {event.id[:80]!r} is not base64", str(error)) from error
 
 

@@ -6,7 +6,6 @@ An overwrite is told twice, as a deletion of the old generation and a creation o
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import datetime
 from typing import Any
 
@@ -103,5 +102,5 @@ def collect(kind: str, resource: GcsObject, at: datetime, events: EventGatherer,
 def _decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise InvalidInput("the data of a Pub/Sub message is not base64", str(error)) from error

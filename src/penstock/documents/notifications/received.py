@@ -37,6 +37,9 @@ _T = TypeVar("_T")
 # A bucket of S3 or its look-alikes by its bare name, one of Google or Azure by the URL that its parser gave it.
 _BUCKET: Final = re.compile(r"((gs|az)://)?[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
+# What fits 64 bits, as in the record of the event.
+_SIZE_BYTES_MAX: Final = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -119,8 +122,8 @@ class EventGatherer:
         source_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        if size < 0:
-            raise InvalidInput(f"{bucket}/{key} has {size} bytes", "a size is not below zero")
+        if not 0 <= size <= _SIZE_BYTES_MAX:
+            raise InvalidInput(f"{bucket[:80]}/{key[:80]} has {size:.3g} bytes", f"a size is 0 to {_SIZE_BYTES_MAX}")
         if key.endswith("/") and not size:
             self.ignore(f"{bucket}/{key}: a marker of a folder")
             return
@@ -196,7 +199,7 @@ def read(data: bytes | str | msgspec.Raw, kind: type[_T], what: str) -> _T:
     """Decode a store's own shape, or refuse it naming the member that is wrong."""
     try:
         return msgspec.json.decode(data, type=kind, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"not {what}: {bytes_of(data)[:80]!r}", str(error)) from error
 
 
@@ -204,7 +207,7 @@ def convert(value: Any, kind: type[_T], what: str) -> _T:
     """Like `read`, for what is already decoded."""
     try:
         return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidInput(f"not {what}", str(error)) from error
 
 

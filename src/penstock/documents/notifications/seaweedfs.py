@@ -7,13 +7,14 @@ was received. Only paths under `/buckets/` are objects.
 from __future__ import annotations
 
 import base64
-import binascii
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from penstock.documents import sequencers
 from penstock.documents.notifications.received import EventGatherer, NotificationMessage, Received, Router, read
+from penstock.errors import InvalidInput
 
 __all__ = ["parse"]
 
@@ -74,7 +75,7 @@ def _upload(path: str, attributes: _Attributes, events: EventGatherer) -> None:
         bucket=bucket,
         key=key,
         size=attributes.file_size,
-        at=NotificationMessage(b"", received_at_ms=nanoseconds // 1_000_000).received_at,
+        at=_moment(nanoseconds),
         sequencer=sequencers.stamped(nanoseconds),
         etag=_etag(attributes.md5),
         content_type=attributes.mime,
@@ -87,8 +88,15 @@ def _delete(path: str, delivery: NotificationMessage, events: EventGatherer) -> 
     events.delete(bucket=bucket, key=key, at=delivery.received_at, sequencer=sequencer)
 
 
+def _moment(nanoseconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(f"a file has the time {nanoseconds:.3g} ns", f"no calendar has it: {error}") from error
+
+
 def _etag(md5: str | None) -> str | None:
     try:
         return base64.b64decode(md5, validate=True).hex() if md5 else None
-    except binascii.Error:
+    except ValueError:
         return None

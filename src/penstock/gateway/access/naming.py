@@ -19,6 +19,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TABLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _RESERVED: Final = "penstock"
 _KEY_BYTES_MAX: Final = 1024
+# Where a store keeps its locks and probes; no object lies there.
+_STORES_OWN: Final = ".penstock"
 
 
 def check_tenant(name: str) -> str:
@@ -41,11 +43,13 @@ def check_key(key: str) -> str:
         or len(key.encode()) > _KEY_BYTES_MAX
         or unicodedata.normalize("NFC", key) != key
         or any(part in ("", ".", "..") for part in parts)
+        or parts[0] == _STORES_OWN
         or any(unicodedata.category(letter)[0] == "C" for letter in key)
     ):
         raise InvalidInput(
             f"the key {key[:80]!r} cannot be used",
-            f"a key is a path of at most {_KEY_BYTES_MAX} bytes in NFC, without empty parts, dots or control characters",
+            f"a key is a path of at most {_KEY_BYTES_MAX} bytes in NFC, without empty parts, dots or control characters, "
+            f"and does not begin with {_STORES_OWN}/",
         )
     return key
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification
-from penstock.documents.notifications import PARSERS, Destination, NotificationMessage
-from penstock.errors import InvalidInput, NotFound
-from penstock.gateway.access.tokens import Scope
+from penstock.documents.notifications import PARSERS, Destination, NotificationMessage, Received, SnsTrust
+from penstock.errors import InvalidInput, NotFound, PermissionDenied
+from penstock.gateway.access.tokens import Scope, Unauthenticated
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.senders import NotificationSenders, Sender
 from penstock.gateway.documents.services import DocumentServices
@@ -71,8 +71,7 @@ class NotificationRoutes:
     ) -> HttpAnswer:
         name = await self._services.collection(exchange, one(exchange, "index", "default"))
         destination, sns = Destination(name.tenant, name.index, name.model), sender.credentials.sns()
-        # The certificate of SNS is fetched by code without a loop.
-        received = await asyncio.to_thread(receive, source, delivery, destination, sns)
+        received = await self._received(exchange, source, delivery, destination, sns)
         if received.reply is not None:
             return HttpAnswer(received.reply)
         self._check_buckets(name.tenant, received.notifications)
@@ -88,6 +87,22 @@ class NotificationRoutes:
             raise
         queued = [{"bucket": event.bucket, "key": event.key} for event in received.notifications]
         return json_answer({"queued": queued, "ignored": list(received.ignored)}, 202)
+
+    async def _received(
+        self,
+        exchange: HttpExchange,
+        source: str,
+        delivery: NotificationMessage,
+        destination: Destination,
+        sns: SnsTrust | None,
+    ) -> Received:
+        """What a delivery says. A message of SNS that is not its topic's own is a failure to prove who sent it."""
+        with self._guard.counted_failures(exchange):
+            try:
+                # The certificate of SNS is fetched by code without a loop.
+                return await asyncio.to_thread(receive, source, delivery, destination, sns)
+            except PermissionDenied as error:
+                raise Unauthenticated(error.what, error.why, error.remedy) from error
 
     def _check_buckets(self, tenant: str, events: Sequence[Notification]) -> None:
         """Refuse buckets that the tenant may not name, and the store's own."""

@@ -20,6 +20,10 @@ Message: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _LENGTH_DIGITS_MAX: Final = 15
+# Headers that say who asks whom for what, and where a body ends.
+_ONCE: Final = frozenset(
+    {"authorization", "content-encoding", "content-length", "content-type", "host", "origin", "transfer-encoding"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +85,17 @@ class HttpExchange:
 
     @property
     def headers(self) -> dict[str, str]:
-        """By name in lower case; of one that was sent twice, the last."""
+        """By name in lower case. One that was sent twice is a list; where that could mean two things it is refused."""
         if self._headers is None:
-            self._headers = {
-                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
-            }
+            found: dict[str, str] = {}
+            for raw_name, raw_value in self.scope["headers"]:
+                name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+                if name in found and name in _ONCE:
+                    # A proxy before us may have believed the other one.
+                    raise InvalidInput(f"the header {name} was sent twice", "", "send it once")
+                between = "; " if name == "cookie" else ", "
+                found[name] = f"{found[name]}{between}{value}" if name in found else value
+            self._headers = found
         return self._headers
 
     @property

@@ -14,7 +14,7 @@ from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.inputs import body_schema, decoded, whole_body
 from penstock.gateway.http.routing import Route
 from penstock.gateway.query.sql_worker import SqlAnswering
-from penstock.lake import SqlAnswer
+from penstock.lake import SqlAnswer, answer_rows
 
 __all__ = ["SqlRoutes"]
 
@@ -62,14 +62,14 @@ class SqlRoutes:
         answer = await self._answer(asked, exchange.principal.tenant)
         if _ARROW in exchange.headers.get("accept", ""):
             return _arrow(answer)
-        rows = [[_plain(value) for value in row] for row in _rows(answer.table)]
+        rows = [[_plain(value) for value in row] for row in answer_rows(answer.table)]
         told = {"columns": answer.table.column_names, "rows": rows, "cut": answer.is_cut, "position": answer.position}
         return json_answer(told)
 
     async def shown(self, statement: str, tenant: str) -> tuple[list[str], list[list[str]]]:
         """Columns and rows as text, for a person."""
         answer = await self._answer(SqlBody(query=statement, rows=_SHOWN_ROWS_MAX), tenant)
-        rows = [[_text(value) for value in row] for row in _rows(answer.table)]
+        rows = [[_text(value) for value in row] for row in answer_rows(answer.table)]
         return answer.table.column_names, rows
 
     async def _answer(self, asked: SqlBody, tenant: str) -> SqlAnswer:
@@ -91,15 +91,6 @@ def _arrow(answer: SqlAnswer) -> HttpAnswer:
         "content-disposition": 'attachment; filename="answer.arrows"',
     }
     return HttpAnswer(sink.getvalue().to_pybytes(), content_type=_ARROW, headers=headers)
-
-
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """By columns, because two of them may have one name; times as text, because they may have nanoseconds."""
-    columns = [
-        column.cast(pa.string()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
-        for column in table.columns
-    ]
-    return list(zip(*columns, strict=True))
 
 
 def _plain(value: Any) -> Any:

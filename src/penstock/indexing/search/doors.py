@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from penstock.indexing.registry.entries import VECTOR_PATH
 from penstock.objects import StoreSpec
 from penstock.observability import SILENT, Observer
-from penstock.vector import VectorReader, VectorStore
+from penstock.vector import VectorReader
 
 if TYPE_CHECKING:
     from penstock.buffer import SyncProducer
@@ -61,7 +61,7 @@ class PlainDoors:
         return SyncProducer(url, observer=self.observer)
 
     async def reader(self, url: str, path: str = VECTOR_PATH) -> VectorReader:
-        return await VectorStore.open_reader(url, path, observer=self.observer)
+        return await VectorReader.open(url, path, observer=self.observer)
 
 
 PLAIN_DOORS: Final = PlainDoors()

@@ -37,6 +37,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     usd_per_million_tokens: Price | None = None
     headroom: Fraction | None = None
     vector_weight: Fraction | None = None
+    model_dimensions: Count | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in self._said().values())

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.documents.embedding import RemoteReranker, Reranker, Scores
 from penstock.errors import Unavailable
+
+if TYPE_CHECKING:
+    from penstock.documents.embedding import Reranker
 
 __all__ = ["RERANKED", "RerankEndpoint", "rerank_at", "reranked"]
 
@@ -28,6 +30,9 @@ class RerankEndpoint:
     key: str | None = field(default=None, repr=False)
 
     def open(self) -> Reranker:
+        # Most questions are not reranked, and load no client of HTTP.
+        from penstock.documents.embedding import RemoteReranker
+
         return RemoteReranker(self.url, self.model, api_key=self.key)
 
 
@@ -42,6 +47,8 @@ async def rerank_at(endpoint: RerankEndpoint, hits: Sequence[dict[str, Any]], qu
 
 async def reranked(hits: Sequence[dict[str, Any]], question: str, reranker: Reranker) -> list[dict[str, Any]]:
     """The hits, the first of them by the reranker's scores; of equals, the one that was before."""
+    from penstock.documents.embedding import Scores
+
     judged, behind = hits[:RERANKED], hits[RERANKED:]
     answer = await reranker.rerank(question, [_read_together(hit) for hit in judged])
     if not isinstance(answer, Scores):

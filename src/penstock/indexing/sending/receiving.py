@@ -147,7 +147,9 @@ def _fetched(url: str) -> bytes:
     import httpx
 
     try:
-        return httpx.get(url, timeout=_FETCH_SECONDS_MAX).raise_for_status().content
+        # Nowhere else, whatever the answer or the environment says.
+        asked = httpx.get(url, timeout=_FETCH_SECONDS_MAX, follow_redirects=False, trust_env=False)
+        return asked.raise_for_status().content
     except httpx.HTTPError as error:
         raise Unavailable(f"the certificate {url} cannot be fetched", str(error), "give --sns-certificate") from error
 

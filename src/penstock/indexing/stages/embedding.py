@@ -29,6 +29,7 @@ from penstock.documents.embedding import (
     OpenAiProvider,
     Pace,
     RateLimit,
+    ShortenedProvider,
     local_provider,
     profile_of,
 )
@@ -81,6 +82,10 @@ class ModelAccess:
         return _source(self.model, self.endpoint)
 
     def provider(self, timeout_seconds: float) -> EmbeddingProvider:
+        found = self._whole(timeout_seconds)
+        return found if self.profile.model_dimensions is None else ShortenedProvider(found, self.profile)
+
+    def _whole(self, timeout_seconds: float) -> EmbeddingProvider:
         if self.endpoint is None:
             return local_provider(self.model)
         return OpenAiProvider(self.endpoint.url, self.profile, api_key=self.endpoint.api_key, timeout=timeout_seconds)

@@ -36,8 +36,11 @@ def decode_json_lines(
     if not lines:
         raise InvalidInput("there are no rows", "the body has no line", "send one JSON object on each line")
     limits.check_rows(len(lines))
+    names: set[str] = set()
     for number, line in enumerate(lines, 1):
-        _check_line(number, line)
+        # Before anything is made of them: lines that share no names make a table of mostly nothing.
+        names |= _check_line(number, line)
+        limits.check_columns(len(names), len(lines))
     options = arrow_json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES_MIN, len(body) + 1))
     parsing = arrow_json.ParseOptions(newlines_in_values=False)
     try:
@@ -53,23 +56,20 @@ def decode_json_lines(
     return DecodedRows(conform(one_batch(table), signal, source))
 
 
-def _check_line(number: int, line: bytes) -> None:
-    """One object, nested no deeper than a person writes, each of its names once."""
+def _check_line(number: int, line: bytes) -> set[str]:
+    """One object, nested no deeper than a person writes; all names in it, however deep."""
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"line {number} is no JSON", str(error)[:200]) from error
     if not isinstance(found, dict):
         raise InvalidInput(f"line {number} is no object", f"it is a {type(found).__name__}")
-    if _depth(found) > _DEPTH_MAX:
-        raise InvalidInput(f"line {number} is nested too deeply", f"the bound is {_DEPTH_MAX} levels")
-
-
-def _depth(value: object) -> int:
-    """Levels of nesting, counted without recursion."""
-    level, here = 0, [value]
+    level, here, names = 0, list[object]([found]), set[str]()
     while here:
         level += 1
+        if level > _DEPTH_MAX:
+            raise InvalidInput(f"line {number} is nested too deeply", f"the bound is {_DEPTH_MAX} levels")
+        names.update(*[one for one in here if isinstance(one, dict)])
         here = [
             inner
             for one in here
@@ -77,4 +77,4 @@ def _depth(value: object) -> int:
             for inner in (one.values() if isinstance(one, dict) else one)
             if isinstance(inner, dict | list)
         ]
-    return level
+    return names

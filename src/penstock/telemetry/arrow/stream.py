@@ -67,6 +67,7 @@ def read_arrow(
     ) as error:
         raise InvalidInput("the Arrow stream cannot be read", str(error)[:200]) from error
     limits.check_rows(table.num_rows)
+    limits.check_columns(table.num_columns, table.num_rows)
     _check_names(table.schema)
     return table
 

@@ -47,7 +47,8 @@ def is_coded(kind: pa.DataType) -> bool:
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """With maps in the place of numbers."""
     fields = [field.with_type(field.type.value_type) if is_coded(field.type) else field for field in schema]
-    return pa.schema(fields, schema.metadata)
+    metadata: Any = schema.metadata
+    return pa.schema(fields, metadata)
 
 
 def plain_maps(table: pa.Table) -> pa.Table:

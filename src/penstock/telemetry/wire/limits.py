@@ -19,6 +19,10 @@ class DecodeLimits:
     unpacked_bytes_max: int = 64 << 20
     # Points, log records, spans, samples or rows.
     rows_max: int = 500_000
+    # Columns of a table of your own.
+    columns_max: int = 2_000
+    # Rows times columns: a row that lacks a column takes its room nevertheless.
+    cells_max: int = 20_000_000
     # Attributes or labels of one row, of its resource or of its scope.
     attributes_max: int = 512
     # Of one name or value, once it is text.
@@ -34,6 +38,10 @@ class DecodeLimits:
 
     def check_rows(self, rows: int) -> None:
         _check(rows, self.rows_max, "request", "rows", "rows_max")
+
+    def check_columns(self, columns: int, rows: int) -> None:
+        _check(columns, self.columns_max, "table", "columns", "columns_max")
+        _check(columns * rows, self.cells_max, "request", "rows times columns", "cells_max")
 
     def check_attributes(self, count: int) -> None:
         _check(count, self.attributes_max, "row", "attributes", "attributes_max")

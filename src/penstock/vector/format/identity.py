@@ -71,14 +71,21 @@ class Identities:
 def identities_of(names: Column, document: str | None = None, version: str | None = None) -> Identities:
     """Identities of visible rows, or of rows of one version of a document."""
     prefix = _VISIBLE if document is None else _version_prefix(document, version or "")
-    return _hashed(prefix + name for name in names.cast(pa.binary()).to_pylist())
+    return _hashed(prefix + name for name in _bytes(names))
 
 
 def identities_of_versions(names: Column, versions: Iterable[tuple[str, str, int]]) -> Identities:
     """Identities of rows of several versions: each names its document, its version and how many rows come next."""
-    listed = iter(names.cast(pa.binary()).to_pylist())
+    listed = iter(_bytes(names))
     prefixes = ((_version_prefix(document, version), rows) for document, version, rows in versions)
     return _hashed(prefix + name for prefix, rows in prefixes for name in islice(listed, rows))
+
+
+def _bytes(names: Column) -> list[bytes]:
+    # A view where it can be one: a cast would load Arrow's kernels, which the search for a few names has no use for.
+    as_bytes = names.view(pa.binary()) if names.type == pa.string() else names.cast(pa.binary())
+    listed: list[bytes] = as_bytes.to_pylist()
+    return listed
 
 
 def _version_prefix(document: str, version: str) -> bytes:

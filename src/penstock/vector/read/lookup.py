@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks import BlockReader, Damage, Shelf, Sized
-from penstock.vector.arrays import Column, Ids, Indices
+from penstock.vector.arrays import Column, Ids, Indices, distinct
 from penstock.vector.format.content import ColumnBlock, RowBlock
 from penstock.vector.format.document_log import DocumentBlock
 from penstock.vector.format.identity import ABSENT, DictionaryBlock, Identities, identity_of_text
@@ -52,7 +52,7 @@ async def find_rows(
     if not len(directory) or not len(identities):
         return found
     places = directory.owners(identities.high)
-    lows = {int(place): int(directory.lows[place]) for place in np.unique(places)}
+    lows = {int(place): int(directory.lows[place]) for place in distinct(places)}
     stored = await blocks.contents(state, _DICTIONARY, lows.values(), DictionaryBlock, damage)
     for place, low in lows.items():
         if low in stored:
@@ -91,7 +91,7 @@ async def document_blocks(
     keys = np.array([identity_of_text(name)[0] for name in documents], np.uint64)
     if not len(directory) or not len(keys):
         return []
-    lows = directory.lows[np.unique(directory.owners(keys))].tolist()
+    lows = directory.lows[distinct(directory.owners(keys))].tolist()
     return list((await blocks.contents(state, _DOCUMENTS, lows, DocumentBlock, damage)).values())
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import InvalidInput
-from penstock.vector.arrays import Array, Floats, Ids
+from penstock.vector.arrays import Array, Floats, Ids, distinct
 
 __all__ = ["BY_RANK", "Fusion", "Ranking", "best_places", "fuse"]
 
@@ -59,7 +59,7 @@ class Ranking:
 
 def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int | None = None) -> Ranking:
     """The best `count` rows of both rankings together, or all; of equals the older row first."""
-    ids = np.union1d(vectors.ids, texts.ids)
+    ids = distinct(np.concatenate([vectors.ids, texts.ids]))
     total = np.zeros(len(ids), np.float64)
     share = 0.5 if how.vector_weight is None else how.vector_weight
     for ranking, weight in ((vectors, share), (texts, 1 - share)):

@@ -14,7 +14,7 @@ import faiss
 import numpy as np
 
 from penstock.blocks import BlockReader, Damage, Shelf
-from penstock.vector.arrays import Array, Floats, Ids
+from penstock.vector.arrays import Array, Floats, Ids, distinct
 from penstock.vector.config import VectorConfig
 from penstock.vector.format.clusters import NO_LIST
 from penstock.vector.format.codes import uncertainty
@@ -164,7 +164,7 @@ class NearestRows:
             if held is not None and is_short_scan(held, state.dimensions):
                 blocks.cache.count(len(held), 0)
                 return scan_lists(state.metric, queries, held, count, selected)
-        numbers = np.unique(lists)
+        numbers = distinct(lists)
         waves = self._waves(blocks, state, numbers[numbers != NO_LIST])
         if len(waves) == 1:
             stack = Stack(state.dimensions, state.metric, await self._read(blocks, state, waves[0].tolist(), damage))

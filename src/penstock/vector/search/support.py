@@ -18,12 +18,17 @@ __all__ = ["group_codes", "supported"]
 # 0.15 to 0.35 are equally good on average; more makes long documents win (docs/decisions/0014-answers.md).
 _SECOND_SHARE: Final = 0.25
 _NO_GROUP: Final = -1
+# So few are numbered before Arrow's kernels would be loaded.
+_FEW_ROWS: Final = 64
 
 
 def group_codes(values: Column) -> Array:
     """A number for each different value, in the order of the rows; -1 for rows without one."""
-    codes: Array = values.dictionary_encode().indices.fill_null(_NO_GROUP).to_numpy(zero_copy_only=False)
-    return codes
+    if len(values) > _FEW_ROWS:
+        codes: Array = values.dictionary_encode().indices.fill_null(_NO_GROUP).to_numpy(zero_copy_only=False)
+        return codes
+    numbers: dict[object, int] = {None: _NO_GROUP}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values.to_pylist()], np.int64)
 
 
 def supported(ranking: Ranking, groups: Array, count: int) -> Ranking:
