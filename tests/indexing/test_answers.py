@@ -148,3 +148,9 @@ def test_highlights_leave_out_words_that_only_hold_a_question_together() -> None
     assert highlighted(text, "what is the") != []
     assert highlighted("", "bread") == []
     assert len(highlighted("bread " * 1_000, "bread")) == 200
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
+def test_a_least_score_that_is_no_number_is_refused(score: float) -> None:
+    with pytest.raises(InvalidInput, match="least score"):
+        Question("words", 1, score_min=score)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from penstock.cli.main import penstock
 from penstock.errors import InvalidInput
 from penstock.indexing.sending.places import Place, place_of, url_of
+from penstock.objects.url import parse_url
 
 
 @pytest.mark.parametrize("store", ["s3:/bucket/prefix", "S3:/bucket", "s3:bucket", "file:folder", "https:/host/x", ""])
@@ -39,3 +40,13 @@ def test_a_container_is_named_with_its_account_as_its_events_name_it() -> None:
     assert place_of("az://docs/x", {"shelf": "az://docs"}, "acme") == Place("shelf", prefix="x")
     assert place_of("s3://docs", account="acme") == Place("docs")
     assert place_of("az://docs/x", account="acme").url == "az://acme.docs/x"
+
+
+@pytest.mark.parametrize("typed", ["s3//bucket", "gs//bucket/x", "az//c", "S3//bucket", "file//tmp/x", "https//host"])
+def test_a_url_whose_colon_is_missing_makes_no_folder_of_that_name(typed: str) -> None:
+    with pytest.raises(InvalidInput):
+        url_of(typed)
+
+
+def test_a_folder_whose_name_has_a_line_break_is_that_folder(tmp_path: Path) -> None:
+    assert parse_url(url_of(f"{tmp_path}/two\nlines")).place == f"{tmp_path}/two\nlines"

@@ -70,6 +70,8 @@ def build_library(folder: Path) -> Library:
     large = prose("rivers, locks and weirs", 260)
     texts = {"large.txt": large, "page.html": f"<html><body><p>{prose('ferries', 12)}</p></body></html>"}
     texts |= {f"note-{number}.txt": prose(f"mill number {number}", 6 + 5 * number) for number in range(5)}
+    # What is said of some beside their content: of the large one while it is read, and of one no longer at the end.
+    texts |= {f"{key}.meta.json": f'{{"about": "{key}", "size": {len(key)}}}' for key in ("large.txt", "note-1.txt")}
     first = [texts.keys(), ["note-0.txt", "note-1.txt", "page.html"], ["note-2.txt"]]
     moment = 0
 
@@ -91,15 +93,27 @@ def build_library(folder: Path) -> Library:
     for tenant, keys in zip(TENANTS, first, strict=True):
         (folder / tenant).mkdir()
         for key in keys:
-            (folder / tenant / key).write_text(f"{tenant} writes:\n\n{texts[key]}")
+            said = texts[key] if key.endswith(".meta.json") else f"{tenant} writes:\n\n{texts[key]}"
+            (folder / tenant / key).write_text(said)
         versions = asyncio.run(_versions(f"file://{folder}/{tenant}"))
         uploads.append(
-            [event(UploadNotification, tenant, key, etag=versions[key][0], size_bytes=versions[key][1]) for key in keys]
+            [
+                event(
+                    UploadNotification,
+                    tenant,
+                    key,
+                    etag=versions[key][0],
+                    size_bytes=versions[key][1],
+                    metadata={"told": key, "about": "nothing yet"} if key.startswith("note") else None,
+                )
+                for key in keys
+            ]
         )
     greedy, modest, small = uploads
     gone = event(DeleteNotification, TENANTS[0], "note-4.txt")
+    unsaid = event(DeleteNotification, TENANTS[0], "note-1.txt.meta.json")
     # One is told twice, one is gone before the end, and the small ones come last.
-    return Library(folder, [greedy[:4], greedy[4:] + modest[:1], [greedy[0], *modest[1:]], [*small, gone]])
+    return Library(folder, [greedy[:4], greedy[4:] + modest[:1], [greedy[0], *modest[1:]], [*small, gone, unsaid]])
 
 
 def prose(words: str, paragraphs: int) -> str:

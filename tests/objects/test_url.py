@@ -136,7 +136,16 @@ def test_it_is_written_as_it_was_read(url: str) -> None:
     assert str(parse_url(url)) == url
 
 
-@pytest.mark.parametrize("name", ["plain", "with space", "日本", "50%", "a%20b", "what?", "no#1", "a+b"])
+@pytest.mark.parametrize(
+    "name", ["plain", "with space", "日本", "50%", "a%20b", "what?", "no#1", "a+b", "two\nlines", "a\tb", "\r"]
+)
 def test_a_place_of_any_name_is_found_again_by_the_url_it_gives(name: str) -> None:
-    for place in (StoreUrl("file", f"/{name}"), StoreUrl("s3", "bucket", name)):
+    # A file may have any name, a key not.
+    for place in (StoreUrl("file", f"/{name}"), *([StoreUrl("s3", "bucket", name)] if name.isprintable() else [])):
         assert parse_url(str(place)) == place
+
+
+@pytest.mark.parametrize("url", ["file:///a\nb", "s3://buck\tet/x", "s3://bucket/a\r", "\nfile:///a", "mem\nory://"])
+def test_a_line_break_in_a_url_is_refused_and_not_left_out(url: str) -> None:
+    with pytest.raises(InvalidInput, match="line break or a tab"):
+        parse_url(url)

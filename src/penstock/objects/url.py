@@ -20,8 +20,9 @@ __all__ = ["SCHEMES", "StoreUrl", "check_endpoint", "check_sendable", "parse_url
 SCHEMES: Final = ("memory", "file", "s3", "az", "gs")
 # What S3, Azure and GCS all accept, and a little more: the service has the last word.
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-# What a URL gives a meaning to; all else stays readable.
-_MARKS: Final = re.compile(r"[%?#]")
+# What a URL gives a meaning to, or its reader leaves out; all else stays readable.
+_MARKS: Final = re.compile(r"[%?#\t\r\n]")
+_LEFT_OUT: Final = re.compile(r"[\t\r\n]")
 # A path as people type it instead of a URL.
 _PATH: Final = re.compile(r"(?:file:)?[/.~][^@?#%]*|file:[^@?#%:]*")
 # Known to hold no secret: no user, no query, no fragment, and a place that is a name.
@@ -52,6 +53,9 @@ def parse_url(url: str) -> StoreUrl:
         raise InvalidInput(f"a {type(url).__name__} is no store URL", "it is no text", f"write one of {_EXAMPLES}")
     if "://" not in url:
         raise _no_scheme(url)
+    if _LEFT_OUT.search(url):
+        # The standard library reads it without: that would be another place.
+        raise _refusal(url, "it has a line break or a tab", "write it without, or as %0A, %0D or %09")
     try:
         parts = urlsplit(url)
     except ValueError:

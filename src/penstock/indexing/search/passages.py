@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,10 @@ class Question:
     facet_values: int = 10
 
     def __post_init__(self) -> None:
+        if self.score_min is not None and not math.isfinite(self.score_min):
+            raise InvalidInput(
+                f"the least score {self.score_min}", "no passage can be compared with it", "give a number"
+            )
         if len(self.facets) > FACETS_MAX:
             raise InvalidInput(f"{len(self.facets)} facets", f"a question has at most {FACETS_MAX}", "ask for fewer")
 

@@ -19,7 +19,7 @@ from penstock.objects import StoreUrl, parse_url
 __all__ = ["Place", "allowed_url", "are_exhaustive", "place_of", "url_of", "with_account"]
 
 # What begins like a URL is meant as one: `s3:/bucket`, `file:folder`, `https:/…`.
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/|(memory|file|s3|az|gs|https?):)", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/|(memory|file|s3|az|gs|https?)(:|//))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
