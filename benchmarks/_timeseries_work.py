@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from penstock.timeseries import SampleBatch, SeriesTable
 
-__all__ = ["QUERIES", "SIZES", "SPANS", "Work", "exporters", "histograms", "walks"]
+__all__ = ["QUERIES", "SIZES", "SPANS", "Work", "exporters", "histograms", "scraped", "walks"]
 
 METRICS = 10
+_DAY_MS = 86_400_000
 # Expressions over a selector, and how a table of results names them.
 QUERIES = (
     ("raw", "{selector}"),
@@ -88,6 +91,27 @@ def exporters(series: int, steps: int) -> Work:
     return Work(_labels(METRICS * count), _times(steps, 15_000), values)
 
 
+def scraped(folder: Path) -> Work:
+    """What an exporter answered, a file a scrape in the order of their names, as if it was asked every 15 s.
+
+    Series that are not in every file are left out.
+    """
+    answers = [_answer(path.read_text()) for path in sorted(folder.iterdir())]
+    known = [series for series in answers[0] if all(series in answer for answer in answers)]
+    labels = []
+    for series in known:
+        name, _, rest = series.partition("{")
+        pairs = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', rest)
+        labels.append({"__name__": name, "instance": "127.0.0.1:9100", "job": "node", **dict(pairs)})
+    values = np.array([[answer[series] for answer in answers] for series in known])
+    return Work(labels, _times(len(answers), 15_000), values)
+
+
+def _answer(text: str) -> dict[str, float]:
+    lines = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    return {series: float(value) for series, value in lines}
+
+
 def histograms(series: int, hours: int) -> Work:
     """Ten histograms of ten buckets, of a tenth of a hundredth of the series each; a sample every 90 s."""
     entropy = np.random.default_rng(7)
@@ -126,4 +150,8 @@ def _labels(series: int) -> list[dict[str, str]]:
 def _times(steps: int, step_ms: int) -> Any:
     # Old enough to lie in the past wherever the clock stands, and young enough for Prometheus to take it.
     end = int(time.time()) // 60 * 60_000 - 60_000
+    midnight = end // _DAY_MS * _DAY_MS
+    if end - step_ms * steps < midnight and step_ms * steps < _DAY_MS:
+        # All of it on one day, whatever the time is: stores that keep an index a day would otherwise keep two.
+        end = midnight - 60_000
     return end - step_ms * np.arange(steps)[::-1]

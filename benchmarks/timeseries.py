@@ -1,10 +1,11 @@
 """The time-series store beside VictoriaMetrics, Prometheus and DuckDB: one run, the same samples.
 
-Four parts, all of them or those that `--part` names:
+Five parts, all of them or those that `--part` names:
 
 - `ingest`: 10 million samples in 10,000 series of counters and gauges, until all are durable, by batches of 10,000 and
   of 100,000 samples; bytes a sample on disk;
 - `bytes`: the same number of samples as exporters tell them, for the bytes alone;
+- `scrapes`: what a real exporter answered, for the bytes alone: `--scrapes` names a folder with a file for each answer;
 - `queries`: range queries over 1 h and 24 h of 100, 1,000 and 10,000 series, cold (ours after opening, theirs for the
   first time) and warm, and the time from opening to the first answer;
 - `churn`: a million series of one sample each.
@@ -29,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from _timeseries_peers import PEERS, DuckDbPeer, HttpPeer, PeerMissing, remote_write_bodies
-from _timeseries_work import QUERIES, SIZES, SPANS, Work, exporters, histograms, walks
+from _timeseries_work import QUERIES, SIZES, SPANS, Work, exporters, histograms, scraped, walks
 from penstock.coordinator import CoordinatorConfig
 from penstock.timeseries import SampleBatch, TimeSeriesConfig, TimeSeriesStore
 
@@ -208,16 +209,21 @@ class Comparison:
             print(row, flush=True)
 
 
-PARTS = ("ingest", "bytes", "queries", "churn")
+PARTS = ("ingest", "bytes", "scrapes", "queries", "churn")
 
 
-def run(part: str, series: int, peers: list[str]) -> None:
+def run(part: str, series: int, peers: list[str], scrapes: Path | None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         comparison = Comparison(Path(temporary), peers)
         if part == "queries":
             comparison.queries(histograms(series, 24))
         elif part == "churn":
             comparison.churn(100 * series)
+        elif part == "scrapes":
+            if scrapes is None:
+                print("left out: no folder of scrapes is named (--scrapes)")
+                return
+            comparison.ingest(scraped(scrapes), (100_000,))
         elif part == "bytes":
             comparison.ingest(exporters(series, 1_000), (100_000,))
         else:
@@ -230,9 +236,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the series")
     parser.add_argument("--part", action="append", choices=PARTS, help="only these parts")
     parser.add_argument("--peer", action="append", choices=[*PEERS, "duckdb"], help="only these peers")
+    parser.add_argument("--scrapes", type=Path, help="a folder of an exporter's answers, a file a scrape")
     given = parser.parse_args()
     for part in given.part or PARTS:
-        run(part, 1_000 if given.quick else 10_000, given.peer or [*PEERS, "duckdb"])
+        run(part, 1_000 if given.quick else 10_000, given.peer or [*PEERS, "duckdb"], given.scrapes)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,17 @@ def sentences(text: str) -> dict[tuple[str, str], str]:
 def _room(module: ModuleType, known: dict[tuple[str, str], str]) -> str:
     lines = [f"## `{module.__name__}`", _flat(inspect.getdoc(module) or "").partition(". ")[0].rstrip(".") + ".", ""]
     for name in sorted(module.__all__, key=str.lower):
-        sentence = _sentence(getattr(module, name)) or known.get((module.__name__, name), "")
+        sentence = _sentence(_value(module, name)) or known.get((module.__name__, name), "")
         lines.append(f"- `{name}`: {sentence}" if sentence else f"- `{name}`")
     return "\n".join([*lines, ""])
+
+
+def _value(module: ModuleType, name: str) -> object:
+    """What a room offers under a name; None for a name whose library is not installed here."""
+    try:
+        return getattr(module, name)
+    except ModuleNotFoundError:
+        return None
 
 
 def _sentence(value: object) -> str:

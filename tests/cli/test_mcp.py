@@ -100,3 +100,18 @@ def test_passages_come_with_their_context_and_a_document_has_no_more_than_its_sh
     keys = [hit["key"] for hit in found("-n", "5", "--per-document", "1", "--mode", "vector")]
     assert len(keys) == len(set(keys)) == 2
     assert not found("--filter", "key startswith 'other/'")
+
+
+def test_a_model_counts_filters_and_groups(store: Path) -> None:
+    async def ask(client: Client) -> None:
+        asked = {"query": "otters", "count": 3, "facets": ["key", "language"], "by_document": True}
+        found = (await client.call_tool("search", asked)).structured_content
+        assert found is not None
+        assert found["documents"][0]["key"] == "animals/otters.md"
+        assert found["documents"][0]["title"] == "Otters"
+        assert found["facets"]["key"]["values"][0]["value"] == "animals/otters.md"
+        only = {"query": "otters", "filter": "headings is null"}
+        (passage,) = (await client.call_tool("search", only)).structured_content["passages"]  # type: ignore[index]
+        assert passage["key"] == "bread.txt"
+
+    asking(store, ask)

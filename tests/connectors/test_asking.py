@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.connectors import IndexAccess
+from penstock.connectors import (
+    IndexAccess,
+    langchain,
+    langchain_retriever,
+    llamaindex,
+    llamaindex_reader,
+    llamaindex_retriever,
+)
 from penstock.connectors.asking import passage_id, passage_metadata, waited_for
-from penstock.errors import InvalidInput, NotFound
+from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.testing.shelf import IndexShelf
 
 # Frameworks are extras that are not in the lock: `pip install 'penstock[langchain,llamaindex]'` runs their tests.
@@ -60,11 +68,27 @@ def test_what_is_refused_is_raised_to_whoever_asked(store: str) -> None:
         waited_for(access(store).documents(["absent.txt"]))
 
 
+def test_a_framework_that_is_not_installed_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("langchain_core", "llama_index"):
+        # As if it could not be found, installed or not.
+        for loaded in [name for name in sys.modules if name.partition(".")[0] == module]:
+            monkeypatch.delitem(sys.modules, loaded)
+        monkeypatch.setitem(sys.modules, module, None)
+    langchain._retriever_class.cache_clear()
+    llamaindex._made_classes.cache_clear()
+    for make, extra in (
+        (langchain_retriever, "langchain"),
+        (llamaindex_retriever, "llamaindex"),
+        (llamaindex_reader, "llamaindex"),
+    ):
+        with pytest.raises(Unavailable) as caught:
+            make(IndexAccess("store"))
+        assert caught.value.remedy == f"pip install 'penstock[{extra}]'"
+
+
 def test_langchain_retrieves_documents(store: str) -> None:
     pytest.importorskip("langchain_core", reason=LANGCHAIN)
-    from penstock.connectors import PenstockRetriever
-
-    retriever = PenstockRetriever(store=store, index="handbook", tenant="acme", count=1, filter="language = 'en'")
+    retriever = langchain_retriever(access(store, count=1, filter="language = 'en'"), tags=["handbook"])
     (found,) = retriever.invoke("which animal eats fish")
     assert found.page_content.endswith("eats fish.")
     assert (found.metadata["key"], found.metadata["title"]) == ("otters.md", "Otters")
@@ -76,9 +100,7 @@ def test_langchain_retrieves_documents(store: str) -> None:
 
 def test_llamaindex_retrieves_nodes_and_reads_documents(store: str) -> None:
     pytest.importorskip("llama_index.core", reason=LLAMAINDEX)
-    from penstock.connectors import PenstockNodeRetriever, PenstockReader
-
-    retriever = PenstockNodeRetriever(access(store, count=2))
+    retriever = llamaindex_retriever(access(store, count=2))
     best, _ = retriever.retrieve("which animal eats fish")
     assert best.node.get_content().endswith("eats fish.")
     assert best.score is not None
@@ -88,7 +110,7 @@ def test_llamaindex_retrieves_nodes_and_reads_documents(store: str) -> None:
         next(node.node.node_id for node in asyncio.run(retriever.aretrieve("which animal eats fish")))
         == best.node.node_id
     )
-    documents = PenstockReader(access(store)).load_data()
+    documents = llamaindex_reader(access(store)).load_data()
     assert [document.metadata["key"] for document in documents] == ["bread.txt", "otters.md"]
-    (one,) = PenstockReader(access(store)).load_data(["bread.txt"])
+    (one,) = llamaindex_reader(access(store)).load_data(["bread.txt"])
     assert one.text == "The loaf is baked in a hot oven."

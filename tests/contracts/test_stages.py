@@ -165,6 +165,19 @@ def test_answers_lie_in_the_order_of_the_requests_and_a_bad_document_is_an_outco
     assert all(reading.detail for reading in found[1:3])
 
 
+def test_a_side_car_gives_what_it_says_and_a_page_its_title(stages: Open, tmp_path: Path) -> None:
+    requests = [
+        asked(tmp_path, "a.txt.meta.json", b'{"team": "sales", "": 1}'),
+        asked(tmp_path, "b.txt.meta.json", b"[1]"),
+        asked(tmp_path, "c.html", b"<html><head><title>Mills</title></head><body><p>They turn.</p></body></html>"),
+    ]
+    said, broken, page = stages().read(requests)
+    assert (said.outcome, said.metadata, said.chunks) == (ReadOutcome.END, '{"team":"sales"}', [])
+    assert "a name is not empty" in said.detail[0]
+    assert (broken.outcome, broken.metadata) == (ReadOutcome.QUARANTINED, None)
+    assert (page.outcome, page.title, page.metadata) == (ReadOutcome.END, "Mills", None)
+
+
 def test_nothing_is_made_of_nothing(stages: Open) -> None:
     engine = stages()
     assert engine.read([]) == []

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.catalog import Catalog, CatalogConfig, DataFile
 from penstock.cli.serving.sql_child import bare_environment, sql_command, worker_bounds
-from penstock.errors import Closed, Conflict, NotFound, PermissionDenied
+from penstock.errors import AtCapacity, Closed, Conflict, NotFound, PermissionDenied
 from penstock.gateway import LentStore, SqlProcesses, StoreLender
 from penstock.gateway.query.lent_store import StoreRequest
 from penstock.gateway.query.sql_frames import encode_frame
@@ -263,7 +263,7 @@ def test_a_process_that_was_taken_over_has_no_network_no_files_and_no_children_t
     (tmp_path / "secret").write_text("of the store")
     attack = f"""
 import asyncio, os, socket, sys, threading
-from penstock.documents.parsers.isolation.confinement import confine_with_threads
+from penstock.documents.parsers.isolation import confine_with_threads
 
 def tried(attempt):
     try:
@@ -299,3 +299,29 @@ print(asyncio.run(asyncio.to_thread(lambda: "on a thread")))
     if found[0] != "[]":
         pytest.skip(f"this kernel lacks {found[0]}")
     assert found[1:] == ["refused"] * 6 + ["done", "on a thread"], error
+
+
+def test_an_answer_larger_than_may_be_passed_on_is_refused_where_it_is_made():
+    async def ask():
+        store = MemoryStore()
+        catalog = await _registered(store)
+
+        async def pins():
+            return catalog
+
+        config = SqlConfig(answer_bytes_max=1 << 20)
+        processes = SqlProcesses(
+            sql_command("memory://", "lake", worker_bounds(config, CatalogConfig())),
+            config,
+            environment=bare_environment(os.environ),
+            lender=StoreLender(store, "lake", pins),
+        )
+        try:
+            with pytest.raises(AtCapacity, match="answer is too large"):
+                await processes.query("select repeat('x', 4000000) from range(1)", tenant="a")
+            return (await processes.query("select length(repeat('x', 4000000)) n", tenant="a")).table.to_pylist()
+        finally:
+            await processes.close()
+            await catalog.close()
+
+    assert asyncio.run(ask()) == [{"n": 4_000_000}]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.quiver.acks.ack_records import apply, encode_record, replay_ack_files
-from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SubscriberRecord
+from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SealRecord, SubscriberRecord
 from penstock.quiver.acks.marks import MarkSet
 from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame
 
@@ -83,6 +83,15 @@ def test_a_dead_letter_keeps_its_segment_and_can_be_delivered_again() -> None:
     assert known.done.mark == 3
 
 
+def test_a_replay_takes_back_no_other_acknowledgement() -> None:
+    """Those below it and above the mark were forgotten, and came again after a restart."""
+    state = state_of("a")
+    for number in (2, 3, 5):
+        settle(state, number)
+    assert settle(state, 3, outcome=Outcome.REPLAYED)
+    assert (state.subscriptions["a"].done.mark, state.subscriptions["a"].done.gaps) == (0, {2, 5})
+
+
 def test_an_unregistered_subscriber_pins_nothing() -> None:
     state = state_of("a", "b")
     settle(state, 1, "a")
@@ -117,7 +126,7 @@ RECORDS = st.lists(
     st.one_of(
         st.builds(
             lambda number, name, outcome: [OutcomeRecord(number, name, outcome, 5)],
-            st.integers(1, 8),
+            st.integers(1, 10),
             st.sampled_from(["a", "b"]),
             st.sampled_from(list(Outcome)),
         ),
@@ -127,6 +136,8 @@ RECORDS = st.lists(
             st.booleans(),
         ),
         st.builds(lambda number: Reclaimed([number], number + 1, 10 * number), st.integers(1, 8)),
+        # Delivered from memory: these have no files.
+        st.builds(lambda number: SealRecord(number, 10 * number - 9, 10 * number), st.integers(9, 10)),
     ),
     max_size=20,
 )
@@ -136,6 +147,8 @@ def picture(state: AckState) -> object:
     return (
         state.checkpoint(),
         {number: sorted(waiting) for number, waiting in state.outstanding.items()},
+        state.seals,
+        state.settled,
     )
 
 
@@ -155,13 +168,13 @@ def test_a_checkpoint_and_the_records_behind_it_are_the_whole_state(records: lis
     put(live.checkpoint())
     for number, record in enumerate(records):
         if number == cut:
-            put(live.checkpoint())
+            for whole in (live.checkpoint(), *live.seals.values()):
+                put(whole)
         put(record)
         apply(live, record)
     segments = [(number, 10 * number) for number in range(1, 9)]
     again = replay_ack_files([(1, file)], segments).state
-    for number in [number for number in again.outstanding if number in again.reclaimed]:
-        del again.outstanding[number]
+    assert again.settled == {number for number, waiting in again.outstanding.items() if not waiting}
     assert picture(again) == picture(live)
 
 

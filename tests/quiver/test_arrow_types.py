@@ -15,10 +15,13 @@ from penstock.errors import Corrupt, InvalidInput
 from penstock.quiver import Bundle, Quiver, SegmentConfig
 from penstock.quiver.bundles.payload import decode_bundles, encode_bundles
 from penstock.quiver.segment.open_segment import OpenSegment
+from penstock.testing import ManualClock
 
 LETTERS = pa.array(list("abcab"))
 OFFSETS = pa.array(range(6), pa.int32())
 WORDS = LETTERS.dictionary_encode()
+# Sealed by time, so that a test says when.
+MINUTES = SegmentConfig(target_size=1 << 20, max_open_duration=60.0)
 LARGE = {"segment": SegmentConfig(target_size=1 << 20, max_open_duration=1e6, event_time_column="at")}
 
 
@@ -89,6 +92,42 @@ def test_every_type_comes_back_from_a_segment_and_from_the_log(name: str, togeth
         await store.ingest(bundles[0])
         await store.flush()
         assert await rows(store) == []
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_type_is_delivered_from_memory_and_cut_again_the_same(name: str) -> None:
+    """So many batches that they are put together, and some without rows."""
+
+    async def scenario() -> None:
+        batch = pa.record_batch({"c": COLUMNS[name], "n": pa.array(range(5))})
+        pieces = [batch.slice(at % 5, 1 + at % 3) for at in range(130)] + [batch.slice(0, 0)]
+        disk, clock = torn(), ManualClock()
+        store = await opened(disk, small(segment=MINUTES), clock=clock)
+        await store.register("s")
+        waiting = asyncio.create_task(store.next("s"))
+        for piece in pieces:
+            await store.ingest(Bundle({"logs": piece, "none": batch.slice(0, 0)}))
+        await clock.run_for(60.5)
+        delivery = await waiting
+        assert delivery is not None
+        assert store.segments == [], "it has no file"
+        found = await delivery.read()
+        assert [table.num_rows for table in found["none"]] == [0]
+        disk.crash()
+        store = await opened(disk, small(segment=MINUTES), clock=clock)
+        await store.register("s")
+        await store.flush()
+        again = await store.next("s", 0.0)
+        assert again is not None
+        assert again.segment_seq == delivery.segment_seq
+        came = [row for table in found["logs"] for row in table.column("c").to_pylist()]
+        assert came == [row for piece in pieces for row in piece.column(0).to_pylist()]
+        for one, other in zip(found["logs"], (await again.read())["logs"], strict=True):
+            assert one.column("c").to_pylist() == other.column("c").to_pylist()
+            assert [len(part) for part in one.to_batches()] == [len(part) for part in other.to_batches()]
         await store.close()
 
     asyncio.run(scenario())

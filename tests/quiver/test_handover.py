@@ -248,6 +248,67 @@ def test_a_seal_that_cannot_be_written_leaves_a_segment_like_any_other() -> None
     asyncio.run(scenario())
 
 
+def test_a_segment_that_is_cut_again_can_be_had_before_it_is_written() -> None:
+    async def scenario() -> None:
+        disk, slow = torn(), asyncio.Event()
+        store = await registered(disk, "a")
+        (delivery,) = await handed_out(store, "a")
+        disk.crash()
+
+        async def offload(work: Callable[..., T], /, *args: Any) -> T:
+            if getattr(work, "__qualname__", "") == "SegmentShelf.write":
+                await slow.wait()
+            return work(*args)
+
+        store = await registered(disk, "a", offload=offload)
+        again = await store.next("a", 0.0)
+        assert again is not None
+        assert again.segment_seq == delivery.segment_seq
+        assert await numbers(again) == list(range(FULL))
+        await again.ack()
+        slow.set()
+        await store.flush()
+        await store.sweep()
+        assert names(disk) == []
+        assert await drained(store, "a") == []
+
+    asyncio.run(scenario())
+
+
+def test_whoever_registers_while_the_seal_is_written_gets_the_segment() -> None:
+    async def scenario() -> None:
+        disk = torn()
+        arrived: list[asyncio.Task[Delivery | None]] = []
+
+        async def late() -> Delivery | None:
+            await store.register("late")
+            return await store.next("late")
+
+        async def offload(work: Callable[..., T], /, *args: Any) -> T:
+            answer = work(*args)
+            if store is not None and store._finaliser.sealed is not None and not arrived:
+                arrived.append(asyncio.create_task(late()))
+                await arrived_settles()
+            return answer
+
+        async def arrived_settles() -> None:
+            """So many turns that the other call is in the queue of `ack.log`."""
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        store: Quiver = None  # type: ignore[assignment]
+        store = await registered(disk, "a", offload=offload)
+        (delivery,) = await handed_out(store, "a")
+        other = await arrived[0]
+        assert other is not None
+        assert await numbers(other) == await numbers(delivery) == list(range(FULL))
+        await other.ack()
+        await delivery.ack()
+        assert names(disk) == []
+
+    asyncio.run(scenario())
+
+
 def assorted(number: int) -> Bundle:
     """Nulls and none, slices, dictionaries and strings: what memory and a file hold differently."""
     whole = pa.record_batch(

@@ -154,6 +154,7 @@ def check_numbers(world: World, store: Quiver, instance: int) -> None:
     seen.append(max((meta.segment_seq for meta in store.segments), default=0))
     assert store.findings.lost_bundles == []
     assert store.findings.lost_segments == []
+    assert store.state.settled == {number for number, waiting in store.state.outstanding.items() if not waiting}
 
 
 async def end(world: World, how: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from penstock.errors import Unavailable
 from penstock.indexing import (
     Asked,
     Question,
@@ -20,7 +21,7 @@ from penstock.indexing import (
     url_of,
 )
 
-__all__ = ["IndexAccess", "passage_id", "passage_metadata", "waited_for"]
+__all__ = ["IndexAccess", "missing_framework", "passage_id", "passage_metadata", "waited_for"]
 
 T = TypeVar("T")
 
@@ -63,6 +64,10 @@ class IndexAccess:
             places = [(entry.bucket, entry.key) for entry in entries if entry.report and entry.report.chunks]
         found = [await fetch_document(url, self.tenant, self.index, key, bucket=bucket) for bucket, key in places]
         return [{"text": each.text, "bucket": each.bucket, "key": each.key, "chunks": each.chunks} for each in found]
+
+
+def missing_framework(name: str, extra: str) -> Unavailable:
+    return Unavailable(f"{name} is not installed", "it is an optional part", f"pip install 'penstock[{extra}]'")
 
 
 def passage_id(passage: dict[str, Any]) -> str:

@@ -1,53 +1,47 @@
-"""A LangChain retriever over an index: `PenstockRetriever(store="handbook.store").invoke("who approves travel")`."""
+"""A LangChain retriever over an index: `langchain_retriever(IndexAccess("handbook.store")).invoke("who approves travel")`."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
+from penstock.connectors.asking import IndexAccess, missing_framework, passage_id, passage_metadata, waited_for
 
-from penstock.connectors.asking import IndexAccess, passage_id, passage_metadata, waited_for
+if TYPE_CHECKING:
+    from langchain_core.retrievers import BaseRetriever
 
-__all__ = ["PenstockRetriever"]
-
-
-class PenstockRetriever(BaseRetriever):  # type: ignore[misc] # the framework is an extra, and may be absent here
-    """Passages as documents, best first; their metadata holds score, key, title, headings, page, language and more."""
-
-    store: str
-    index: str = "default"
-    tenant: str = "default"
-    count: int = 5
-    mode: str = "hybrid"
-    filter: str | None = None
-    min_score: float | None = None
-    per_document: int | None = None
-    context: int = 0
-
-    @property
-    def _access(self) -> IndexAccess:
-        return IndexAccess(
-            store=self.store,
-            index=self.index,
-            tenant=self.tenant,
-            count=self.count,
-            mode=self.mode,
-            filter=self.filter,
-            min_score=self.min_score,
-            per_document=self.per_document,
-            context=self.context,
-        )
-
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Any]:
-        return [_document(passage) for passage in waited_for(self._access.passages(query))]
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Any]:
-        return [_document(passage) for passage in await self._access.passages(query)]
+__all__ = ["langchain_retriever"]
 
 
-def _document(passage: dict[str, Any]) -> Any:
-    return Document(page_content=passage["text"], metadata=passage_metadata(passage), id=passage_id(passage))
+def langchain_retriever(access: IndexAccess, **options: Any) -> BaseRetriever:
+    """Passages as documents, best first; their metadata holds score, key, title, headings, page, language and more.
+
+    `options` are those of LangChain's `BaseRetriever`, such as `tags`. `Unavailable` without the extra `langchain`.
+    """
+    try:
+        made = _retriever_class()
+    except ModuleNotFoundError as error:
+        raise missing_framework("LangChain", "langchain") from error
+    return made(access=access, **options)
+
+
+@cache
+def _retriever_class() -> Any:
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+
+    def document(passage: dict[str, Any]) -> Document:
+        return Document(page_content=passage["text"], metadata=passage_metadata(passage), id=passage_id(passage))
+
+    class PenstockRetriever(BaseRetriever):  # type: ignore[misc] # the framework may be absent here
+        access: IndexAccess
+
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [document(passage) for passage in waited_for(self.access.passages(query))]
+
+        async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [document(passage) for passage in await self.access.passages(query)]
+
+    # Its annotation is a text here, whose names are those of this module.
+    PenstockRetriever.model_rebuild(_types_namespace={"IndexAccess": IndexAccess})
+    return PenstockRetriever

@@ -50,13 +50,15 @@ class SqlConfig:
     threads: int = 2
     # Rows of an answer; more are cut off, and the answer says so.
     rows_max: int = 10_000
+    # Bytes of an answer: whoever asked for it holds it whole, and so does the gateway that passes it on.
+    answer_bytes_max: int = 64 * MIB
     # A query that takes longer is interrupted.
     seconds_max: float = 60.0
     # Queries at once in one process; others wait.
     queries_at_once: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("memory_bytes", "threads", "rows_max", "queries_at_once"):
+        for name in ("memory_bytes", "threads", "rows_max", "answer_bytes_max", "queries_at_once"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidInput(f"{name} = {value!r}", "it must be a whole number above zero")
@@ -315,11 +317,11 @@ class _Query:
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > self._rows_max:
                 return pa.Table.from_batches(batches, reader.schema), True
-            if size > self._config.memory_bytes:
+            if size > self._config.answer_bytes_max:
                 raise AtCapacity(
                     "the answer is too large",
                     f"its first {rows:,} rows have {size:,} bytes",
-                    "ask for fewer rows or columns",
+                    "ask for fewer rows or columns, or raise answer_bytes_max",
                 )
         return pa.Table.from_batches(batches, reader.schema), False
 

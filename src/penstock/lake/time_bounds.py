@@ -1,14 +1,18 @@
 """The times that a filter leaves possible, found by asking Arrow what it can disprove.
 
 A filter comes from an engine as an Arrow expression whose parts cannot be looked at. But Arrow says whether it
-contradicts a guarantee, so the bounds are searched for by halving: whatever is left out was disproved.
+contradicts a guarantee, so the bounds are searched for, first at the times that its text mentions, then by halving:
+whatever is left out was disproved.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -22,6 +26,9 @@ _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 # Within an hour files are left out one by one, by their own times.
 _PRECISION_NS: Final = 3600 * 1_000_000_000
+_TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?")
+_HINTS_MAX: Final = 8
+_HINT_CHARACTERS_MAX: Final = 10_000
 _FORMAT: Final = ds.ParquetFileFormat()
 _NOWHERE: Final = fs.LocalFileSystem()
 
@@ -46,9 +53,29 @@ def time_bounds(filter: pc.Expression | None, schema: pa.Schema, column: str) ->
     if not possible(least, greatest):
         return 0, 0
     precision = max(1, _PRECISION_NS // unit)
-    start = None if possible(least, least) else _first(possible, least, greatest, precision) * unit
-    end = None if possible(greatest, greatest) else (_last(possible, least, greatest, precision) + 1) * unit
+    hints = _hints(filter, unit)
+    start = end = None
+    if not possible(least, least):
+        hinted = next((time for time in reversed(hints) if not possible(least, time - 1)), None)
+        start = (_first(possible, least, greatest, precision) if hinted is None else hinted) * unit
+    if not possible(greatest, greatest):
+        hinted = next((time for time in hints if not possible(time, greatest)), None)
+        end = (_last(possible, least, greatest, precision) + 1 if hinted is None else hinted) * unit
     return _clipped(start), _clipped(end)
+
+
+def _hints(filter: pc.Expression, unit: int) -> list[int]:
+    """Times that the filter's text mentions, and those right behind them: where bounds are likely to be.
+
+    Whether one of them is a bound, Arrow is asked like everywhere here. A text that only looks like a time costs two
+    questions, and halving asks fifty.
+    """
+    found = set()
+    for text in sorted(set(_TIME.findall(str(filter)[:_HINT_CHARACTERS_MAX])))[:_HINTS_MAX]:
+        with suppress(ValueError):
+            time = int(np.datetime64(text.replace(" ", "T"), "ns").astype(np.int64)) // unit
+            found |= {time, time + 1}
+    return sorted(time for time in found if _INT64_MIN < time < _INT64_MAX)
 
 
 def _first(possible: Any, low: int, high: int, precision: int) -> int:

@@ -380,7 +380,7 @@ BLOCKS_CORRUPT = _event("blocks.corrupt", "error", "A block cannot be read; answ
 # timeseries ---------------------------------------------------------------------------------------
 TIMESERIES_SAMPLES = _counter("penstock_timeseries_samples_total", "Samples written, as asked for.")
 TIMESERIES_SERIES_CREATED = _counter(
-    "penstock_timeseries_series_created_total", "Series that an hour had not seen before: churn, and one for each hour."
+    "penstock_timeseries_series_created_total", "Series that a day had not seen before: churn, and one for each day."
 )
 TIMESERIES_CHANGES_SKIPPED = _counter(
     "penstock_timeseries_changes_skipped_total",

@@ -182,7 +182,7 @@ def _without_reclaimed(shelf: SegmentShelf, ack: AckReplay, metas: list[SegmentM
     if gone:
         shelf.remove(gone)
     for meta in gone:
-        ack.state.outstanding.pop(meta.segment_seq, None)
+        ack.state.forget(meta.segment_seq)
     kept = {meta.segment_seq: meta for meta in sorted(metas, key=lambda meta: meta.segment_seq) if meta not in gone}
     # Without an ack.log nobody knows what was reclaimed; nothing below the first segment can come back.
     ack.state.reclaimed.raise_to(min([*kept, *ack.state.seals], default=ack.state.next_segment_seq) - 1)

@@ -293,7 +293,10 @@ class Quiver:
 
     async def sweep(self) -> None:
         """Remove what retention says, now."""
-        plan = await self._sweeper.sweep()
+        await self._sweep()
+
+    async def _sweep(self, *, settled_only: bool = False) -> None:
+        plan = await self._sweeper.sweep(settled_only=settled_only)
         if plan.segment_seqs:
             self._changed.notify()
 
@@ -412,6 +415,8 @@ class Quiver:
         """What is open now are the bundles of a segment that was delivered before the end: it keeps its number."""
         number = seal.segment_seq
         if self._finaliser.open.bundles:
+            # Subscribers wait for it, and may ask before it is written.
+            self._handover.hold(self._finaliser.open, number)
             self._finaliser.seal("replay", number)
             return
         now_ms, reason = self._doors.clock.now_ms(), "the log has none of its bundles any more"
@@ -430,7 +435,7 @@ class Quiver:
             is_due = clock.monotonic() >= due
             try:
                 self._finaliser.seal_if_old()
-                await self.sweep()
+                await self._sweep(settled_only=not is_due)
                 if not is_due:
                     continue
                 await self._release_orphans()

@@ -34,7 +34,7 @@ def sql_worker(store: str, prefix: str, bounds: str, lent: str) -> None:
     os.dup2(2, 1)
     # Read once everything is loaded, when it can no longer be opened.
     sizes = Path("/proc/self/statm").open("rb", buffering=0)  # noqa: SIM115
-    from penstock.documents.parsers.isolation.confinement import confine_with_threads
+    from penstock.documents.parsers.isolation import confine_with_threads
 
     layers = [(layer.name, layer.missing) for layer in confine_with_threads()]
     import asyncio

@@ -33,6 +33,7 @@ __all__ = ["SqlProcesses"]
 # Between the end of a query's time, which its process tells by itself, and the end of its process.
 _GRACE_SECONDS: Final = 1.0
 _START_SECONDS_MAX: Final = 60.0
+_PADDING_BYTES_MAX: Final = 16 << 20
 
 
 class SqlProcesses:
@@ -139,7 +140,7 @@ class SqlProcesses:
         if self._closed:
             raise Closed("the gateway is closed", "it answers no more queries")
         try:
-            return await _SqlProcess.start(self._command, self._environment, self._lender)
+            return await _SqlProcess.start(self._command, self._environment, self._lender, self._config)
         except OSError as error:
             raise Unavailable("no SQL process can be started", str(error), "try again") from error
 
@@ -164,16 +165,24 @@ class _Room:
 class _SqlProcess:
     """One process and its pipes."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lending: asyncio.Task[None] | None) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, lending: asyncio.Task[None] | None, config: SqlConfig
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
         self._lending = lending
+        # Arrow aligns and pads what it sends.
+        self._body_bytes_max = 2 * config.answer_bytes_max + _PADDING_BYTES_MAX
         self.layers: list[tuple[str, str]] = []
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], environment: dict[str, str] | None, lender: StoreLender | None
+        cls,
+        command: Sequence[str],
+        environment: dict[str, str] | None,
+        lender: StoreLender | None,
+        config: SqlConfig,
     ) -> _SqlProcess:
         """Returns once it is ready; its start does not count as time of a query."""
         pipe = asyncio.subprocess.PIPE
@@ -183,7 +192,7 @@ class _SqlProcess:
             process = await asyncio.create_subprocess_exec(
                 *(*command, *lent), stdin=pipe, stdout=pipe, env=environment, start_new_session=True, pass_fds=numbers
             )
-            started = cls(process, lending)
+            started = cls(process, lending, config)
         try:
             async with asyncio.timeout(_START_SECONDS_MAX):
                 started.layers = (await started._reply())[0].layers
@@ -210,7 +219,7 @@ class _SqlProcess:
         return await self._reply()
 
     async def _reply(self) -> tuple[SqlReply, bytes]:
-        head, body = checked_lengths(await self._out.readexactly(LENGTHS.size))
+        head, body = checked_lengths(await self._out.readexactly(LENGTHS.size), self._body_bytes_max)
         header = read_header(await self._out.readexactly(head), SqlReply)
         return header, await self._out.readexactly(body)
 

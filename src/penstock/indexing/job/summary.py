@@ -53,7 +53,10 @@ class IndexingSummary:
     with_warnings: int = 0
 
     def add(self, key: str, report: DocumentReport) -> None:
-        if report.status in _SEARCHABLE:
+        if report.status is DocumentStatus.METADATA:
+            # Of a side-car file: it is no document.
+            self._warn(key, report)
+        elif report.status in _SEARCHABLE:
             self.documents += 1
             self.chunks += report.chunks
             self.tokens += report.tokens

@@ -80,7 +80,9 @@ def replay_ack_files(files: Sequence[tuple[int, memoryview]], live: Iterable[tup
         replay.state.restore(_decode(frames[start][1]))
     # Before their outcomes are applied, so that each settles what it settled.
     for segment_seq, last_bundle in live:
-        replay.state.publish(segment_seq, last_bundle)
+        # Files whose removal a crash undid are no segment: nothing that follows can bring it back.
+        if segment_seq not in replay.state.reclaimed:
+            replay.state.publish(segment_seq, last_bundle)
     for number, entry in frames[start + 1 :]:
         if isinstance(entry, BadRegion):
             replay.bad.append((number, entry))

@@ -115,6 +115,8 @@ class AckState:
         self.subscriptions: dict[str, Subscription] = {}
         # Segments that have files or a seal, and for each the subscribers that have not settled it.
         self.outstanding: dict[int, set[str]] = {}
+        # Those of them that wait for nobody.
+        self.settled: set[int] = set()
         # Segments that are delivered from memory: the log has their bundles.
         self.seals: dict[int, SealRecord] = {}
         self.next_segment_seq = 1
@@ -142,15 +144,15 @@ class AckState:
         subscription.attempts.pop(record.segment_seq, None)
         if record.outcome is Outcome.REJECTED:
             subscription.rejected[record.segment_seq] = record.reason
-        self.outstanding.get(record.segment_seq, set()).discard(record.subscriber)
+        self._stop_waiting(record.segment_seq, record.subscriber)
         self._let_go(record.segment_seq)
         return True
 
     def change(self, record: SubscriberRecord) -> None:
         if not record.is_registered:
             self.subscriptions.pop(record.subscriber, None)
-            for waiting in self.outstanding.values():
-                waiting.discard(record.subscriber)
+            for segment_seq in self.outstanding:
+                self._stop_waiting(segment_seq, record.subscriber)
             for segment_seq in list(self.seals):
                 self._let_go(segment_seq)
             return
@@ -163,6 +165,7 @@ class AckState:
             for segment_seq, waiting in self.outstanding.items():
                 if segment_seq not in known.done:
                     waiting.add(record.subscriber)
+                    self.settled.discard(segment_seq)
         known.is_active = record.is_active
         known.seen_ms = max(known.seen_ms, record.time_ms)
 
@@ -171,7 +174,7 @@ class AckState:
         self.finalised_through = max(self.finalised_through, record.finalised_through)
         for segment_seq in record.segment_seqs:
             self.reclaimed.add(segment_seq)
-            self.outstanding.pop(segment_seq, None)
+            self.forget(segment_seq)
             self.seals.pop(segment_seq, None)
             for subscription in self.subscriptions.values():
                 # Whoever waits for it still came after the outcomes of all others: it cannot come any more.
@@ -198,7 +201,8 @@ class AckState:
     def drop_stale_seals(self) -> None:
         """At a start: a segment whose bundles the log has let go of had files. Without them it is missing."""
         for seal in [seal for seal in self.seals.values() if seal.last_bundle <= self.finalised_through]:
-            del self.seals[seal.segment_seq], self.outstanding[seal.segment_seq]
+            del self.seals[seal.segment_seq]
+            self.forget(seal.segment_seq)
 
     def _let_go(self, segment_seq: int) -> None:
         """A segment that has only a seal is gone with its last outcome: there is nothing else to remove."""
@@ -210,6 +214,20 @@ class AckState:
         self.outstanding[segment_seq] = {
             name for name, subscription in self.subscriptions.items() if segment_seq not in subscription.done
         }
+        if not self.outstanding[segment_seq]:
+            self.settled.add(segment_seq)
+
+    def _stop_waiting(self, segment_seq: int, subscriber: str) -> None:
+        waiting = self.outstanding.get(segment_seq)
+        if waiting is not None:
+            waiting.discard(subscriber)
+            if not waiting:
+                self.settled.add(segment_seq)
+
+    def forget(self, segment_seq: int) -> None:
+        """It is not there any more."""
+        self.outstanding.pop(segment_seq, None)
+        self.settled.discard(segment_seq)
 
     def is_processed(self, segment_seq: int) -> bool:
         """Whether nobody waits for it any more. Without subscribers it waits for the first one."""
@@ -261,9 +279,11 @@ class AckState:
             return False
         done, subscription.done = subscription.done, MarkSet(min(subscription.done.mark, segment_seq - 1))
         subscription.rejected.pop(segment_seq, None)
-        for number in _between(segment_seq + 1, done, self.next_segment_seq):
-            subscription.done.add(number)
+        for number in _between(subscription.done.mark + 1, done, self.next_segment_seq):
+            if number != segment_seq:
+                subscription.done.add(number)
         self.outstanding[segment_seq].add(subscription.name)
+        self.settled.discard(segment_seq)
         return True
 
 

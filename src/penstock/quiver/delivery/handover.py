@@ -62,12 +62,13 @@ class Handover:
         """Whether every subscriber has settled it: then it is gone. Else it has to be written, and stays until then."""
         if not self._seconds or not self._are_ready():
             return False
+        # Before anybody can hear of it.
+        self.hold(segment, segment_seq)
         try:
             await self._log.append(SealRecord(segment_seq, segment.first_bundle, segment.last_bundle))
         except PenstockError:
             # A start may find the seal or not: the segment gets its files under this number in any case.
             return False
-        self.held = HeldSegment(segment, segment_seq)
         self._subscribers.publish(segment_seq)
         if not await self._is_settled(segment_seq):
             return False
@@ -75,6 +76,10 @@ class Handover:
         self.held = None
         self._doors.observer.count(names.QUIVER_GC_EVICTIONS, reason="unwritten")
         return True
+
+    def hold(self, segment: OpenSegment, segment_seq: int) -> None:
+        """Have it in memory for whoever asks, until it is written or settled."""
+        self.held = HeldSegment(segment, segment_seq)
 
     def written(self, segment_seq: int) -> None:
         """It has files now, and leaves memory."""

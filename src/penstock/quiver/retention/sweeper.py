@@ -55,11 +55,14 @@ class Sweeper:
         """A segment is there, and begins to age."""
         self._came_at[segment_seq] = self._doors.clock.monotonic()
 
-    async def sweep(self) -> RetentionPlan:
-        """Remove what may go now. What fails to go is tried again with the next sweep."""
+    async def sweep(self, *, settled_only: bool = False) -> RetentionPlan:
+        """Remove what may go now. What fails to go is tried again with the next sweep.
+
+        `settled_only` looks at segments that wait for nobody: an outcome then costs the same however many others wait.
+        """
         async with self._turn:
             plan = plan_retention(
-                self._standings(),
+                self._standings(settled_only),
                 self._config,
                 now_ms=self._doors.clock.now_ms(),
                 bytes_over=self._bytes_over(),
@@ -84,8 +87,9 @@ class Sweeper:
             )
             self._count_loss("damage", [meta])
 
-    def _standings(self) -> list[SegmentStanding]:
+    def _standings(self, settled_only: bool) -> list[SegmentStanding]:
         state = self._log.state
+        numbers = [number for number in state.settled if number in self._segments] if settled_only else self._segments
         return [
             SegmentStanding(
                 number,
@@ -95,7 +99,8 @@ class Sweeper:
                 is_rejected=not state.outstanding[number] and state.is_rejected(number),
                 is_read=self._subscribers.is_read(number),
             )
-            for number, meta in self._segments.items()
+            for number in numbers
+            for meta in [self._segments[number]]
         ]
 
     def _ingested_ms(self, meta: SegmentMeta) -> int:

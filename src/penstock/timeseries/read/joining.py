@@ -20,8 +20,10 @@ __all__ = ["JoinedSeries", "SeriesPart", "TableSeries", "join_series"]
 class SeriesPart(Protocol):
     """Some series of one place."""
 
-    # Whether no two of them are the same.
-    is_distinct: bool
+    @property
+    def is_distinct(self) -> bool:
+        """Whether no two of them are the same."""
+        ...
 
     def __len__(self) -> int: ...
 

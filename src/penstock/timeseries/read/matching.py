@@ -119,13 +119,12 @@ async def known_labels(
     found: dict[str, set[str]] = {}
     for period in dict.fromkeys(map(state.period, hours)):
         some = [present[hour] for hour in hours if state.period(hour) == period]
-        wanted = pyroaring.BitMap.union(*some) if None not in some else None  # type: ignore[arg-type] # no None then
-        if wanted is not None and len(wanted) == state.rows(LABELS, period):
-            wanted = None
+        wanted = _NONE.union(*(ids for ids in some if ids is not None))
+        everything = None in some or len(wanted) == state.rows(LABELS, period)
         for block in await name_blocks(blocks, state, period, name):
             for own in block.label_names() if name is None else (name,):
                 values = block.label_values(own)
-                if wanted is not None:
+                if not everything:
                     values = [value for value in values if wanted.intersect(block.series(own, value) or _NONE)]
                 if values:
                     found.setdefault(own, set()).update(values)
