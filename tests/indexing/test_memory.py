@@ -44,5 +44,5 @@ def test_bounding_the_places_where_threads_keep_holes_is_no_error_on_any_machine
 
 
 def test_a_library_that_has_no_such_bound_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     assert not limit_arenas()

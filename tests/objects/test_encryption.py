@@ -90,7 +90,7 @@ def test_options_that_do_not_go_together_are_refused_before_anything_is_sent(
 
 
 def test_a_customer_key_is_never_shown_and_does_not_go_to_buckets_that_are_only_read() -> None:
-    options = {"encryption": "sse-c", "customer_key": KEY, "region": "r"}
+    options: dict[str, Any] = {"encryption": "sse-c", "customer_key": KEY, "region": "r"}
     assert KEY not in repr(S3Options(**options))
     assert without_encryption(options) == {"region": "r"}
     check_encryption("sse-c", None, None, KEY)
