@@ -244,7 +244,7 @@ def test_of_twice_what_it_takes_one_half_is_answered_and_the_other_told_when_to_
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             offered = [asyncio.ensure_future(client.post("/v1/thing", content=b"x")) for _ in range(16)]
-            refused = []
+            refused: list[asyncio.Future[httpx.Response]] = []
             while len(refused) < 8:
                 await asyncio.sleep(0)
                 refused = [one for one in offered if one.done()]

@@ -112,6 +112,12 @@ function explore(explorer) {
     });
     const ink = getComputedStyle(document.body).color;
     const axis = { stroke: ink, grid: { stroke: "rgba(128,128,128,.25)" }, ticks: { stroke: "rgba(128,128,128,.25)" } };
+    // By the distance of two ticks, in seconds: what each shows, and what the first of a year and of a day adds.
+    const clock = [
+      [86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
+      [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+      [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+    ];
     plot = new uPlot({
       ...size(),
       legend: { show: false },
@@ -119,7 +125,7 @@ function explore(explorer) {
         label: named(one.metric), stroke: colour(index), width: 1.5, spanGaps: false,
       }))],
       scales: { x: { time: true, min: start, max: end } },
-      axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
+      axes: [{ ...axis, values: clock }, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
       hooks: { setSelect: [(drawn) => {
         const { left, width } = drawn.select;
         if (width <= 5) return;
