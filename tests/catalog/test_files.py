@@ -278,6 +278,21 @@ def test_an_expired_lease_that_nobody_took_can_be_completed_and_renewed() -> Non
     run(session())
 
 
+def test_a_lease_that_ends_in_the_commit_of_its_renewal_is_a_conflict() -> None:
+    """Changes that wait share one write: the head that comes back may have more changes than one's own."""
+
+    async def session() -> None:
+        catalog = await small_catalog(MemoryStore(), ManualClock())
+        await catalog.register([data_file(0), data_file(1)])
+        lease = await catalog.lease([data_file(0).path, data_file(1).path], "c")
+        found = await asyncio.gather(catalog.renew(lease, seconds=900), catalog.release(lease), return_exceptions=True)
+        assert isinstance(found[0], Conflict)
+        assert found[1] is None
+        await catalog.close()
+
+    run(session())
+
+
 def test_a_released_lease_gives_its_files_back() -> None:
     async def session() -> None:
         catalog = await small_catalog(MemoryStore())

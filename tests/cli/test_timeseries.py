@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock.buffer import Producer
+from penstock.cli.commands.timeseries import TIMESERIES_PATH
 from penstock.cli.main import penstock
 from penstock.objects import open_store
 from penstock.relay import SamplesPayload, VectorPayload, encode_table
+from penstock.timeseries import SampleBatch, TimeSeriesStore
 
 TEXT = """# TYPE requests counter
 # HELP requests Requests served.
@@ -88,6 +93,39 @@ def test_what_is_exported_can_be_imported(store: str, tmp_path: Path, ending: st
     assert ask("query", other, "requests_total", "--time", "90").output == (
         ask("query", store, "requests_total", "--time", "90").output
     )
+
+
+HOSTILE = [
+    {"__name__": "plain", "le": "+Inf", "quote": 'a"b\\n', "line": "one\ntwo", "return": "a\rb\r\n"},
+    {"__name__": "plain", "separators": "\x0b\x0c\x1c\x85\u2028\u2029", "space": " edge ", "hash": "# EOF"},
+    {"__name__": "größe.in %", "näme": "{}=,", "": ""},
+    {"__name__": "1 # x", "exemplar": ' 1 # {trace_id="a"} 2'},
+]
+ODD_VALUES = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 1 / 3, 2.0**53 + 2]
+ODD_TIMES = [-(2**53), -1_001, -1, 0, 1, 1_700_000_000_001, 2**53 - 1, 2**53]
+
+
+@pytest.mark.parametrize("ending", ["om", "parquet", "arrow", "-"])
+def test_whatever_a_store_can_hold_is_exported_and_imported_bit_by_bit(tmp_path: Path, ending: str) -> None:
+    async def fill() -> None:
+        async with await TimeSeriesStore.open((tmp_path / "a").as_uri(), TIMESERIES_PATH) as store:
+            await store.write(SampleBatch.of_series([(labels, ODD_TIMES, ODD_VALUES) for labels in HOSTILE]))
+
+    async def held(name: str) -> list[Any]:
+        reader = await TimeSeriesStore.open_reader((tmp_path / name).as_uri(), TIMESERIES_PATH)
+        columns = await reader.select_columns([])
+        await reader.close()
+        return [columns.labels, columns.timestamps.tolist(), columns.values.view(np.uint64).tolist()]
+
+    asyncio.run(fill())
+    file = "-" if ending == "-" else str(tmp_path / f"out.{ending}")
+    every = ["--start", str(-(2**53) // 1000 - 1), "--end", str(2**53 // 1000 + 1)]
+    exported = ask("export", str(tmp_path / "a"), file, *every).stdout_bytes
+    result = CliRunner().invoke(penstock, ["timeseries", "import", str(tmp_path / "b"), file], input=exported)
+    assert result.exit_code == 0, result.output + result.stderr
+    found = asyncio.run(held("b"))
+    assert found == asyncio.run(held("a"))
+    assert len(found[0]) == len(HOSTILE)
 
 
 def test_text_is_exported_to_standard_output(store: str) -> None:

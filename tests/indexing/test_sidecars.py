@@ -173,7 +173,7 @@ def test_hostile_metadata_is_bounded_and_the_document_is_indexed(shelf: IndexShe
         assert named in warnings
 
 
-def test_ten_thousand_names_are_a_warning_and_one_collection_has_a_bounded_number(shelf: IndexShelf) -> None:
+def test_thousands_of_names_are_a_warning_and_one_collection_has_a_bounded_number(shelf: IndexShelf) -> None:
     many = {f"name {number:05}": number for number in range(3_000)}
     shelf.write("a.txt", "Otters swim.")
     shelf.run(shelf.upload("a.txt", metadata=many))

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from tests.documents.parsers import made
 from tests.integration import index_driver
 
 from penstock.buffer import ProducerConfig, SyncProducer
@@ -72,7 +73,8 @@ def build_library(folder: Path) -> Library:
     texts |= {f"note-{number}.txt": prose(f"mill number {number}", 6 + 5 * number) for number in range(5)}
     # What is said of some beside their content: of the large one while it is read, and of one no longer at the end.
     texts |= {f"{key}.meta.json": f'{{"about": "{key}", "size": {len(key)}}}' for key in ("large.txt", "note-1.txt")}
-    first = [texts.keys(), ["note-0.txt", "note-1.txt", "page.html"], ["note-2.txt"]]
+    packed = every_format()
+    first = [texts.keys(), ["note-0.txt", "note-1.txt", "page.html"], ["note-2.txt", *packed]]
     moment = 0
 
     def event(kind: type[Any], tenant: str, key: str, **more: Any) -> Any:
@@ -93,8 +95,9 @@ def build_library(folder: Path) -> Library:
     for tenant, keys in zip(TENANTS, first, strict=True):
         (folder / tenant).mkdir()
         for key in keys:
-            said = texts[key] if key.endswith(".meta.json") else f"{tenant} writes:\n\n{texts[key]}"
-            (folder / tenant / key).write_text(said)
+            said = texts.get(key, "")
+            written = said if key.endswith(".meta.json") else f"{tenant} writes:\n\n{said}"
+            (folder / tenant / key).write_bytes(packed.get(key) or written.encode())
         versions = asyncio.run(_versions(f"file://{folder}/{tenant}"))
         uploads.append(
             [
@@ -114,6 +117,32 @@ def build_library(folder: Path) -> Library:
     unsaid = event(DeleteNotification, TENANTS[0], "note-1.txt.meta.json")
     # One is told twice, one is gone before the end, and the small ones come last.
     return Library(folder, [greedy[:4], greedy[4:] + modest[:1], [greedy[0], *modest[1:]], [*small, gone, unsaid]])
+
+
+def every_format() -> dict[str, bytes]:
+    """A small file of every other format that is read, each with text for some chunks."""
+    lines = prose("barges", 8).split("\n\n")
+    rows = "".join(f"<p>{line}</p>" for line in lines)
+    return {
+        "report.docx": made.word("".join(map(made.paragraph, lines))),
+        "prices.xlsx": made.workbook(
+            f'<row r="1">{made.text_cell("A1", "Ware")}{made.text_cell("B1", "Price")}</row>',
+            *(
+                f'<row r="{n}">{made.text_cell(f"A{n}", line)}{made.number_cell(f"B{n}", str(n))}</row>'
+                for n, line in enumerate(lines, 2)
+            ),
+        ),
+        "talk.pptx": made.presentation(*map(made.shape, lines)),
+        "letter.odt": made.open_document("".join(f"<text:p>{line}</text:p>" for line in lines)),
+        "novel.epub": made.book({"one.xhtml": rows}, order=("one.xhtml",)),
+        "memo.rtf": ("{\\rtf1\\ansi " + "\\par ".join(lines) + "}").encode(),
+        "table.csv": ("ware,price\n" + "\n".join(f'"{line}",{n}' for n, line in enumerate(lines))).encode(),
+        "facts.json": json.dumps([{"fact": line} for line in lines]).encode(),
+        "events.jsonl": "\n".join(json.dumps({"event": line}) for line in lines).encode(),
+        "mail.eml": ("Subject: barges\r\nFrom: a@b.example\r\n\r\n" + "\r\n\r\n".join(lines)).encode(),
+        "tool.py": "\n\n".join(f'def part_{n}():\n    """{line}"""' for n, line in enumerate(lines)).encode(),
+        "guide.md": ("# Barges\n\n" + "\n\n".join(lines)).encode(),
+    }
 
 
 def prose(words: str, paragraphs: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.indexing_world import Driver, Holdings, Library, build_library, holdings
+from tests.integration.indexing_world import Driver, Holdings, Library, build_library, every_format, holdings
 
 from penstock.testing.embedding_server import (
     AskFate,
@@ -147,7 +147,7 @@ def test_the_library_is_what_the_tests_need(world: World) -> None:
     """Several rounds, several batches a tenant, a deleted document and side-car, and everything else searchable."""
     reports = [entry.report for entries in world.expected.entries.values() for entry in entries]
     statuses = sorted(report.status for report in reports if report)
-    assert statuses == ["deleted"] * 2 + ["indexed"] * 10 + ["metadata"]
+    assert statuses == ["deleted"] * 2 + ["indexed"] * (10 + len(every_format())) + ["metadata"]
     said = {(row["key"], row["meta.about"]) for row in (dict(row[2]) for row in world.expected.rows["acme"])}
     assert said >= {("large.txt", "large.txt"), ("note-1.txt", "nothing yet"), ("page.html", None)}
     assert {len(contents) for contents in world.batches.values()} == {1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +20,12 @@ def schema_of(kind: pa.DataType) -> pa.Schema:
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_plain_bounds_are_exact(unit: str) -> None:
+def test_plain_bounds_are_exact(unit: Any) -> None:
     kind = pa.timestamp(unit, tz="UTC")
     size = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[unit]
     low, high = 490_000 * HOUR // size, (490_001 * HOUR + 7_000_000_000) // size
     time, first, last = pc.field("time"), pa.scalar(low, kind), pa.scalar(high, kind)
-    for filter, start, end in (
+    for wanted, start, end in (
         ((time >= first) & (time < last), low, high),
         ((time > first) & (time <= last), low + 1, high + 1),
         (time == first, low, low + 1),
@@ -33,7 +34,7 @@ def test_plain_bounds_are_exact(unit: str) -> None:
         (time < first, None, low),
     ):
         expected = tuple(None if bound is None else bound * size for bound in (start, end))
-        assert time_bounds(filter, schema_of(kind), "time") == expected, str(filter)
+        assert time_bounds(wanted, schema_of(kind), "time") == expected, str(wanted)
 
 
 def test_no_row_for_which_a_filter_holds_is_left_out() -> None:
@@ -63,7 +64,7 @@ def test_no_row_for_which_a_filter_holds_is_left_out() -> None:
         )
 
     for _ in range(300):
-        filter = condition(3)
-        start, end = time_bounds(filter, schema, "time")
-        kept = table.filter(filter)["time"].cast(pa.int64()).to_pylist()
-        assert all((start is None or start <= one) and (end is None or one < end) for one in kept), str(filter)
+        wanted = condition(3)
+        start, end = time_bounds(wanted, schema, "time")
+        kept = table.filter(wanted)["time"].cast(pa.int64()).to_pylist()
+        assert all((start is None or start <= one) and (end is None or one < end) for one in kept), str(wanted)

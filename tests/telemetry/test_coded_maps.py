@@ -25,7 +25,7 @@ from penstock.telemetry import (
 )
 from penstock.telemetry.columns.coded_maps import is_coded
 
-MAPS = pa.map_(pa.string(), pa.string())
+MAPS: Any = pa.map_(pa.string(), pa.string())
 PLACE = FilePlace("queue", 1, 2)
 
 
@@ -38,7 +38,7 @@ def maps_of(seed: int, rows: int, sets: int) -> list[Any]:
 
 
 def table_of(chunks: list[list[Any]]) -> pa.Table:
-    maps = pa.chunked_array([pa.array(chunk, MAPS) for chunk in chunks], MAPS)
+    maps: Any = pa.chunked_array([pa.array(chunk, MAPS) for chunk in chunks], type=MAPS)
     return pa.table({"n": pa.array(range(len(maps))), "labels": maps, "other": pa.array([1.5] * len(maps))})
 
 
@@ -49,7 +49,7 @@ def test_coded_rows_are_the_rows(sizes: list[int], sets: int) -> None:
     coded = coded_maps(table)
     assert is_coded(coded.schema.field("labels").type)
     assert plain_maps(coded).to_pylist() == table.to_pylist()
-    order = pa.array(np.random.default_rng(9).permutation(table.num_rows))
+    order: Any = pa.array(np.random.default_rng(9).permutation(table.num_rows))
     assert plain_maps(coded.take(order)).to_pylist() == table.take(order).to_pylist()
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_coded_rows_reads_as_one_of_the_rows_themselves(sets: int) -> 
     rows = 3000
     table = table_of([maps_of(1, rows // 2, sets), maps_of(2, rows // 2, sets)])
     table = table.append_column("tenant", pa.array(["acme"] * rows)).append_column("resource", table.column("labels"))
-    table = table.replace_schema_metadata({"penstock.signal": "metrics", b"raw": b"\xff"})
+    table = table.replace_schema_metadata({b"penstock.signal": b"metrics", b"raw": b"\xff"})
     files = [next(encode_files(Partition("acme", "mine", 0), one, PLACE, 0)) for one in (table, coded_maps(table))]
     plain, coded = (pq.read_table(io.BytesIO(file.body)) for file in files)
     assert coded.equals(plain, check_metadata=True)

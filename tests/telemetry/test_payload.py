@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -64,7 +65,7 @@ def test_nothing_to_send_is_refused() -> None:
 
 
 @pytest.mark.parametrize("packing", ["zstd", None])
-def test_columns_that_hold_nothing_are_left_out_and_put_back(packing: str | None) -> None:
+def test_columns_that_hold_nothing_are_left_out_and_put_back(packing: Any) -> None:
     batch = decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch
     table = pa.Table.from_batches([batch]).replace_schema_metadata({"penstock.slot": "metrics"})
     # A column has to be empty in all batches of a stream.

@@ -121,6 +121,50 @@ def test_retention_removes_whole_hours_of_all_tenants_in_one_write_and_they_stay
     with_store(work, config=config, clock=clock)
 
 
+def test_series_of_removed_hours_are_not_listed_while_their_day_is_kept_and_go_with_it() -> None:
+    async def run() -> None:
+        volume = MemoryVolume()
+        async with await opened(volume) as store:
+            rows = [(series(job=str(hour)), [hour * HOUR], [1.0]) for hour in (0, 1, 23, 24)]
+            await store.write(batch(*rows, (series(job="all"), [0, HOUR, 24 * HOUR], [0.0] * 3)), durable=True)
+            await store.expire(HOUR)
+            assert await store.label_values("job") == ["1", "23", "24", "all"]
+            assert await store.label_values("job", end_ms=2 * HOUR) == ["1", "all"]
+            assert len(await store.series()) == 4
+            assert (await store.verify()).ok
+            await store.write(one(2.0, HOUR + 1, job="0"), durable=True)
+            assert (await store.verify()).ok
+        async with await opened(volume) as store:
+            assert await store.label_values("job", end_ms=2 * HOUR) == ["0", "1", "all"]
+            await store.expire(23 * HOUR)
+            assert await store.label_values("job") == ["23", "24", "all"]
+            kinds = (await store.stats()).kinds
+            await store.expire(24 * HOUR)
+            assert await store.label_values("job") == ["24", "all"]
+            assert (await store.stats()).kinds["labels"] < kinds["labels"]
+            assert (await store.verify()).ok
+
+    asyncio.run(run())
+
+
+def test_hundreds_of_tenants_of_one_flush_keep_their_own_series() -> None:
+    async def run() -> None:
+        volume = MemoryVolume()
+        names = [f"tenant-{number}" for number in range(300)]
+        async with await opened(volume) as store:
+            change = store.changes("queue", 1)
+            for number, name in enumerate(names):
+                change = change.write(one(float(number), job=name), tenant=name)
+            await store.write(change, durable=True)
+        async with await opened(volume) as store:
+            assert await store.tenants() == sorted(names)
+            for number in (0, 7, 299):
+                expected = {(("__name__", "up"), ("job", names[number])): [(0, float(number))]}
+                assert await everything(store, tenant=names[number]) == expected
+
+    asyncio.run(run())
+
+
 def test_a_follower_sees_what_is_durable_and_hours_that_go_while_it_reads() -> None:
     async def run() -> None:
         volume = MemoryVolume()

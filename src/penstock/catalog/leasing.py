@@ -51,7 +51,11 @@ class Leasing:
         _, head = await self._writer.where_leased(
             lease, [], lambda head, _: leases.renew_lease(head, lease.id, expires_ms), "lease"
         )
-        return msgspec.structs.replace(lease, expires_ms=head.leases[lease.id].expires_ms)
+        held = head.leases.get(lease.id)
+        if held is None:
+            # Renewed and ended by one write: the head has the changes of everybody who shared it.
+            raise Conflict(f"lease {lease.id} ended while it was renewed", "it was completed or released", "plan again")
+        return msgspec.structs.replace(lease, expires_ms=held.expires_ms)
 
     async def release(self, lease: Lease) -> None:
         await self._writer.where_leased(lease, [], lambda head, _: leases.release_lease(head, lease.id), "lease")

@@ -45,7 +45,7 @@ _SECTIONS: Final = {
         "index": _Entry("commands.index", "index", "Make files, folders and buckets searchable."),
         "search": _Entry("commands.search", "search", "Find the passages that best answer a question."),
         "documents": _Entry(
-            "commands.documents", "documents", "List documents and their status; retry or forget them."
+            "commands.documents", "documents", "List and count documents, with their status; retry or forget them."
         ),
         "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
         "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
@@ -68,9 +68,7 @@ _SECTIONS: Final = {
         "vector": _Entry("commands.vector", "vector", "Inspect, verify, compact or repair a vector store."),
     },
     "This machine": {
-        "doctor": _Entry(
-            "commands.doctor", "doctor", "Check Python, Java, libraries, what confines parsers and SQL, and a store."
-        ),
+        "doctor": _Entry("commands.doctor", "doctor", "Check Python, Java, libraries, the sandboxes, and a store."),
         "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }

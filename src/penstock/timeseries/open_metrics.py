@@ -29,6 +29,7 @@ _LABEL: Final = re.compile(
 _PLAIN_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLAIN_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ESCAPE: Final = re.compile(r"\\(.)")
+_PLAIN_TIME: Final = re.compile(r"(?P<sign>-)?(?P<whole>\d{1,16})(?:\.(?P<rest>\d{1,9}))?")
 _END: Final = "# EOF"
 _BATCH_SAMPLES: Final = 100_000
 
@@ -80,7 +81,7 @@ class _Batch:
             self._labels.append(_labels(match["name"], match["braces"], number))
         try:
             value = float(match["value"])
-            time_ms = default_ms if match["time"] is None else round(float(match["time"]) * unit)
+            time_ms = default_ms if match["time"] is None else _milliseconds(match["time"], unit)
         except (ValueError, OverflowError):
             raise InvalidInput(f"line {number} cannot be read", f"{text:.80} has no number where one belongs") from None
         self._series.append(row)
@@ -109,6 +110,18 @@ def _labels(name: str | None, braces: str | None, number: int) -> dict[str, str]
         found[key] = value
         at = match.end()
     return found
+
+
+def _milliseconds(text: str, unit: int) -> int:
+    """A time in so many to a second. A double of seconds has not all milliseconds of far times: digits are read exactly."""
+    plain = _PLAIN_TIME.fullmatch(text)
+    if plain is None:
+        return round(float(text) * unit)
+    digits = (plain["rest"] or "").ljust(3, "0")
+    if unit == 1 or len(digits) > 3:
+        return round(float(text) * unit)
+    size = int(plain["whole"]) * 1000 + int(digits)
+    return -size if plain["sign"] else size
 
 
 def _unescaped(quoted: str) -> str:

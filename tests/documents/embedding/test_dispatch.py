@@ -135,6 +135,26 @@ def test_a_provider_that_begins_to_refuse_everything_is_noticed_before_many_text
     assert result.dead_letters == []
 
 
+def zeros(count):
+    return Vectors(np.zeros((count, 2), np.float32))
+
+
+def test_a_provider_that_answers_zeros_to_everything_is_misconfigured_and_its_zeros_are_not_kept():
+    provider = ScriptedProvider(zeros(4), zeros(1))
+    result = attempt(provider, batch("a", "b", "c", "d"))
+    assert provider.sent == [("a", "b", "c", "d"), (PROBE,)]
+    assert result.vectors == {}
+    assert "zeros for every text" in result.away.reason
+
+
+def test_texts_that_a_model_does_not_know_have_zeros_for_vectors():
+    provider = ScriptedProvider(zeros(2))
+    result = attempt(provider, batch("a", "b"))
+    assert provider.sent == [("a", "b"), (PROBE,)]
+    assert not np.any(list(result.vectors.values()))
+    assert (len(result.vectors), result.away) == (2, None)
+
+
 def test_a_wrong_key_and_an_answer_that_is_none_are_told_by_an_attempt_and_raised_by_embed():
     for error in (PermissionDenied("no"), Corrupt("a row is missing")):
         result = attempt(ScriptedProvider(error), batch("a"))

@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,7 @@ def test_what_a_store_never_sends_is_refused_and_nothing_of_it_is_taken(source, 
         received(source, body)
 
 
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**12, 10**30, -(10**30), 1e308, [], {}, [None], {"a": None}),
     *("", "\0", "x" * 70_000, "file:///etc", "%ff%fe", "%00", "٣", "５", "1e999", "0x10", "ff" * 40),
     *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2024-01-01T00:00:60Z"),

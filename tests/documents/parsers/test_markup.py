@@ -1,5 +1,6 @@
 """No word of a page's content is lost, and no menu is kept: words are counted in and out."""
 
+import random
 import re
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 from tests.documents.parsers.pages import CONTENT_WORDS, PAGES, content
 
 from penstock.documents.parsers import ParserLimits
+from penstock.documents.parsers.web import nesting
 from penstock.documents.parsers.web.markup import parse_html
 from penstock.documents.parsers.web.nesting import check_nesting
 from penstock.errors import AtCapacity
@@ -167,3 +169,12 @@ def test_an_element_with_a_hundred_thousand_attributes_is_refused_at_once():
     with pytest.raises(AtCapacity, match="attributes"):
         parse_html(data, LIMITS)
     assert time.process_time() - began < 1.0
+
+
+def test_ordinary_tags_end_where_all_tags_do():
+    """The short way over a tag and the long one agree, on tags of every make."""
+    chance = random.Random(7)
+    pieces = [b" ", b"a", b"=", b'"', b"'", b">", b"/", b"<", b"\n", b'b="c"', b" d", b"e='f'", b'="', b"\0"]
+    for _ in range(20_000):
+        rest = b"".join(chance.choices(pieces, k=chance.randint(0, 12)))
+        assert nesting._tag_end(rest, 0) == nesting._tag_end_of_any(rest, 0), rest

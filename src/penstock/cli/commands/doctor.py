@@ -33,7 +33,7 @@ _NOT_INSTALLED: Final = "not installed"
 @click.option("--store", default=None, metavar="PATH_OR_URL", help="Store to open, with a probe of conditional writes.")
 @settings_option
 def doctor(store: str | None, settings: Settings) -> None:
-    """Check Python, Java, libraries, what confines parsers and SQL, and a store.
+    """Check Python, Java, libraries, the sandboxes, and a store.
 
     A missing extra that only some commands need is reported, but is not a failure.
     """

@@ -185,13 +185,18 @@ def _write_table(table: pa.Table, file: str, kind: str) -> None:
 def _text_input(file: str) -> Iterator[tuple[TextIO | list[str], bool]]:
     """Lines, and whether their times are seconds: those of OpenMetrics are, which says where it ends."""
     if file == "-":
-        lines = sys.stdin.read().splitlines()
-        yield lines, any(line.strip() == _END.decode() for line in lines[-1:])
+        body = sys.stdin.buffer.read()
+        try:
+            lines = body.decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise InvalidInput("standard input cannot be read", str(error), "OpenMetrics text is UTF-8") from None
+        yield lines, body.rstrip().endswith(_END)
         return
     with Path(file).open("rb") as raw:
         raw.seek(max(0, os.fstat(raw.fileno()).st_size - _TAIL_BYTES))
         seconds = raw.read().rstrip().endswith(_END)
-    with Path(file).open(encoding="utf-8") as text:
+    # Lines end with a line feed alone: labels may hold everything else that Python takes for the end of one.
+    with Path(file).open(encoding="utf-8", newline="\n") as text:
         try:
             yield text, seconds
         except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ vectors. A text over the model's limit is a dead letter without being sent: noth
 idempotency key holds the digest of the texts in it, so that one key always means one content.
 
 Before texts are blamed for a refusal, the provider is asked for a word that every model takes. One that refuses that too
-is misconfigured: it counts as away, and no text is lost to it.
+is misconfigured: it counts as away, and no text is lost to it. So is one that answers zeros to it.
 """
 
 from __future__ import annotations
@@ -206,6 +206,11 @@ class Dispatcher:
             result.away = answer
             return {}
         if isinstance(answer, Vectors):
+            if not answer.rows.any():
+                # A text of words that a model does not know; or a model that is not there.
+                result.away = await self._probed(place, result)
+                if result.away is not None:
+                    return {}
             found = {entry.key: row for entry, row in zip(texts, answer.rows, strict=True)}
             result.trusted = _REFUSALS_TRUSTED
             # Kept before the batch is done: what was paid for survives a fault in another half.
@@ -248,6 +253,12 @@ class Dispatcher:
                 f"the endpoint of model {self._profile.name} refuses every text",
                 f"it also refuses {PROBE!r}, with {answer.reason}",
                 "check the model's name and what the endpoint asks for",
+            )
+        if isinstance(answer, Vectors) and not answer.rows.any():
+            raise InvalidInput(
+                f"the endpoint of model {self._profile.name} answers zeros for every text",
+                f"also for {PROBE!r}",
+                "check the model's name, and that the endpoint has loaded it",
             )
         return answer if isinstance(answer, Later) else None
 

@@ -43,7 +43,8 @@ class RoundLimits:
     documents_max: int = 2048
     # Of one document; a cell is 1 MiB.
     cells_max: int = 8
-    bytes_max: int = 32 << 20
+    # Of objects as they lie; writing the text of as many bytes takes some thirty times the room on the driver.
+    bytes_max: int = 8 << 20
     # Rounds that a micro-batch works before the next one is planned: so long do its events wait at most.
     rounds_per_batch: int = 2
     # Beyond these a micro-batch goes on working, and nothing more is taken from the queue.

@@ -22,6 +22,9 @@ _ATTRIBUTES_MAX: Final = 1_000
 _TAG: Final = re.compile(rb"<(?:(!--)|(/?)([a-zA-Z][^\s/>]*))")
 # In a tag: where a quoted value begins, or where the tag ends.
 _VALUE_OR_END: Final = re.compile(rb"=\s*([\"'])|>")
+# What is left of an ordinary tag behind its name, in one step: names, with or without a value in double quotes. Nothing
+# in it is tried twice.
+_ORDINARY: Final = re.compile(rb"(?:\s++[^\s\"'<>/=]++(?:=\"[^\"]*+\")?)*+\s*+/?>")
 # Elements that end by themselves: a page may open thousands of them and never close one.
 _SELF_ENDING: Final = frozenset(
     b"area base br col embed hr img input link meta param source track wbr p li dt dd tr td th thead tbody tfoot "
@@ -72,6 +75,14 @@ def _tags(data: bytes) -> Iterator[tuple[bool, bytes]]:
 
 def _tag_end(data: bytes, place: int) -> int:
     """Where a tag ends; negative when it does not."""
+    ordinary = _ORDINARY.match(data, place)
+    # An attribute has a blank and a letter at least: in so few bytes there are not too many.
+    if ordinary is not None and ordinary.end() - place < 2 * _ATTRIBUTES_MAX:
+        return ordinary.end()
+    return _tag_end_of_any(data, place)
+
+
+def _tag_end_of_any(data: bytes, place: int) -> int:
     attributes = 0
     while (found := _VALUE_OR_END.search(data, place)) is not None:
         attributes += len(data[place : found.start()].replace(b"/", b" ").split())
