@@ -42,8 +42,9 @@ _STARTUP_SECONDS: Final = 10
 # Where libraries of the system and what they read at start lie; none of it is anybody's secret.
 _SYSTEM: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime")
 _DEVICES: Final = ("/dev/null", "/dev/urandom", "/usr/share/zoneinfo")
-# Where libraries that size their threads and memory look. DuckDB ends its process when it may not.
-_MEASURES: Final = ("/proc/self/cgroup", "/sys/fs/cgroup")
+# Where libraries that size their threads and memory look. DuckDB ends its process when it may not. A rule for one file of
+# `/proc` is lost when the kernel makes that file anew; what other processes hold there Landlock keeps to itself.
+_MEASURES: Final = ("/proc", "/sys/fs/cgroup")
 _LIBRARY_NAMES: Final = ("site-packages", "dist-packages")
 
 
