@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.indexing.job import memory
-from penstock.indexing.job.memory import give_back_memory, limit_arenas
+from penstock.indexing.job.memory import give_back_memory
 
 # Below the size that the C library asks the machine for directly.
 PIECE_BYTES = 64 << 10
@@ -34,15 +32,3 @@ def test_holes_between_blocks_that_live_on_are_given_back() -> None:
 def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_trim", lambda: None)
     assert not give_back_memory()
-
-
-def test_bounding_the_places_where_threads_keep_holes_is_no_error_on_any_machine() -> None:
-    """In a process of its own: the bound holds for as long as a process lives."""
-    code = "from penstock.indexing import limit_arenas; print(limit_arenas())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() in ("True", "False")
-
-
-def test_a_library_that_has_no_such_bound_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
-    assert not limit_arenas()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.indexing.job.estimate import CostEstimate, estimate_cost
     from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
     from penstock.indexing.job.local import LocalIndexingJob
-    from penstock.indexing.job.memory import limit_arenas
     from penstock.indexing.job.port import IndexingJob
     from penstock.indexing.job.summary import IndexingSummary
     from penstock.indexing.job.turnstile import SpareTimeWorker
@@ -171,7 +170,6 @@ __all__ = [
     "highlights",
     "in_trace",
     "is_waiting",
-    "limit_arenas",
     "list_entries",
     "list_places",
     "own_text",
@@ -216,7 +214,6 @@ _HOMES: Final = {
     "job.core": ("JobCore",),
     "job.indexer": ("PLAN_RECORDS_MAX",),
     "job.local": ("LocalIndexingJob",),
-    "job.memory": ("limit_arenas",),
     "job.port": ("IndexingJob",),
     "job.summary": ("IndexingSummary",),
     "job.turnstile": ("SpareTimeWorker",),

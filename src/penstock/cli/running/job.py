@@ -12,7 +12,7 @@ from penstock.cli.running.stop import Stop, close_quietly
 from penstock.cli.settings.wiring import UNWIRED, Wiring
 from penstock.cli.terminal.progress import ProgressView
 from penstock.documents import ChunkingConfig
-from penstock.indexing import Embedding, EmbeddingBudget, IndexingConfig, IndexingJob, Reading, limit_arenas
+from penstock.indexing import Embedding, EmbeddingBudget, IndexingConfig, IndexingJob, Reading
 
 __all__ = ["JobPlan", "StageEngine", "opened_job"]
 
@@ -55,7 +55,6 @@ class JobPlan:
 @contextmanager
 def opened_job(plan: JobPlan, view: ProgressView, stop: Stop) -> Iterator[IndexingJob]:
     """A job on an engine of its own, which `stop` ends; `Closed` when it does so before there is one."""
-    limit_arenas()
     with _local(plan, view, stop) if plan.engine is StageEngine.LOCAL else _on_spark(plan, view, stop) as job:
         view.working()
         try:
