@@ -6,8 +6,9 @@ has no group commit of its own (LMDB, SQLite, the raw disk), all callers of a mo
 ours. The raw limit writes the same bytes, unframed and unchecked, into a file that was written before, directly;
 `appends` is the plain way to do it, a growing file and fdatasync, also shared by all callers of a moment. Our store has
 a subscriber that acknowledges each segment at once, so most are never written; `to files` is the same store with
-`segment.memory_delivery_seconds` 0, which writes every segment. Peers that are not installed are named as absent. Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost`
-choose parts, and numbers from 1 on choose loads of the first: `python benchmarks/quiver.py ingest 1 5`.
+`segment.memory_delivery_seconds` 0, which writes every segment. Peers that are not installed are named as absent.
+Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost` choose parts, and numbers from 1 on choose
+loads of the first: `python benchmarks/quiver.py ingest 1 5`.
 """
 
 from __future__ import annotations
