@@ -1,5 +1,7 @@
 """The command line names its commands, refuses others, and explains expected failures without a traceback."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -85,3 +87,29 @@ def test_a_command_is_explained_in_one_line_that_a_list_of_commands_does_not_cut
     line = command.get_short_help_str(limit=1000)
     assert line.endswith("."), path
     assert len(line) <= HELP_LINE_MAX, path
+
+
+LEAVING = """
+import atexit, os, sys
+from importlib import import_module
+cli = import_module("penstock.cli.main")
+
+class Taken:
+    def __del__(self, write=os.write):
+        write(1, b" taken apart")
+
+def ended(**_):
+    atexit.register(print, "tidied", end="")
+    sys.exit({code})
+
+kept = sys.kept = Taken()
+cli.penstock = ended
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("given", "code"), [("0", 0), ("None", 0), ("3", 3), ("'why'", 1)])
+def test_a_command_ends_with_its_code_before_python_is_taken_apart_under_native_threads(given: str, code: int) -> None:
+    program = LEAVING.replace("{code}", given)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (code, "tidied"), done.stderr

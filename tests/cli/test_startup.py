@@ -41,7 +41,7 @@ EVENT = json.dumps(
 )
 # Runs commands one after another as the script does, and prints how each ended and what they have loaded.
 PROBE = """
-import contextlib, io, json, sys
+import contextlib, io, json, os, sys
 commands, missing, stdin = json.loads(sys.argv[1])
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -57,7 +57,9 @@ for arguments in commands:
             main()
         except SystemExit as end:
             codes.append(end.code)
-print(json.dumps([codes, sorted(sys.modules), said.getvalue()]))
+print(json.dumps([codes, sorted(sys.modules), said.getvalue()]), flush=True)
+# A command's code is that of its process.
+os._exit(0)
 """
 
 

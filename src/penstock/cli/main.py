@@ -7,8 +7,10 @@ works with when it works: help and wrong options are answered before any room is
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
@@ -45,7 +47,7 @@ _SECTIONS: Final = {
         "index": _Entry("commands.index", "index", "Make files, folders and buckets searchable."),
         "search": _Entry("commands.search", "search", "Find the passages that best answer a question."),
         "documents": _Entry(
-            "commands.documents", "documents", "List and count documents, with their status; retry or forget them."
+            "commands.documents", "documents", "List, count, retry and forget documents, with their status."
         ),
         "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
         "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
@@ -159,7 +161,32 @@ def main() -> None:
         end_with_parent(os.environ)
     if not _may_start_spark(sys.argv):
         sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
-    penstock(prog_name="penstock")
+    leaving = _Leaving()
+    try:
+        penstock(prog_name="penstock")
+    except SystemExit as ended:
+        leaving.code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
+
+
+class _Leaving:
+    """Ends the process after everything else that is due at its end, without taking Python apart.
+
+    Threads of the native libraries run on until the very end. One that comes to call Python when that is half gone
+    aborts the process, and a command that has done its work would end with the code of a crash.
+    """
+
+    def __init__(self) -> None:
+        # Of an error that nobody has caught.
+        self.code = 1
+        # What is registered first is called last.
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(self.code)
 
 
 class _WithoutPandas:
@@ -181,8 +208,6 @@ def _may_start_spark(arguments: list[str]) -> bool:
 
 def _read_enough(context: click.Context) -> NoReturn:
     """Whoever reads has read enough, as `head` has: that is no failure, and what is left is written nowhere."""
-    import os
-
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     context.exit(0)

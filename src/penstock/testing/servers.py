@@ -168,7 +168,7 @@ def seaweedfs(folder: Path, bucket: str = "penstock") -> Iterator[S3Server]:
             *("-s3", f"-s3.port={port}", f"-s3.config={folder / 's3.json'}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
             # A missing bucket must be an error, as on other stores.
             "-s3.autoCreateBucket=false",
-            *("-filer", *plain, *grpc, "-volume.max=20", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
+            *("-filer", *plain, *grpc, "-volume.max=200", "-volume.preStopSeconds=1", "-master.volumeSizeLimitMB=256"),
             # By default it takes no more writes when a hundredth of the disk is left, which is gigabytes of a large one.
             "-volume.minFreeSpace=100MiB",
         ]

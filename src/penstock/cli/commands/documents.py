@@ -34,7 +34,7 @@ _QUARANTINED: Final = "quarantined"
 
 @click.group()
 def documents() -> None:
-    """List and count documents, with their status; retry or forget them."""
+    """List, count, retry and forget documents, with their status."""
 
 
 @documents.command("list")
@@ -150,7 +150,7 @@ def count(
     as_json: bool,
     settings: Settings,
 ) -> None:
-    """Count the searchable documents and passages that a filter selects."""
+    """Count the documents and passages that a filter selects."""
     import asyncio
 
     from penstock.indexing import FilterCount, count_where, find_target, parse_filter, require_store, url_of
