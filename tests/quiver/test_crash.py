@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 import pytest
-from tests.quiver.worlds import PATH, bundle, numbers, small, with_mode
+from tests.quiver.power_cuts import cut_short
+from tests.quiver.worlds import bundle, numbers, small, with_mode
 
 from penstock.quiver import Quiver, RetentionConfig, WriteMode
-from penstock.testing import PowerCut, SeededEntropy, Simulation, TornDisk, simulate
+from penstock.testing import Simulation, simulate
 
-T = TypeVar("T")
 SUBSCRIBERS = ("a", "b")
 # Bundles of one history: two segments, a rotation of the log, checkpoints and removals.
 BUNDLES = 11
@@ -49,43 +46,22 @@ async def live(store: Quiver, history: History) -> None:
 
 async def cut(simulation: Simulation, after: int, mode: WriteMode, how: str) -> int | None:
     """One history that ends at this write, and what is found then; None once the history was not interrupted."""
-    disk = TornDisk(entropy=SeededEntropy(f"{after}/{mode}/{how}"), clock=simulation.clock)
     config = replace(
         with_mode(small(), mode),
         segment=replace(small().segment, target_size=128),
         retention=RetentionConfig(size_cap=1 << 24),
         checkpoint_records=4,
     )
-    dark = asyncio.Event()
-
-    async def offload(work: Callable[..., T], /, *args: Any) -> T:
-        try:
-            return work(*args)
-        except PowerCut:
-            dark.set()
-            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
-
-    async def open_store() -> Quiver:
-        entropy = simulation.entropy.fork(f"{disk.boots}")
-        return await Quiver.open(PATH, config, disk=disk, clock=simulation.clock, entropy=entropy, offload=offload)
-
     history = History()
-
-    async def process() -> None:
-        await live(await open_store(), history)
-
-    disk.cut_power(after_writes=after)
-    running = simulation.start("store", process())
-    ended = asyncio.create_task(running.join())
-    await asyncio.wait([ended, asyncio.create_task(dark.wait())], return_when=asyncio.FIRST_COMPLETED)
-    was_cut = dark.is_set()
-    running.crash()
-    if how == "power":
-        disk.crash()
-    else:
-        disk.revive()
-    await check(await open_store(), history)
-    return after if was_cut else None
+    return await cut_short(
+        simulation,
+        after,
+        mode,
+        how,
+        config,
+        lambda store: live(store, history),
+        lambda store: check(store, history),
+    )
 
 
 async def check(store: Quiver, history: History) -> None:

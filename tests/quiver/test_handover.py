@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
+from tests.quiver.power_cuts import cut_short
 from tests.quiver.worlds import PATH, bundle, drained, numbers, opened, small, torn, with_mode
 
 from penstock.quiver import Bundle, Delivery, Quiver, QuiverConfig, RetentionConfig, WriteMode
 from penstock.relay.parts import split_segment
-from penstock.testing import ManualClock, PowerCut, SeededEntropy, Simulation, TornDisk, simulate
+from penstock.testing import ManualClock, Simulation, TornDisk, simulate
 
 T = TypeVar("T")
 HOME = f"{PATH}/instance-000"
@@ -398,39 +399,18 @@ async def consume(store: Quiver, history: History, name: str) -> None:
 
 
 async def cut(simulation: Simulation, after: int, mode: WriteMode, how: str) -> int | None:
-    disk = TornDisk(entropy=SeededEntropy(f"{after}/{mode}/{how}"), clock=simulation.clock)
     config = replace(with_mode(small(), mode), checkpoint_records=4)
-    dark = asyncio.Event()
-
-    async def offload(work: Callable[..., T], /, *args: Any) -> T:
-        await simulation.clock.sleep(0)
-        try:
-            return work(*args)
-        except PowerCut:
-            dark.set()
-            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
-
-    async def open_store() -> Quiver:
-        entropy = simulation.entropy.fork(f"{disk.boots}")
-        return await Quiver.open(PATH, config, disk=disk, clock=simulation.clock, entropy=entropy, offload=offload)
-
     history = History()
-
-    async def process() -> None:
-        await live(await open_store(), history)
-
-    disk.cut_power(after_writes=after)
-    running = simulation.start("store", process())
-    ended = asyncio.create_task(running.join())
-    await asyncio.wait([ended, asyncio.create_task(dark.wait())], return_when=asyncio.FIRST_COMPLETED)
-    was_cut = dark.is_set()
-    running.crash()
-    if how == "power":
-        disk.crash()
-    else:
-        disk.revive()
-    await check(await open_store(), history)
-    return after if was_cut else None
+    return await cut_short(
+        simulation,
+        after,
+        mode,
+        how,
+        config,
+        lambda store: live(store, history),
+        lambda store: check(store, history),
+        yields=True,
+    )
 
 
 async def check(store: Quiver, history: History) -> None:

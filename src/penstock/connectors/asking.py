@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,6 +19,7 @@ from penstock.indexing import (
     read_entries,
     url_of,
 )
+from penstock.loops import LoopThread
 
 __all__ = ["IndexAccess", "missing_framework", "passage_id", "passage_metadata", "waited_for"]
 
@@ -87,18 +87,8 @@ def waited_for(work: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:
         return asyncio.run(work)
     # Its own loop is busy waiting for this call: another one, on a thread that ends with it.
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(work))
-        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that waits
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="penstock-connector")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    door = LoopThread("penstock-connector")
+    try:
+        return door.run(work)
+    finally:
+        door.close()
