@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pytest
 
-from penstock.testing.campaign import Budget, CampaignTally, run_campaign, seeds_of
+from penstock.testing.simulation.campaign import Budget, CampaignTally, run_campaign, seeds_of
 
 MINUTES: Final = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
 # A test may try harder in a long run: a larger file, more power cuts.

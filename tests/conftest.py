@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
+from penstock.testing.servers.object_stores import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
 pytest_plugins = ["tests.campaigns", "tests.spark_session"]
 

@@ -19,7 +19,7 @@ from tests.documented import EXAMPLES, NOT_RUN, ROOT, SECONDS_MAX, fences, penst
 
 from penstock.cli import penstock
 from penstock.observability import names
-from penstock.testing.servers import ServerMissing, seaweedfs
+from penstock.testing.servers.object_stores import ServerMissing, seaweedfs
 
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")])

@@ -315,6 +315,35 @@ def test_what_another_room_imports_is_on_a_public_list() -> None:
     assert sorted(set(DEEP_IMPORTS) - {one[:2] for one in past}) == [], "exceptions that nobody needs"
 
 
+def _lazy_packages() -> dict[str, tuple[set[str], set[str]]]:
+    """Of each package with a lazy public list: names by module as type checkers see them, and as processes do."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for path in SOURCE.rglob("__init__.py"):
+        tree = _tree(path)
+        package = ".".join(path.relative_to(SOURCE.parent).parent.parts)
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("lazy_names("):
+                assert isinstance(node.value, ast.Call)
+                homes = ast.literal_eval(node.value.args[1])
+                loaded = {f"{package}.{home}:{name}" for home, names_of in homes.items() for name in names_of}
+                imports = (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) and one.module)
+                typed = {f"{one.module}:{alias.name}" for one in imports for alias in one.names}
+                found[package] = ({one for one in typed if one.startswith(f"{package}.")}, loaded)
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(_lazy_packages()))
+def test_a_lazy_public_list_offers_what_type_checkers_see(package: str) -> None:
+    typed, loaded = _lazy_packages()[package]
+    assert typed == loaded
+    assert {one.partition(":")[2] for one in loaded} == _public_list(package)
+
+
+def test_a_folder_that_holds_more_than_twenty_modules_has_outgrown_one_level() -> None:
+    sizes = {folder: len(list(folder.glob("*.py"))) for folder in SOURCE.rglob("*/") if folder != SOURCE}
+    assert {str(folder.relative_to(SOURCE)): size for folder, size in sizes.items() if size > 21} == {}
+
+
 def _public_classes() -> dict[str, list[str]]:
     """Modules by the public classes that they define."""
     found: dict[str, list[str]] = {}

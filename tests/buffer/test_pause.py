@@ -19,7 +19,7 @@ from penstock.objects import MemoryStore, ObjectMeta, ObjectStore, open_store
 from penstock.objects.port import Body
 from penstock.observability import names
 from penstock.testing import RecordingObserver, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
 GRACE_SECONDS = 600.0

@@ -15,7 +15,7 @@ from penstock.indexing import EmbeddingBudget, Endpoint
 from penstock.indexing.job.budget import Spending
 from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.embedding import Embedding
-from penstock.testing.embedding_server import AskFate, EmbeddingServer, contents_by_place
+from penstock.testing.servers.embedding_server import AskFate, EmbeddingServer, contents_by_place
 from penstock.testing.shelf import IndexShelf, prose
 from penstock.vector import CollectionName
 

@@ -12,7 +12,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 from penstock.documents import Chunker, DocumentStatus
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.indexing.planning.plan import RoundLimits
-from penstock.testing.embedding_server import (
+from penstock.testing.servers.embedding_server import (
     AskFate,
     EmbeddingServer,
     ProviderFaults,

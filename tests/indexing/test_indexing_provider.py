@@ -19,8 +19,8 @@ from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.embedding import Embedding, Endpoint
 from penstock.observability import Event, names
 from penstock.testing import RecordingObserver
-from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults, contents_by_place
 from penstock.testing.following import Following
+from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults, contents_by_place
 from penstock.testing.shelf import IndexShelf
 from penstock.vector import CollectionName
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.errors import Unavailable
 from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel
-from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults
+from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults
 from penstock.testing.shelf import IndexShelf
 from penstock.vector import CollectionName
 

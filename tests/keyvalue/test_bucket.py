@@ -10,7 +10,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 
 from penstock.errors import NotFound, PermissionDenied, Unsupported
 from penstock.keyvalue import KeyValue, WriteBatch, open_follower, open_keyvalue
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 
 async def _opened(server: BucketServer, path: str = "store", **more: Any) -> KeyValue:

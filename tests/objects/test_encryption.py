@@ -14,7 +14,7 @@ from penstock.errors import InvalidInput, PenstockError
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.objects import check_encryption, open_store, without_encryption
 from penstock.objects.cloud.services import S3Options
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 PREFIX = "x-amz-server-side-encryption"

@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.objects import MemoryStore, ObjectStore, RetryPolicy, StoreSpec, open_store
 from penstock.observability import names
 from penstock.testing import RecordingObserver
-from penstock.testing.servers import AzureServer, S3Server
+from penstock.testing.servers.object_stores import AzureServer, S3Server
 
 HASTY = RetryPolicy(deadline_seconds=2)
 

@@ -14,7 +14,7 @@ from tests.quiver.power_cuts import cut_short
 from tests.quiver.worlds import PATH, bundle, drained, numbers, opened, small, torn, with_mode
 
 from penstock.quiver import Bundle, Delivery, Quiver, QuiverConfig, RetentionConfig, WriteMode
-from penstock.relay.parts import split_segment
+from penstock.relay.outlets.parts import split_segment
 from penstock.testing import ManualClock, Simulation, TornDisk, simulate
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from penstock.objects.port import Body, Object, ObjectMeta
 from penstock.observability import names
 from penstock.relay import QueueOutletConfig, Relay, RelayMarks, RelayStamp, UnprovedPolicy
 from penstock.testing import PowerCut, RecordingObserver, Simulation, TornDisk, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 # Above the number of requests, and of disk writes, that the two segments take.
 STEPS_MAX = 200

@@ -11,7 +11,7 @@ from tests.vector.stores import QUIET, found, opened
 from tests.vector.test_damage import every_value, lived_in
 
 from penstock.blocks import STORE, RecordKind
-from penstock.blocks.keys import head_key, position_key
+from penstock.blocks.format.keys import head_key, position_key
 from penstock.errors import Corrupt
 from penstock.keyvalue import MemoryFollower, MemoryVolume
 from penstock.observability import names

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from penstock.blocks import layout
+from penstock.blocks.write import layout
 from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock

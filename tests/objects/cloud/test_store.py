@@ -24,7 +24,7 @@ from penstock.errors import (
 from penstock.objects.cloud.services import AzureOptions, GoogleOptions, S3Options, connect
 from penstock.objects.cloud.store import PART_BYTES, CloudStore
 from penstock.testing import ManualClock
-from penstock.testing.servers import AzureServer, S3Server
+from penstock.testing.servers.object_stores import AzureServer, S3Server
 
 Promise = Callable[[CloudStore, BucketServer], Awaitable[None]]
 

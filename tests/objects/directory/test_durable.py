@@ -15,7 +15,7 @@ from penstock.errors import NotFound, OutcomeUnknown, PenstockError, Unavailable
 from penstock.objects import DirectoryStore, Object, ObjectStore, Register, RegisterPolicy, Stamped, StampedFormat
 from penstock.objects.register.stamp import BytesCodec
 from penstock.testing import ManualClock, SeededEntropy, Simulation, TornDisk, inline, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 SEEDS = 200
 KEY = "folder/register"

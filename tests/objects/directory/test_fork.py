@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.forks import in_a_fork
 
 from penstock.objects import ObjectStore, open_store
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 
 def body_of(store: ObjectStore) -> bytes:

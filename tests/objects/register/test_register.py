@@ -38,7 +38,7 @@ from penstock.testing import (
     WitnessStore,
     simulate,
 )
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 KEY = "room/key"
 CALL_SECONDS = 0.1
