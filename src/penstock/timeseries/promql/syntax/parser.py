@@ -155,7 +155,9 @@ class _ExpressionParser:
             if isinstance(operand, NumberLiteral):
                 return NumberLiteral(-operand.value if sign.value == "-" else operand.value, place)
             return UnaryExpr(sign.value, operand, place)
-        expr = self._primary()
+        return self._modified_by_suffixes(self._primary())
+
+    def _modified_by_suffixes(self, expr: Expr) -> Expr:
         while True:
             start = expr.place.start
             if self._cursor.next.is_operator("["):
@@ -251,8 +253,9 @@ class _ExpressionParser:
         """Matchers of labels alone, which unlike a selector's may all match the empty value."""
         start = self._cursor.next
         if start.is_operator("{"):
-            selector = parse_selector(self._cursor, may_be_empty=True)
-            if self._cursor.next.is_operator(",", ")"):
+            # When `info` looks is decided by its first argument: modifiers are read, and do nothing.
+            selector = self._modified_by_suffixes(parse_selector(self._cursor, may_be_empty=True))
+            if isinstance(selector, VectorSelector) and self._cursor.next.is_operator(",", ")"):
                 return selector
         selected = start.kind == LexemeKind.NAME and not self._cursor.after_next.is_operator("(")
         instead = ", got vector selector instead" if selected else ""
