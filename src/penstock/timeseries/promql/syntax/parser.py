@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from penstock.errors import AtCapacity
 from penstock.timeseries.promql.syntax.cursor import KEYWORDS, TokenCursor
@@ -297,7 +298,8 @@ class _ExpressionParser:
         else:
             seconds = self._signed_number("@", "timestamp")
             if not -_AT_SECONDS_MAX < seconds < _AT_SECONDS_MAX:
-                why = f"timestamp out of bounds for @ modifier: {go_text(seconds)}"
+                text = f"{seconds:f}" if math.isfinite(seconds) else go_text(seconds)
+                why = f"timestamp out of bounds for @ modifier: {text}"
                 raise self._cursor.fail(sign.start, why)
             at = to_ms(seconds)
         modifiers = self._modifiers(expr, sign, "@")
