@@ -85,6 +85,12 @@ def test_a_suffix_belongs_to_a_family_whose_type_has_it() -> None:
 
 
 def test_hostile_lines_are_refused_without_long_work() -> None:
-    for line in ('a{b="' + "\\" * 100_001, "a{" * 50_000, 'a{b="c"' * 20_000, "a " + "1" * 100_000 + "x", " # " * 50_000):
+    for line in (
+        'a{b="' + "\\" * 100_001,
+        "a{" * 50_000,
+        'a{b="c"' * 20_000,
+        "a " + "1" * 100_000 + "x",
+        " # " * 50_000,
+    ):
         with pytest.raises(InvalidInput):
             read("up 1\n" + "a" + line)
