@@ -21,9 +21,9 @@ from penstock.gateway.access.naming import check_index, check_key
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.services import DocumentServices
-from penstock.gateway.http.bodies import decompress, read_body
+from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.http.inputs import body_schema, decoded, one, whole_body
+from penstock.gateway.http.inputs import body_schema, decoded, one, unpacked, whole_body
 from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
@@ -141,7 +141,7 @@ class DocumentRoutes:
         waits = one(exchange, "wait", "false") == "true"
         seconds = _seconds(one(exchange, "timeout", "30"), self._config.query_seconds_max)
         body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
-        body = decompress(body, exchange.headers.get("content-encoding"), limit)
+        body = await unpacked(exchange, body, limit)
         place = _Place.of(self._services.uploads_url, name, key)
         meta = await self._services.uploads.put(place.store_key, body)
         event = await self._told(exchange, name, place, meta)
