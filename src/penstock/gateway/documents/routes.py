@@ -138,7 +138,7 @@ class DocumentRoutes:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         key = check_key(exchange.parameters["key"])
         limit = self._config.upload_bytes_max
-        waits = one(exchange, "wait", "false") == "true"
+        waits = _truth(one(exchange, "wait", "false"), "wait")
         seconds = _seconds(one(exchange, "timeout", "30"), self._config.query_seconds_max)
         body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
         body = await unpacked(exchange, body, limit)
@@ -308,6 +308,12 @@ def _seconds(text: str, longest: float) -> float:
     if not 0 < seconds <= longest:
         raise InvalidInput(f"timeout {text[:40]!r}", f"it is a number of seconds above 0, up to {longest:g}")
     return seconds
+
+
+def _truth(text: str, name: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{name} {text[:40]!r}", "it is true or false")
+    return text == "true"
 
 
 def _whole(text: str, low: int, high: int, name: str) -> int:

@@ -71,11 +71,12 @@ class Gateway:
         began = self._clock.monotonic()
         route = _NO_ROUTE
         refuse: Refuse = json_refusal
-        scope_needed: Scope | None = None
+        is_audited = False
         try:
             self.guard.check_site(exchange)
             endpoint = self.routes.find(exchange)
-            route, refuse, scope_needed = endpoint.path, endpoint.refuse, endpoint.scope
+            route, refuse = endpoint.path, endpoint.refuse
+            is_audited = endpoint.audited or endpoint.scope is Scope.ADMIN
             proves = endpoint.proves_itself is not None and endpoint.proves_itself(exchange)
             exchange.principal = self.guard.principal(exchange, None if proves else endpoint.scope)
             lease = under_way.enter_context(self.guard.admitted(exchange, stores=endpoint.stores))
@@ -93,9 +94,10 @@ class Gateway:
         seconds = self._clock.monotonic() - began
         self._observer.observe(names.GATEWAY_REQUEST_SECONDS, seconds, route=route)
         self._observer.count(names.GATEWAY_REQUESTS, route=route, status=str(answer.status))
-        if scope_needed is Scope.ADMIN:
-            told = {"tenant": exchange.principal.tenant, "token": exchange.principal.token_id or "none"}
-            self._observer.event(names.GATEWAY_AUDIT, route=route, status=answer.status, **told)
+        if is_audited:
+            whose = {"tenant": exchange.principal.tenant, "token": exchange.principal.token_id or "none"}
+            asked = {"method": exchange.method, "route": route, "address": self.guard.address(exchange)}
+            self._observer.event(names.GATEWAY_AUDIT, status=answer.status, **asked, **whose)
         return answer
 
     def _refusal(self, error: Exception, route: str) -> Refusal:

@@ -72,6 +72,8 @@ class Guard:
         authorization = exchange.headers.get("authorization")
         found = None if authorization else self._session(exchange.headers.get("cookie"), book)
         found = found or self.authenticate(exchange, authorization)
+        # Known from here on, also where it is refused for what it asks.
+        exchange.principal = found
         if scope not in found.scopes:
             raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token that was made with it")
         return found
@@ -80,14 +82,16 @@ class Guard:
         """Whose token it is; failures are counted against the address that they come from."""
         book = self._book()
         assert book is not None, "a gateway without tokens has nobody to authenticate"
-        with self.counted_failures(exchange):
-            return book.authenticate(authorization, self._clock.now_ms())
+        with self.counted_failures(exchange, authorization):
+            found = book.authenticate(authorization, self._clock.now_ms())
+        self._logins.succeeded(self.address(exchange), authorization or "")
+        return found
 
     @contextmanager
-    def counted_failures(self, exchange: HttpExchange) -> Iterator[None]:
+    def counted_failures(self, exchange: HttpExchange, credentials: str | None = None) -> Iterator[None]:
         """Whoever fails in the block too often, by address, is refused before it."""
         address = self.address(exchange)
-        self._logins.check(address)
+        self._logins.check(address, credentials)
         try:
             yield
         except Unauthenticated:

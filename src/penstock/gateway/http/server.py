@@ -156,6 +156,8 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
+            # Else whoever sends garbage writes a line of the log with each of it.
+            log_level="error",
             access_log=False,
             server_header=False,
             date_header=True,
