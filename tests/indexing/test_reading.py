@@ -337,7 +337,9 @@ def test_buckets_that_are_slow_to_open_are_opened_at_once_and_each_once(tmp_path
         server.objects = {f"-{number}/a.txt": (b"Otters swim.", 1) for number in range(6)}
         meeting = MeetingPlace(awaited=6)
         server.on_get = meeting.come
-        reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)})
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
         blank = upload(tmp_path, "note.txt")
         etag = hashlib.md5(b"Otters swim.").hexdigest()
         notified = [
@@ -365,7 +367,9 @@ def test_objects_that_are_told_of_and_never_given_are_found_out_together(tmp_pat
         server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
         meeting = MeetingPlace(awaited=8)
         server.on_range = lambda key, *_: meeting.come(key)
-        reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)})
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
         blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
         large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
         assert together(reading, *large) == [ReadOutcome.END] * 8
