@@ -56,6 +56,7 @@ def asked(work, **config):
     return asyncio.run(session())
 
 
+@pytest.mark.processes
 def test_a_process_answers_one_query_after_the_other_with_rows_or_errors():
     async def work(processes):
         first = await processes.query("rows", tenant="a")
@@ -70,6 +71,7 @@ def test_a_process_answers_one_query_after_the_other_with_rows_or_errors():
     assert first.table["pid"] == second.table["pid"] != os.getpid()
 
 
+@pytest.mark.processes
 def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another():
     async def work(processes):
         before = (await processes.query("rows", tenant="a")).table["pid"].to_pylist()
@@ -85,6 +87,7 @@ def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another(
         os.kill(before[0], 0)
 
 
+@pytest.mark.processes
 def test_a_query_whose_caller_goes_away_is_ended():
     async def work(processes):
         await processes.query("rows", tenant="a")
@@ -99,6 +102,7 @@ def test_a_query_whose_caller_goes_away_is_ended():
     asked(work)
 
 
+@pytest.mark.processes
 def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkeypatch):
     monkeypatch.setenv("WRITTEN", str(tmp_path / "written"))
 
@@ -115,6 +119,7 @@ def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkey
     assert asked(work).table.num_rows == 1
 
 
+@pytest.mark.processes
 def test_no_more_queries_run_at_once_than_are_configured():
     async def work(processes):
         first = asyncio.ensure_future(processes.query("hang", tenant="a", seconds_max=30))
