@@ -88,6 +88,7 @@ def test_members_one_after_the_other_are_one_body():
     assert decompress(zstandard.compress(b"a") + zstandard.compress(b"b"), "zstd", MIB) == b"ab"
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
 def test_a_body_has_thousands_of_members_but_not_a_million(encoding):
     """Each takes a decompressor of its own; 16 MB of them took minutes."""

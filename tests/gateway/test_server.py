@@ -87,6 +87,7 @@ async def large(_exchange):
 POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

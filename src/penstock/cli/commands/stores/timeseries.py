@@ -16,6 +16,7 @@ from penstock.cli.settings.options import json_option, settings_option
 from penstock.cli.settings.store_options import (
     confirm_writing,
     consume_options,
+    end_repair,
     positions_option,
     print_consumed,
     store_argument,
@@ -313,7 +314,4 @@ def repair(
         reports = repair_records(settings, observer, store, path, positions)
     for report in reports:
         click.echo(f"{report.what} {report.outcome}" if report.repaired else f"{report.what} is left: {report.outcome}")
-    if not reports:
-        click.echo("Nothing is damaged.")
-    if not all(report.repaired for report in reports):
-        raise SystemExit(1)
+    end_repair([report.repaired for report in reports])

@@ -17,6 +17,7 @@ from penstock.cli.settings.options import VECTOR_PATH, json_option, settings_opt
 from penstock.cli.settings.store_options import (
     confirm_writing,
     consume_options,
+    end_repair,
     positions_option,
     print_consumed,
     store_argument,
@@ -215,10 +216,7 @@ def repair(
         )
     for report in reports:
         show_repair(report, dry_run=dry_run)
-    if not reports:
-        click.echo("Nothing is damaged.")
-    if not all(report.repaired for report in reports):
-        raise SystemExit(1)
+    end_repair([report.repaired for report in reports])
 
 
 @vector.command()
