@@ -133,6 +133,7 @@ def test_a_page_works_as_it_is_shown(page: Path, tmp_path: Path) -> None:
     run_page(moved, tmp_path)
 
 
+@pytest.mark.processes
 def test_the_example_of_the_queue_stores_each_line_once(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(

@@ -26,6 +26,7 @@ def test_a_name_that_is_not_on_the_list_is_missing_as_from_any_module(name: str)
         load(name)
 
 
+@pytest.mark.processes
 def test_only_the_modules_of_the_names_that_were_asked_for_are_loaded() -> None:
     program = (
         "import sys, penstock.blocks as blocks; before = set(sys.modules); blocks.Envelope;"

@@ -245,6 +245,7 @@ async def _drained(url: str) -> list[bytes]:
     return records
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_process_stopped_past_the_grace_leaves_no_entry_without_its_object(tmp_path: Path) -> None:
     """A real SIGSTOP between the producer's look at the clock and its write of the manifest."""

@@ -24,6 +24,7 @@ def test_a_server_that_ignores_conditional_writes_is_refused_before_anything_is_
         assert server.objects == {}, "the probe cleans up behind itself"
 
 
+@pytest.mark.slow
 def test_on_a_server_that_enforces_them_a_second_writer_fences_the_first() -> None:
     """The trust that `probe=False` gives is the caller's: this is what it is about."""
 
@@ -42,6 +43,7 @@ def test_on_a_server_that_enforces_them_a_second_writer_fences_the_first() -> No
         asyncio.run(run(server))
 
 
+@pytest.mark.slow
 def test_an_opening_probes_once() -> None:
     async def run(server: BucketServer) -> None:
         store = await _opened(server)

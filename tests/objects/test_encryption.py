@@ -48,6 +48,7 @@ async def put_row(options: dict[str, Any]) -> None:
     await rows.close()
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("write", [put_object, put_row], ids=["objects", "keyvalue"])
 @pytest.mark.parametrize("kind", ASKED)
 def test_every_write_asks_for_the_encryption_that_is_configured(kind: str, write: Callable[..., Any]) -> None:

@@ -68,6 +68,7 @@ async def write_to_both(store: VectorStore, rows: Make) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_whatever_value_is_damaged_others_are_written_to_and_the_damaged_one_is_named(rows: Make) -> None:
     async def work(volume: MemoryVolume) -> None:
         await lived_in(volume, rows)

@@ -36,14 +36,17 @@ if TYPE_CHECKING:
         read_positions,
     )
     from penstock.blocks.read.reader import BlockReader, Damage, StateMoved
+    from penstock.blocks.read.records import StoreRecords
     from penstock.blocks.read.single_flight import SingleFlights
     from penstock.blocks.read.snapshot import StoreSnapshot
+    from penstock.blocks.read.store_reader import StoreReader, open_store_reader
     from penstock.blocks.write.change_handle import ChangeHandle
     from penstock.blocks.write.draft import BlockDraft, Drafted
     from penstock.blocks.write.flush import BlockFlushHandler, FlushPlan, FlushPlanner, StateChanges, fill
     from penstock.blocks.write.keeper import KeptState, UpkeepKeeper, UpkeepPlan
     from penstock.blocks.write.layout import file, neighbours, recut, restack, stack
     from penstock.blocks.write.refusals import ChangeReceipt, ChangeRefusals, SourcedChange
+    from penstock.blocks.write.store_writer import StoreWriter, first_moment
 
 __all__ = [
     "EMPTY",
@@ -82,7 +85,10 @@ __all__ = [
     "StateReading",
     "StoreFormat",
     "StoreHeader",
+    "StoreReader",
+    "StoreRecords",
     "StoreSnapshot",
+    "StoreWriter",
     "StoredDirectories",
     "UpkeepKeeper",
     "UpkeepPlan",
@@ -92,11 +98,13 @@ __all__ = [
     "decode_page",
     "file",
     "fill",
+    "first_moment",
     "fragment_key",
     "fragments_prefix",
     "head_key",
     "is_stored",
     "neighbours",
+    "open_store_reader",
     "page_operations",
     "pages_prefix",
     "position_operation",
@@ -207,5 +215,14 @@ __getattr__ = lazy_names(
         ),
         "read.single_flight": ("SingleFlights",),
         "read.snapshot": ("StoreSnapshot",),
+        "write.store_writer": (
+            "StoreWriter",
+            "first_moment",
+        ),
+        "read.store_reader": (
+            "StoreReader",
+            "open_store_reader",
+        ),
+        "read.records": ("StoreRecords",),
     },
 )

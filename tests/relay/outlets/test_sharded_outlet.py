@@ -146,6 +146,7 @@ def test_without_a_routing_everything_is_as_it_was() -> None:
     simulate(main, 1)
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     ("before", "after", "lands", "drained"),
     [(1, 4, True, False), (3, 5, True, True), (4, 1, True, True)],
@@ -171,6 +172,7 @@ def test_a_relay_that_ends_at_any_request_while_the_layout_changes_sends_each_ro
     assert steps_tried(at) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after", "power"), [(3, 2, True)])
 def test_a_relay_that_ends_at_any_write_of_its_disk_while_the_layout_changes_sends_each_row_once(
     before: int, after: int, power: bool

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope
@@ -52,7 +53,7 @@ def test_marks_admit_each_batch_once_for_each_relay_and_survive_a_restart() -> N
     assert again.admit(stamp(1, 1, relay="B"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.lists(st.text(max_size=8), max_size=30), min_size=1, max_size=3),
     st.integers(min_value=1, max_value=200),

@@ -50,6 +50,7 @@ def test_a_text_has_one_vector_whoever_asks() -> None:
     assert np.linalg.norm(first.rows, axis=1) == pytest.approx([1, 1])
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     ("faults", "reason"),
     [
@@ -108,6 +109,7 @@ def test_a_path_that_is_no_endpoint_is_not_found_and_not_counted() -> None:
         assert server.asks == []
 
 
+@pytest.mark.processes
 def test_a_process_of_its_own_leaves_its_log_behind_and_goes_on_with_it(tmp_path: Path) -> None:
     log = tmp_path / "asks.log"
     with embedding_process(log, dimensions=DIMENSIONS, faults=ProviderFaults(failing=1.0, in_a_row_max=2)) as server:

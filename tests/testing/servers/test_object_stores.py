@@ -56,6 +56,7 @@ def test_a_server_that_dies_at_its_start_is_an_error_that_shows_its_log(
         pytest.fail("it started")
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_ended_before_it_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

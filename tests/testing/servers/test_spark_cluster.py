@@ -30,6 +30,7 @@ def started(*words: str) -> tuple[subprocess.Popen[bytes], int]:
     return process, int(process.stdout.readline())
 
 
+@pytest.mark.processes
 def test_processes_are_found_below_their_ancestor_by_what_they_run() -> None:
     parent, child = started("needle")
     try:
@@ -41,6 +42,7 @@ def test_processes_are_found_below_their_ancestor_by_what_they_run() -> None:
     assert descendants(os.getpid(), "needle") == []
 
 
+@pytest.mark.processes
 def test_python_workers_are_the_children_of_daemons_and_not_the_daemons() -> None:
     parent, child = started("pyspark.daemon", "pyspark.worker")
     try:
@@ -52,6 +54,7 @@ def test_python_workers_are_the_children_of_daemons_and_not_the_daemons() -> Non
         parent.communicate()
 
 
+@pytest.mark.processes
 def test_a_cluster_that_does_not_come_up_is_an_error_that_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,15 +115,17 @@ def test_a_trial_that_cannot_be_repeated_fails() -> None:
         run_campaign(lambda _: next(numbers), range(3), str)
 
 
-def _pytest(folder: Path, *arguments: str, minutes: str = "") -> str:
+def _pytest(folder: Path, *arguments: str, minutes: str = "", quick: str = "") -> str:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     # Plugins of the environment take seconds to load, and none is needed here.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environment["PENSTOCK_CHAOS_MINUTES"] = minutes
+    environment["PENSTOCK_QUICK"] = quick
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
 
 
+@pytest.mark.processes
 def test_a_failing_simulation_prints_its_seed_and_the_printed_command_replays_it(tmp_path: Path) -> None:
     shutil.copy(HARNESS, tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = simulation: many seeds\n")
@@ -136,6 +138,7 @@ def test_a_failing_simulation_prints_its_seed_and_the_printed_command_replays_it
     assert "1 passed" in _pytest(tmp_path, "test_failing.py", "--seeds", "31")
 
 
+@pytest.mark.processes
 def test_a_long_run_gives_every_campaign_a_share_of_the_minutes_and_prints_the_counts(tmp_path: Path) -> None:
     shutil.copy(HARNESS, tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  simulation: seeds\n  chaos: kills\n")
@@ -145,3 +148,29 @@ def test_a_long_run_gives_every_campaign_a_share_of_the_minutes_and_prints_the_c
     counts = re.findall(r"^ *([\d,]+) from seed \d+ +([\d.]+) s  test_two.py::(\w+)$", printed, re.MULTILINE)
     assert [name for _, _, name in counts] == ["test_one", "test_other"]
     assert all(int(runs.replace(",", "")) > 1 for runs, _, _ in counts), printed
+
+
+MANY_CASES = """
+import pytest
+
+@pytest.mark.cases(quick=2)
+@pytest.mark.parametrize("case", range(5))
+def test_cases(case): pass
+
+@pytest.mark.parametrize("case", range(3))
+def test_others(case): pass
+
+@pytest.mark.simulation(seeds=40)
+def test_seeds(seed): assert seed < 4
+"""
+
+
+@pytest.mark.processes
+def test_a_quick_run_tries_the_first_cases_and_few_seeds_and_any_other_all(tmp_path: Path) -> None:
+    shutil.copy(HARNESS, tmp_path / "conftest.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  simulation: seeds\n  cases: of a quick run\n")
+    (tmp_path / "test_many.py").write_text(MANY_CASES)
+    assert "6 passed, 3 deselected" in _pytest(tmp_path, "test_many.py", quick="1")
+    printed = _pytest(tmp_path, "test_many.py")
+    assert "8 passed" in printed
+    assert "seed 4 failed" in printed

@@ -80,6 +80,7 @@ def test_every_order_of_a_small_race_is_found() -> None:
     assert len({simulate(main, seed) for seed in range(400)}) == 24
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_a_seed_replays_in_another_process_whatever_its_hash_seed(hash_seed: str) -> None:
     def run(hash_seed: str) -> str:

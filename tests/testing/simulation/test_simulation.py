@@ -48,6 +48,7 @@ def test_an_error_that_a_task_kept_to_itself_fails_the_simulation() -> None:
     assert [repr(error) for error in failure.value.exceptions] == ["KeyError('unseen')"]
 
 
+@pytest.mark.slow
 def test_the_end_of_main_is_the_end_of_the_world() -> None:
     """Cleanup of what is left runs after the result is known, cannot wait, and says nothing."""
     log: list[str] = []
@@ -73,6 +74,7 @@ def test_the_end_of_main_is_the_end_of_the_world() -> None:
     assert log == ["cleanup"]
 
 
+@pytest.mark.slow
 def test_pending_tasks_are_destroyed_in_silence(caplog: pytest.LogCaptureFixture) -> None:
     async def main(simulation: Simulation) -> None:
         _sleepers = [asyncio.create_task(asyncio.sleep(100)) for _ in range(10)]
@@ -115,6 +117,7 @@ def test_fingerprints_tell_runs_apart() -> None:
     assert len({simulate(main, seed) for seed in range(50)}) == 50
 
 
+@pytest.mark.slow
 def test_a_task_that_a_destroyed_coroutine_starts_is_destroyed_with_it() -> None:
     """A frozen process may have a `finally` that starts a task: it never runs, and nobody is warned of it."""
     ran = []

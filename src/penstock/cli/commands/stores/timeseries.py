@@ -16,6 +16,7 @@ from penstock.cli.settings.options import json_option, settings_option
 from penstock.cli.settings.store_options import (
     confirm_writing,
     consume_options,
+    end_repair,
     positions_option,
     print_consumed,
     store_argument,
@@ -243,13 +244,16 @@ def import_(
 ) -> None:
     """Read samples from files: OpenMetrics text, Parquet or Arrow.
 
-    A file may be imported again: a sample of the same series and time replaces the one before.
+    All files are read before anything is written. A file may be imported again: a sample of the same series and time
+    replaces the one before. Exemplars have no place in the store; they are counted and left out.
     """
     from penstock.cli.inspection.timeseries_files import import_samples
 
     with watching.opened() as observer:
-        for file, count in import_samples(settings, observer, (store, path, tenant), files, file_format, at):
-            click.echo(f"{file}: {count:,} samples")
+        imported = import_samples(settings, observer, (store, path, tenant), files, file_format, at)
+    for one in imported:
+        left_out = f" ({one.exemplars:,} exemplars left out: the store keeps samples)" if one.exemplars else ""
+        click.echo(f"{one.file}: {one.samples:,} samples{left_out}")
 
 
 @timeseries.command()
@@ -310,7 +314,4 @@ def repair(
         reports = repair_records(settings, observer, store, path, positions)
     for report in reports:
         click.echo(f"{report.what} {report.outcome}" if report.repaired else f"{report.what} is left: {report.outcome}")
-    if not reports:
-        click.echo("Nothing is damaged.")
-    if not all(report.repaired for report in reports):
-        raise SystemExit(1)
+    end_repair([report.repaired for report in reports])

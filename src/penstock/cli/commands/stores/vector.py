@@ -17,6 +17,7 @@ from penstock.cli.settings.options import VECTOR_PATH, json_option, settings_opt
 from penstock.cli.settings.store_options import (
     confirm_writing,
     consume_options,
+    end_repair,
     positions_option,
     print_consumed,
     store_argument,
@@ -61,7 +62,7 @@ def stats(store: str, path: str, as_json: bool, settings: Settings) -> None:
     from penstock.cli.settings.wiring import Wiring
 
     answers = read_stats(Wiring(settings), store, path)
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     for each in answers.values():
         if isinstance(each, PenstockError):
             continue
@@ -215,10 +216,7 @@ def repair(
         )
     for report in reports:
         show_repair(report, dry_run=dry_run)
-    if not reports:
-        click.echo("Nothing is damaged.")
-    if not all(report.repaired for report in reports):
-        raise SystemExit(1)
+    end_repair([report.repaired for report in reports])
 
 
 @vector.command()
