@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from penstock.indexing.sending.looking import list_places
     from penstock.indexing.sending.places import Place, allowed_url, are_exhaustive, place_of, url_of, with_account
     from penstock.indexing.sending.queue import in_trace, is_waiting, send
-    from penstock.indexing.sending.receiving import Credentials, receive, take_delivery
+    from penstock.indexing.sending.receiving import Credentials, receive, take_delivery, target_of
     from penstock.indexing.sending.unreadable import UnreadableFolders
     from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel, embed_requests
     from penstock.indexing.stages.fetching import FetchLimits
@@ -194,6 +194,7 @@ __all__ = [
     "spread",
     "subject_of",
     "take_delivery",
+    "target_of",
     "target_in",
     "upload_of",
     "url_of",
@@ -334,6 +335,7 @@ _HOMES: Final = {
         "Credentials",
         "receive",
         "take_delivery",
+        "target_of",
     ),
     "sending.unreadable": ("UnreadableFolders",),
     "stages.embedding": (
