@@ -195,6 +195,7 @@ def test_files_that_are_named_one_by_one_are_looked_at_together_each_in_its_plac
     assert all([meta.key for meta in metas] == [place.key] for place, metas in found.items())
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_look_grows_with_the_files_and_with_the_entries_and_not_with_both() -> None:
     """In processor time, and generously: with both it would be fifty times as much."""
 
