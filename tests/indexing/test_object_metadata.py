@@ -23,9 +23,7 @@ TEXT = prose("rivers and mills", 12)
 def said_in(desk: Desk, key: str = "a.txt") -> list[Any]:
     """What is said of each chunk of a document."""
     return [
-        json.loads(row["metadata"]) if row.get("metadata") else None
-        for row in desk.attributes()
-        if row["key"] == key
+        json.loads(row["metadata"]) if row.get("metadata") else None for row in desk.attributes() if row["key"] == key
     ]
 
 
