@@ -14,10 +14,12 @@ import numpy as np
 from penstock.vector.arrays import Array, Column
 from penstock.vector.search.fusion import Ranking, best_places
 
-__all__ = ["group_codes", "supported"]
+__all__ = ["SUPPORT_MAX", "group_codes", "supported"]
 
 # 0.15 to 0.35 are equally good on average; more makes long documents win (docs/decisions/0014-answers.md).
 _SECOND_SHARE: Final = 0.25
+# The best row of a group may have at most so much of the best score of a row alone.
+SUPPORT_MAX: Final = 1 + _SECOND_SHARE
 _NO_GROUP: Final = -1
 # So few are numbered before Arrow's kernels would be loaded.
 _FEW_ROWS: Final = 64
