@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -311,6 +312,86 @@ def test_objects_that_do_not_answer_cost_a_task_the_patience_for_one_and_the_oth
     ]
     assert set(ended) == {ReadOutcome.AWAY, ReadOutcome.END}
     assert seconds < len(silent)
+
+
+# Only a test that fails waits so long.
+MEETING_SECONDS = 20.0
+
+
+class MeetingPlace:
+    """Lets nobody through before all who are awaited are there."""
+
+    def __init__(self, awaited: int) -> None:
+        self._awaited = awaited
+        self._there: set[str] = set()
+        self._mutex, self._all_there = threading.Lock(), threading.Event()
+        self.is_missed = False
+
+    def come(self, who: str) -> None:
+        with self._mutex:
+            self._there.add(who)
+            if len(self._there) == self._awaited:
+                self._all_there.set()
+        # Only where they come one after the other.
+        self.is_missed |= not self._all_there.wait(MEETING_SECONDS)
+
+
+def test_buckets_that_are_slow_to_open_are_opened_at_once_and_each_once(tmp_path: Path) -> None:
+    """One after the other, each would cost everybody in the round a patience of its own."""
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"-{number}/a.txt": (b"Otters swim.", 1) for number in range(6)}
+        meeting = MeetingPlace(awaited=6)
+        server.on_get = meeting.come
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
+        blank = upload(tmp_path, "note.txt")
+        etag = hashlib.md5(b"Otters swim.").hexdigest()
+        notified = [
+            elsewhere(blank, f"bucket-{number % 6}", key="a.txt", etag=etag, size_bytes=12) for number in range(30)
+        ]
+        assert together(reading, *notified) == [ReadOutcome.END] * 30
+        assert not meeting.is_missed
+        assert server.count("GET") == 6 + 30
+
+
+def test_a_bucket_that_cannot_be_opened_is_tried_once_by_a_task(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server(is_away=True) as server:
+        patience = RetryPolicy(deadline_seconds=0.2, pause_seconds_first=1.0)
+        reading = Reading(CHUNKING, options={**server.s3_options, "retry": patience})
+        far = elsewhere(upload(tmp_path, "note.txt"), "bucket", etag="e")
+        assert together(reading, *[far] * 20, upload(tmp_path, "note.txt"))[-1] == ReadOutcome.END
+        # Of its repetitions there are none in so short a patience, or few.
+        assert len(server.headers) < 5
+
+
+def test_objects_that_are_told_of_and_never_given_are_found_out_together(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
+        meeting = MeetingPlace(awaited=8)
+        server.on_range = lambda key, *_: meeting.come(key)
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
+        blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
+        large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
+        assert together(reading, *large) == [ReadOutcome.END] * 8
+        assert not meeting.is_missed
+
+
+def test_a_bucket_whose_objects_break_off_after_their_beginning_is_left_alone_after_two(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
+        server.on_range = lambda _, start, end: server.released.wait(10 if end - start > 1 else 0)
+        reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=0.5)})
+        blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
+        large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
+        assert together(reading, *large) == [ReadOutcome.AWAY] * 2 + [ReadOutcome.UNASKED] * 6
+        server.released.set()
 
 
 @pytest.mark.processes

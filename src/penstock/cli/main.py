@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
+from penstock.cli.running.interrupted_import import end_during_imports
 from penstock.cli.terminal.extras import explain_missing
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import BudgetSpent, PenstockError
@@ -140,13 +141,17 @@ class _Commands(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
+            return self._explained(context)
+        except KeyboardInterrupt:
+            # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
+            context.exit(_INTERRUPTED)
+
+    def _explained(self, context: click.Context) -> object:
+        try:
             return super().invoke(context)
         except PenstockError as error:
             _explain(error)
             context.exit(_BUDGET_SPENT if isinstance(error, BudgetSpent) else 1)
-        except KeyboardInterrupt:
-            # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
-            context.exit(_INTERRUPTED)
         except SystemExit as error:
             # As rich ends a program that nobody reads.
             if isinstance(error.__context__, BrokenPipeError):
@@ -182,6 +187,7 @@ def main() -> None:
     if not _may_start_spark(sys.argv):
         sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
     leaving = _Leaving()
+    end_during_imports()
     try:
         penstock(prog_name="penstock")
     except SystemExit as ended:
@@ -236,7 +242,7 @@ def _read_enough(context: click.Context) -> NoReturn:
 def _explain(error: PenstockError) -> None:
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
     console.print(terminal_text(error.what), markup=False)
     if error.why:

@@ -110,7 +110,7 @@ def index(
     from penstock.indexing import Wish, url_of
 
     wish = Wish(model, None, chunk_tokens, max_tokens, overlap_tokens)
-    console = Console(highlight=False, quiet=as_json, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, quiet=as_json, soft_wrap=True)
     with watching.opened() as observer, Stop(lambda: console.print(ENDING)) as stop:
         wiring = Wiring(settings, observer)
         order = Order(

@@ -90,7 +90,7 @@ def reindex(
 
     key = read_key(old_embedding_key, old_embedding_key_file)
     wish = Wish(model, provider.url, chunk_tokens, max_tokens, overlap_tokens)
-    console = Console(highlight=False, quiet=as_json, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, quiet=as_json, soft_wrap=True)
     with watching.opened() as observer, Stop(lambda: console.print(ENDING)) as stop:
         wiring = Wiring(settings, observer)
         order = RebuildOrder(

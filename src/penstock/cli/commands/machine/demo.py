@@ -40,7 +40,7 @@ def _play(directory: Path, records: int) -> bool:
     from penstock.cli.demonstration.queue import QueueAct
     from penstock.cli.demonstration.telemetry import TelemetryAct
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
     acts = (
         QueueAct(directory, records, console).run,
         TelemetryAct(directory, console).play,

@@ -244,13 +244,16 @@ def import_(
 ) -> None:
     """Read samples from files: OpenMetrics text, Parquet or Arrow.
 
-    A file may be imported again: a sample of the same series and time replaces the one before.
+    All files are read before anything is written. A file may be imported again: a sample of the same series and time
+    replaces the one before. Exemplars have no place in the store; they are counted and left out.
     """
     from penstock.cli.inspection.timeseries_files import import_samples
 
     with watching.opened() as observer:
-        for file, count in import_samples(settings, observer, (store, path, tenant), files, file_format, at):
-            click.echo(f"{file}: {count:,} samples")
+        imported = import_samples(settings, observer, (store, path, tenant), files, file_format, at)
+    for one in imported:
+        left_out = f" ({one.exemplars:,} exemplars left out: the store keeps samples)" if one.exemplars else ""
+        click.echo(f"{one.file}: {one.samples:,} samples{left_out}")
 
 
 @timeseries.command()

@@ -62,7 +62,7 @@ def stats(store: str, path: str, as_json: bool, settings: Settings) -> None:
     from penstock.cli.settings.wiring import Wiring
 
     answers = read_stats(Wiring(settings), store, path)
-    console = Console(highlight=False)
+    console = Console(emoji=False, highlight=False)
     for each in answers.values():
         if isinstance(each, PenstockError):
             continue
