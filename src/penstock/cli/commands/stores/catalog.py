@@ -165,11 +165,11 @@ def verify(url: str, prefix: str, data: bool, as_json: bool, settings: Settings)
 @_prefix_option
 @click.option("--from", "start", default=None, help="Start of the range, as ISO 8601 or nanoseconds.")
 @click.option("--to", "end", default=None, help="End of the range, exclusive, as ISO 8601 or nanoseconds.")
-@click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`; repeatable.")
+@click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`. Repeatable.")
 @click.option("--tenant", default=None, help="Tenant of the files.")
 @click.option("--table", default=None, help="Table of the files.")
 @click.option("--shard", default=None, help="Shard id of the files.")
-@click.option("--column", "columns", multiple=True, help="Column whose statistics to show; repeatable.")
+@click.option("--column", "columns", multiple=True, help="Column whose statistics to show. Repeatable.")
 @click.option("--partial", is_flag=True, help="Continue without segments that cannot be read.")
 @settings_option
 @_json_option
