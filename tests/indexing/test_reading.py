@@ -386,7 +386,11 @@ def test_a_bucket_whose_objects_break_off_after_their_beginning_is_left_alone_af
     (tmp_path / "note.txt").write_bytes(b"Otters.")
     with bucket_server() as server:
         server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
-        server.on_range = lambda _, start, end: server.released.wait(10 if end - start > 1 else 0)
+
+        def held(_: str, start: int, end: int) -> None:
+            server.released.wait(10 if end - start > 1 else 0)
+
+        server.on_range = held
         reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=0.5)})
         blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
         large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
