@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, names
 
 PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+OPERATING = (Path(__file__).parent.parent.parent / "docs" / "operating.md").read_text()
 
 
 def free_port() -> int:
@@ -223,5 +225,8 @@ def test_every_command_that_may_run_for_long_can_be_watched() -> None:
     }
     assert {name for name, found in options.items() if "--metrics" in found} == LONG
     assert {name for name in LONG if not wanted <= options[name]} == set()
+    listed = re.search(r"^Commands that may run for long \((.*)\) take$", OPERATING, re.MULTILINE)
+    assert listed
+    assert set(re.findall(r"`([^`]+)`", listed.group(1))) == LONG
     followed = {name for name, found in options.items() if "--follow" in found}
     assert followed <= LONG, "a command that follows runs until somebody ends it"
