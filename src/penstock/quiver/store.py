@@ -60,7 +60,7 @@ class Quiver:
         # Something for the upkeep to do.
         self._wake = WakeUp(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
-        self._threads: Threads | None = None
+        self._threads: list[Threads] = []
         self._segments = SegmentIndex(opened.segments.values() if opened else ())
         self._checked: set[int] = set()
         self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
@@ -158,7 +158,16 @@ class Quiver:
         """
         config = config or QuiverConfig()
         threads = Threads(_THREADS, "penstock-quiver", "the quiver")
-        doors = Doors(disk or RealDisk(), clock, entropy, offload or threads, observer, str(instance))
+        lane = Threads(1, "penstock-quiver-log", "the quiver")
+        doors = Doors(
+            disk or RealDisk(),
+            clock,
+            entropy,
+            offload or threads,
+            observer,
+            str(instance),
+            None if offload else lane,
+        )
         layout = Layout(full_path(path), instance)
         try:
             opened = None
@@ -167,8 +176,9 @@ class Quiver:
             store = cls(config, doors, opened, layout)
         except BaseException:
             threads.close()
+            lane.close()
             raise
-        store._threads = threads
+        store._threads = [threads, lane]
         try:
             await store._start(opened)
         except BaseException as error:
@@ -520,8 +530,8 @@ class Quiver:
 
     def _release(self) -> None:
         # First the threads: whoever opens the store next must not find one of them still at work.
-        if self._threads is not None:
-            self._threads.close()
+        for threads in self._threads:
+            threads.close()
         if self._usage is not None:
             self._usage.close()
         if self._lock is not None:

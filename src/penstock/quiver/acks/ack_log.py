@@ -69,7 +69,7 @@ class AckLog:
         if self._log is not None:
             await self._offload(self._log.close)
 
-    async def _commit(self, group: Sequence[AckRecord]) -> list[None]:
+    async def _commit(self, group: Sequence[AckRecord], _before: object) -> list[None]:
         if self._log is not None:
             await self._write(group)
         for record in group:

@@ -14,9 +14,10 @@ from typing import Any, Final
 from penstock.clock import Clock
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer
 from penstock.ids import Entropy
+from penstock.quiver.log.batch_parts import BatchPart, BatchSink
 from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
 
-__all__ = ["FrameLog", "LogFile", "Record", "file_name", "file_number", "is_spare"]
+__all__ = ["FrameLog", "LaidGroup", "LogFile", "Record", "file_name", "file_number", "is_spare"]
 
 _SUFFIX: Final = ".wal"
 _SPARE: Final = "spare-"
@@ -24,6 +25,8 @@ _SPARE: Final = "spare-"
 _FILL_BYTES: Final = 1 << 20
 # Twice what a group of small records has at most.
 _BUFFER_KEPT_MAX: Final = 16 << 20
+# One is written while the next is laid out.
+_BUFFERS_MAX: Final = 2
 FORMAT_VERSION: Final = 1
 
 
@@ -52,6 +55,23 @@ class LogFile:
     size: int
     end_record: int
     end: int = BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class LaidGroup:
+    """A group of records as bytes, for the file of this generation."""
+
+    records: Sequence[Record]
+    generation: int
+    # Of its frames, and of the whole blocks that they are written in.
+    size: int
+    needed: int
+    # Where they begin in the buffer.
+    start: int
+    buffer: memoryview
+
+    def body(self, *, in_blocks: bool) -> memoryview:
+        return self.buffer[self.start : self.start + (self.needed if in_blocks else self.size)]
 
 
 def file_name(number: int, suffix: str = _SUFFIX) -> str:
@@ -99,7 +119,10 @@ class FrameLog:
         self.active: LogFile | None = None
         self._file: DiskFile | None = None
         self._generation = 0
-        self._buffer = aligned_buffer(0)
+        # Behind the last record that was written; None after a failure.
+        self._end_record: int | None = None
+        # Memory of groups that were written; each is taken by one thread at a time.
+        self._buffers: list[memoryview] = []
 
     @property
     def bytes(self) -> int:
@@ -121,19 +144,55 @@ class FrameLog:
 
     def write(self, records: Sequence[Record]) -> None:
         """Make a group durable. On an `OSError` none of it counts as such, and the file is given up."""
-        size = sum([record.bytes for record in records])
-        needed = _whole_blocks(size)
+        needed = _whole_blocks(sum([record.bytes for record in records]))
         if not self._takes(needed):
+            # A failure to begin a file is one of this group.
+            self._end_record = None
             self.rotate(needed)
+        self._put(self.lay(records))
+
+    def lay(self, records: Sequence[Record]) -> LaidGroup:
+        """A group as bytes for the active file. May be called by another thread than the writer's, while it writes."""
+        size = sum([record.bytes for record in records])
+        needed, generation = _whole_blocks(size), self._generation
+        batches = [part for record in records for part in record.parts if isinstance(part, BatchPart)]
+        start = _whole_blocks(BatchSink.room(batches))
+        buffer = self._buffer_for(start + needed)
+        sink = BatchSink(buffer, batches) if batches else None
+        at, end = start, start + needed
+        for record in records:
+            at = _lay(buffer, at, record, generation, sink)
+        buffer[at:end] = bytes(end - at)
+        return LaidGroup(records, generation, size, needed, start, buffer)
+
+    def put(self, laid: LaidGroup) -> bool:
+        """Make a group durable that was laid ahead, as `write` does.
+
+        False, and nothing is done, unless it follows the last record that was written: the group before it failed.
+        """
+        follows = laid.records[0].sequence == self._end_record
+        if follows and laid.generation == self._generation and self._takes(laid.needed):
+            self._put(laid)
+            return True
+        self._give_back(laid.buffer)
+        if follows:
+            # Into another file, for which it is laid out again.
+            self.write(laid.records)
+        return follows
+
+    def _put(self, laid: LaidGroup) -> None:
         assert self.active is not None
         try:
-            self._write_at(self.active.end, self._encoded(records, needed))
+            self._write_at(self.active.end, laid.body(in_blocks=self._direct))
             self._save()
         except OSError:
             self.seal()
+            self._end_record = None
             raise
-        self.active.end += needed if self._direct else size
-        self.active.end_record = records[-1].sequence + records[-1].count
+        finally:
+            self._give_back(laid.buffer)
+        self.active.end += laid.needed if self._direct else laid.size
+        self.active.end_record = self._end_record = laid.records[-1].sequence + laid.records[-1].count
 
     def rotate(self, needed: int = 0, first: Sequence[Record] = ()) -> None:
         """Begin a new file, with the records `first` in it from the start; then give its name to the disk."""
@@ -226,42 +285,25 @@ class FrameLog:
         payload = FORMAT_VERSION.to_bytes(2, "little") + bytes(6) + self._clock.now_ms().to_bytes(8, "little")
         header = Record(FrameKind.HEADER, [payload], number)
         block = bytearray(BLOCK_BYTES + body_bytes)
-        self._lay(memoryview(block), 0, header)
+        _lay(memoryview(block), 0, header, self._generation)
         at = BLOCK_BYTES
         for record in first:
-            at = self._lay(memoryview(block), at, record)
+            at = _lay(memoryview(block), at, record, self._generation)
         self._write_at(0, memoryview(block))
         self._save()
 
-    def _encoded(self, records: Sequence[Record], needed: int) -> memoryview:
-        buffer = self._buffer_for(needed)
-        at = 0
-        for record in records:
-            at = self._lay(buffer, at, record)
-        if not self._direct:
-            return buffer[:at]
-        buffer[at:needed] = bytes(needed - at)
-        return buffer[:needed]
-
     def _buffer_for(self, needed: int) -> memoryview:
-        """One buffer for nearly all groups; one for a large record does not stay."""
-        if needed > _BUFFER_KEPT_MAX:
+        """Memory that an earlier group had, if it is large enough: fresh memory costs more than a copy."""
+        try:
+            buffer = self._buffers.pop()
+        except IndexError:
             return aligned_buffer(needed)
-        if len(self._buffer) < needed:
-            self._buffer = aligned_buffer(needed)
-        return self._buffer
+        return buffer if len(buffer) >= needed else aligned_buffer(needed)
 
-    def _lay(self, target: memoryview, at: int, record: Record) -> int:
-        return encode_frame(
-            target,
-            at,
-            record.kind,
-            record.parts,
-            generation=self._generation,
-            sequence=record.sequence,
-            count=record.count,
-            durable_before=record.durable_before,
-        )
+    def _give_back(self, buffer: memoryview) -> None:
+        """One for a large record does not stay."""
+        if len(buffer) <= _BUFFER_KEPT_MAX and len(self._buffers) < _BUFFERS_MAX:
+            self._buffers.append(buffer)
 
     def _write_at(self, offset: int, data: memoryview) -> None:
         assert self._file is not None
@@ -274,6 +316,20 @@ class FrameLog:
 
     def _path(self, number: int, *, spare: bool = False) -> str:
         return f"{self._folder}/{_SPARE if spare else ''}{file_name(number, self._suffix)}"
+
+
+def _lay(target: memoryview, at: int, record: Record, generation: int, sink: BatchSink | None = None) -> int:
+    return encode_frame(
+        target,
+        at,
+        record.kind,
+        record.parts,
+        generation=generation,
+        sequence=record.sequence,
+        count=record.count,
+        durable_before=record.durable_before,
+        sink=sink,
+    )
 
 
 def _whole_blocks(size: int) -> int:
