@@ -14,8 +14,9 @@ from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.loops import Offload
 from penstock.quiver.acks.ack_records import AckRecord, apply, encode_record
 from penstock.quiver.acks.ack_state import AckState, OutcomeRecord
-from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.log.frame_log import FrameLog
 from penstock.quiver.log.group_commit import GroupCommit
+from penstock.quiver.log.group_layout import Record
 
 __all__ = ["AckLog"]
 

@@ -26,9 +26,10 @@ from penstock.quiver.bundles.payload import encode_bundles
 from penstock.quiver.bundles.shared import SharedBatches
 from penstock.quiver.config import Durability
 from penstock.quiver.doors import Doors, InTurn
-from penstock.quiver.log.frame_log import FrameLog, LaidGroup, Record
+from penstock.quiver.log.frame_log import FrameLog, UnsureWrite
 from penstock.quiver.log.frames import FrameKind
 from penstock.quiver.log.group_commit import GroupCommit
+from penstock.quiver.log.group_layout import LaidGroup, Record
 
 __all__ = ["Wal", "WalEntry"]
 
@@ -180,44 +181,44 @@ class Wal:
         observer.count(names.QUIVER_INGESTED_BYTES, sum([entry.size for entry in stored]), instance=instance)
         return answers
 
-    async def _make_durable(
-        self, group: Sequence[WalEntry], before: asyncio.Task[None] | None
-    ) -> dict[int, Exception]:
+    async def _make_durable(self, group: Sequence[WalEntry], before: asyncio.Task[None] | None) -> dict[int, Exception]:
         """Returns which of the group cannot be stored, and why: they are not in the log. Ends behind `before`."""
         is_ahead = before is not None and not before.done()
         first = self._expected_record if is_ahead else self._next_record
         self._expected_record = first + sum([len(entry.bundles) for entry in group])
+        failure: OSError | None = None
         if before is not None and is_ahead:
-            refused = await self._write_ahead(group, first)
+            try:
+                refused = await self._write_ahead(group, first)
+            except OSError as error:
+                refused, failure = None, error
             await asyncio.wait([before])
             if refused is not None:
                 return refused
-        return await self._write_at_last(group)
+        return await self._write_at_last(group, failure)
 
     async def _write_ahead(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception] | None:
-        """Written in one go with the group before it. None where it was not, or for all we know was not."""
+        """Written as soon as the group before it is. None, and nothing was written, where that one failed."""
         assert self._log is not None
         laid, refused = await self._laying(self._lay, group, first)
-        try:
-            is_durable = laid is None or await self._lane(self._log.put, laid)
-        except OSError as error:
-            self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
-            return None
+        is_durable = laid is None or await self._lane(self._log.put, laid)
         return refused if is_durable else None
 
-    async def _write_at_last(self, group: Sequence[WalEntry]) -> dict[int, Exception]:
+    async def _write_at_last(self, group: Sequence[WalEntry], failure: OSError | None) -> dict[int, Exception]:
+        """All before it is decided. `failure` is what a first try met; a second one has a file of its own."""
         first = self._next_record
-        try:
-            return await self._lane(self._write, group, first)
-        except OSError as error:
-            if is_full(error):
-                # Room is set aside before anything is written: nothing was.
-                raise explain("the bundle could not be stored", error) from error
-            self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+        is_unsure = isinstance(failure, UnsureWrite)
+        for _ in range(1 if failure else 2):
             try:
                 return await self._lane(self._write, group, first)
-            except OSError as again:
-                raise _explained(again) from again
+            except OSError as error:
+                failure, is_unsure = error, is_unsure or isinstance(error, UnsureWrite)
+                if is_full(error) and not is_unsure:
+                    # Room is set aside before anything is written: nothing was.
+                    raise explain("the bundle could not be stored", error) from error
+                self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+        assert failure is not None
+        raise _explained(failure) from failure
 
     def _write(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
         assert self._log is not None
@@ -262,6 +263,5 @@ def _encode(entry: WalEntry) -> None:
 
 def _explained(error: OSError) -> PenstockError:
     meaning = explain("the bundle could not be stored for sure", error)
-    if is_full(error):
-        return meaning
-    return OutcomeUnknown(meaning.what, meaning.why, "mend the disk; then send it again if it is not there")
+    why = "no room is left" if is_full(error) else meaning.why
+    return OutcomeUnknown(meaning.what, why, "mend the disk; then send it again if it is not there")
