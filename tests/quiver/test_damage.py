@@ -202,6 +202,7 @@ def test_a_flipped_bit_at_every_byte_of_ack_log_repeats_at_most_what_it_hits_and
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_at_every_byte_of_a_seal_loses_no_bundle_and_no_number() -> None:
     """A segment that was delivered from memory has a record in ack.log, and no file: the log has its bundles."""
 

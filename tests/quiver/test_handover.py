@@ -502,6 +502,7 @@ def test_drop_oldest_passes_over_a_segment_that_is_delivered_from_memory() -> No
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_hundreds_of_subscribers_share_a_segment_in_memory() -> None:
     async def scenario() -> None:
         disk = torn()

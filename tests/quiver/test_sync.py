@@ -90,6 +90,7 @@ def test_a_forked_process_is_refused_and_its_parent_served(tmp_path: Path) -> No
         assert store.ingest(bundle(2)).durable
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_forked_while_a_bundle_is_on_its_way_is_refused_at_once_and_the_parent_is_served(
     tmp_path: Path,
@@ -120,6 +121,7 @@ def test_a_child_forked_while_a_bundle_is_on_its_way_is_refused_at_once_and_the_
     asyncio.run(scenario())
 
 
+@pytest.mark.processes
 def test_a_process_that_is_stopped_keeps_its_store_and_is_named_as_stopped(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     holder = subprocess.Popen(
