@@ -28,6 +28,7 @@ from penstock.coordinator import Coordinator, Mark, SnapshotSubscription, View, 
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
+from penstock.loops import Home
 from penstock.observability import SILENT, Observer, names
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.flush import SeriesFlushPlanner
@@ -130,6 +131,7 @@ class TimeSeriesStore(SeriesReads):
         self._refusals = refusals
         self._config, self._clock, self._observer = config, clock, observer
         self._tables = CountedTables()
+        self._home = Home()
         self._closed = False
 
     @classmethod
@@ -377,6 +379,7 @@ class TimeSeriesStore(SeriesReads):
         return self._coordinator.current.snapshot
 
     def _check_open(self) -> None:
+        self._home.check("the time-series store", "start processes with spawn, and open a reader in each")
         if self._closed:
             raise Closed("the time-series store is closed")
 
