@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.buffer import Producer
-from penstock.cli.commands.timeseries import TIMESERIES_PATH
+from penstock.cli.commands.stores.timeseries import TIMESERIES_PATH
 from penstock.cli.main import penstock
 from penstock.objects import open_store
 from penstock.relay import SamplesPayload, VectorPayload, encode_table

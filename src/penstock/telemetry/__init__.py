@@ -4,7 +4,16 @@ from penstock.telemetry.arrow.json_lines import decode_json_lines
 from penstock.telemetry.arrow.stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
 from penstock.telemetry.columns.coded_maps import coded_maps, plain_maps
 from penstock.telemetry.columns.rows import DecodedRows, RowSource
-from penstock.telemetry.columns.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
+from penstock.telemetry.columns.schemas import (
+    LOGS,
+    METRICS,
+    TABLES,
+    TRACES,
+    ValueKind,
+    query_schema,
+    schema_of,
+    signal_of,
+)
 from penstock.telemetry.data_files import (
     ColumnBounds,
     DataFileConfig,
@@ -80,6 +89,7 @@ __all__ = [
     "metric_name",
     "partitioned",
     "plain_maps",
+    "query_schema",
     "read_arrow",
     "read_exposition",
     "schema_of",
