@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
+from penstock.cli.terminal.explanation import explain
 from penstock.cli.terminal.extras import explain_missing
-from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import BudgetSpent, PenstockError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except PenstockError as error:
-            _explain(error)
+            explain(error)
             context.exit(_BUDGET_SPENT if isinstance(error, BudgetSpent) else 1)
         except KeyboardInterrupt:
             # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
@@ -136,14 +136,14 @@ class _Commands(click.Group):
             missing = explain_missing(error)
             if missing is None:
                 raise
-            _explain(missing)
+            explain(missing)
             context.exit(1)
         except OSError as error:
             from errno import EPIPE
 
             if error.errno == EPIPE:
                 _read_enough(context)
-            _explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
+            explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
             context.exit(1)
 
 
@@ -211,15 +211,3 @@ def _read_enough(context: click.Context) -> NoReturn:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     context.exit(0)
-
-
-def _explain(error: PenstockError) -> None:
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-    console.print(terminal_text(error.what), markup=False)
-    if error.why:
-        console.print(f"  why:    {terminal_text(error.why)}", markup=False)
-    if error.remedy:
-        console.print(f"  remedy: {terminal_text(error.remedy)}", markup=False)

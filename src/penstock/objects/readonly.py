@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from penstock.errors import PermissionDenied
-from penstock.objects.directory.store import DirectoryStore
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_keys
 
-__all__ = ["DirectRead", "ReadOnlyStore", "direct_read"]
-
-DirectRead: TypeAlias = Callable[[str, int, int], bytes]
-
-
-def direct_read(store: ObjectStore) -> DirectRead | None:
-    """How a thread reads a range of an object without the store's loop; None for a store behind a network."""
-    if isinstance(store, ReadOnlyStore):
-        return direct_read(store.inner)
-    return store.read_now if isinstance(store, DirectoryStore) else None
+__all__ = ["ReadOnlyStore"]
 
 
 class ReadOnlyStore:
