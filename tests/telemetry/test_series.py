@@ -88,6 +88,26 @@ def test_what_has_no_series_is_counted_with_the_reason() -> None:
     assert [values[_key("sizes_bytes_bucket", le=le, **OWN)] for le in ("0", "4", "8", "+Inf")] == [1, 3, 6, 6]
 
 
+@pytest.mark.parametrize(
+    ("edge", "text"), [(float("nan"), "NaN"), (float("-inf"), "-Inf"), (-0.0, "0"), (1e300, "1e+300")]
+)
+def test_a_quantile_or_a_bound_that_is_no_usual_number_is_a_label_all_the_same(edge: float, text: str) -> None:
+    """A job that failed on one would fail on it for ever: the batch has been acknowledged."""
+    request, scope = metrics_scope()
+    point = scope.metrics.add(name="rpc").summary.data_points.add(time_unix_nano=NOW, count=2, sum=1)
+    point.quantile_values.add(quantile=edge, value=7)
+    assert _samples(series_of(_metrics(request)))[_key("rpc", quantile=text, **OWN)] == 7.0
+    request, scope = metrics_scope()
+    times = scope.metrics.add(name="took")
+    times.histogram.aggregation_temporality = 2
+    point = times.histogram.data_points.add(time_unix_nano=NOW, count=3, sum=1)
+    point.explicit_bounds.append(edge)
+    point.bucket_counts.extend([1, 2])
+    decoded = decode_otlp(Signal.METRICS, request.SerializeToString(), SOURCE)
+    assert decoded.batch.num_rows + decoded.rejected == 1
+    series_of(decoded.batch)
+
+
 def test_exponential_buckets_below_zero_come_first() -> None:
     row = {
         "time": 1,

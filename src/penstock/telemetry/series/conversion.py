@@ -351,6 +351,8 @@ def _extra(text: str, name: str) -> str | None:
 
 def _number_text(value: float) -> str:
     """As Prometheus writes numbers in labels: whole ones without a fraction."""
+    if np.isnan(value):
+        return "NaN"
     if np.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < _INT_FLOAT else repr(float(value))
