@@ -15,7 +15,7 @@ from penstock.catalog.split import split_shard
 from penstock.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from penstock.objects import MemoryStore, Object
 from penstock.testing import ManualClock
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 def test_nothing_is_asked_of_the_store_within_the_staleness_and_then_only_whether_it_changed() -> None:

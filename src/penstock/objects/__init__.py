@@ -3,8 +3,9 @@
 from penstock.objects.directory import DirectoryStore
 from penstock.objects.encryption import ENCRYPTION_OPTIONS, check_encryption, without_encryption
 from penstock.objects.memory import MemoryStore
-from penstock.objects.open import DirectRead, StoreSpec, direct_read, open_store
+from penstock.objects.open import StoreSpec, open_store
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_key
+from penstock.objects.readonly import DirectRead, direct_read
 from penstock.objects.register import (
     BytesCodec,
     Codec,

@@ -11,11 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, PenstockError, Unsupported
@@ -34,9 +34,7 @@ from penstock.observability import SILENT, Observer
 if TYPE_CHECKING:
     from penstock.objects.cloud.store import CloudStore
 
-__all__ = ["DirectRead", "StoreSpec", "direct_read", "open_store"]
-
-DirectRead: TypeAlias = Callable[[str, int, int], bytes]
+__all__ = ["StoreSpec", "open_store"]
 
 # A mistyped endpoint is reported before its writer loses patience.
 OPEN_SECONDS_MAX: Final = 10.0
@@ -84,13 +82,6 @@ async def open_store(
         # Wrapped to be counted and nothing else: who watches a store does not change what it does.
         store = RetryingStore(store, None, clock=clock, entropy=entropy, observer=observer)
     return ReadOnlyStore(store) if read_only else store
-
-
-def direct_read(store: ObjectStore) -> DirectRead | None:
-    """How a thread reads a range of an object without the store's loop; None for a store behind a network."""
-    if isinstance(store, ReadOnlyStore):
-        return direct_read(store.inner)
-    return store.read_now if isinstance(store, DirectoryStore) else None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from penstock.errors import PermissionDenied
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_keys
 
-__all__ = ["ReadOnlyStore"]
+__all__ = ["DirectRead", "ReadOnlyStore", "direct_read"]
+
+DirectRead: TypeAlias = Callable[[str, int, int], bytes]
+
+
+@runtime_checkable
+class _ReadsNow(Protocol):
+    """A store on this machine, which any thread may read."""
+
+    def read_now(self, key: str, start: int, end: int) -> bytes: ...
+
+
+def direct_read(store: ObjectStore) -> DirectRead | None:
+    """How a thread reads a range of an object without the store's loop; None for a store behind a network."""
+    if isinstance(store, ReadOnlyStore):
+        return direct_read(store.inner)
+    return store.read_now if isinstance(store, _ReadsNow) else None
 
 
 class ReadOnlyStore:

@@ -11,7 +11,7 @@ __all__ = ["explain"]
 def explain(error: PenstockError) -> None:
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
     console.print(terminal_text(error.what), markup=False)
     if error.why:
