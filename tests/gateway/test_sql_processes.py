@@ -19,7 +19,7 @@ WORKER = """
 import asyncio, os, sys, time
 import pyarrow as pa
 from penstock.errors import NotFound
-from penstock.gateway.query.sql_worker import answer_questions, bound_process
+from penstock.gateway.query.sql_worker import OVER_MEMORY, answer_questions, bound_process
 from penstock.lake import SqlAnswer, SqlConfig
 
 served = set()
@@ -30,6 +30,8 @@ class Told:
             time.sleep(600)
         if sql == "die":
             os._exit(7)
+        if sql == "swell":
+            os._exit(OVER_MEMORY)
         if sql == "missing":
             raise NotFound("there is no table", "none was made", "make one")
         if sql == "hold":
@@ -139,6 +141,8 @@ def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkey
     async def work(processes):
         with pytest.raises(AtCapacity, match="exit code 7"):
             await processes.query("die", tenant="a")
+        with pytest.raises(AtCapacity, match="memory_bytes = 1,073,741,824"):
+            await processes.query("swell", tenant="a")
         with pytest.raises(AtCapacity, match="too much memory"):
             await processes.query("hold", tenant="a")
         with pytest.raises(PenstockError):

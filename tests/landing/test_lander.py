@@ -32,7 +32,7 @@ from penstock.landing.sink import LandingSink
 from penstock.objects import open_store
 from penstock.records import ArrowEnvelope, Signal
 from penstock.relay import RelayStamp
-from penstock.telemetry import DeltaPolicy, SeriesConfig, decode_otlp
+from penstock.telemetry import DeltaPolicy, SeriesConfig, decode_otlp, series_of
 from penstock.timeseries import TimeSeriesConfig
 
 ALL = Counter(float(number) for number in range(60))
@@ -337,6 +337,24 @@ def test_samples_that_the_store_would_refuse_are_counted_as_refused_and_not_as_w
     asyncio.run(produce(config, [{"metrics": metric_rows(0, 10)}]))
     summary = asyncio.run(land(config))
     assert (summary.rows, summary.samples, summary.refused) == (10, 0, {"series over a bound": 10})
+
+
+def test_a_row_of_which_no_series_can_be_made_stops_neither_the_job_nor_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the mapping fails at: what was acknowledged is met again and again until it has landed."""
+
+    def failing(batch: Any, mapping: SeriesConfig) -> Any:
+        if 13.0 in batch.column("value").to_pylist():
+            raise IndexError("a fault that nobody knows of")
+        return series_of(batch, mapping)
+
+    monkeypatch.setattr("penstock.landing.work.series_of", failing)
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 20)}]))
+    summary = asyncio.run(land(config))
+    assert (summary.rows, summary.samples) == (20, 19)
+    assert summary.refused == {"no series can be made of it: IndexError": 1}
 
 
 def test_points_of_delta_temporality_are_added_up_once_also_over_a_crash(
