@@ -42,6 +42,8 @@ _SPACED: Final = names("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre sect
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _VERBATIM: Final = frozenset(("pre", "textarea", "listing", "xmp"))
 _CELLS: Final = frozenset(("td", "th"))
+# Tags that mean something to the text; all others are passed over unless their attributes do.
+_TELLING: Final = _BLOCKS | _VERBATIM | _CELLS | {"a", "br"}
 # Characters outside of links that a menu, a header or a footer has at most; with more it is a text.
 _MENU_CHARACTERS_MAX: Final = 600
 # A page that would keep less than this part of its text is taken whole: it has no content but its menus.
@@ -101,7 +103,8 @@ class _Reader:
 
     whole: bool
     pieces: list[str] = field(default_factory=list)
-    parts: list[_Part] = field(default_factory=list)
+    # None for one that means nothing to the text.
+    parts: list[_Part | None] = field(default_factory=list)
     linked: int = 0
     unlinked: int = 0
     left_out: int = 0
@@ -149,12 +152,15 @@ class _Reader:
         """Whether to go inside."""
         if tag in INVISIBLE:
             return False
-        self._separate(tag)
-        if tag in _HEADINGS:
-            self.mark = heading_mark(int(tag[1]))
         attributes = node.attributes
         content = is_content(tag, attributes)
         menu = not self.whole and (is_menu if self.in_contents else is_around)(tag, attributes)
+        if tag not in _TELLING and not content and not menu:
+            self.parts.append(None)
+            return True
+        self._separate(tag)
+        if tag in _HEADINGS:
+            self.mark = heading_mark(int(tag[1]))
         self.parts.append(
             _Part(tag, len(self.pieces), self.linked, self.unlinked, self.links, attributes, menu, content)
         )
@@ -164,6 +170,8 @@ class _Reader:
 
     def leave(self) -> None:
         part = self.parts.pop()
+        if part is None:
+            return
         self._count(part.tag, part.content, -1)
         if part.tag == "a" and is_permalink("".join(self.pieces[part.pieces :]), part.attributes):
             self._forget(part)
@@ -216,28 +224,21 @@ class _Reader:
 def _read(body: LexborNode, *, whole: bool) -> _Reader:
     """Every text of the body in order, without recursion: pages are deeper than stacks."""
     reader = _Reader(whole)
+    # Elements that were entered: asking a node for its parent makes a new one each time.
+    entered: list[LexborNode] = []
     node: LexborNode | None = body.first_child
     while node is not None:
-        inside = False
+        below: LexborNode | None = None
         if node.is_text_node:
             reader.add(node.text_content or "")
-        elif node.is_element_node and node.tag:
-            inside = reader.enter(node, node.tag)
-        node = _following(node, body.mem_id, reader, inside=inside)
+        elif node.is_element_node and (tag := node.tag) and reader.enter(node, tag):
+            below = node.first_child
+            if below is None:
+                reader.leave()
+            else:
+                entered.append(node)
+        node = below or node.next
+        while node is None and entered:
+            reader.leave()
+            node = entered.pop().next
     return reader
-
-
-def _following(node: LexborNode, root: int, reader: _Reader, *, inside: bool) -> LexborNode | None:
-    """The next node in the order of the text; elements that end before it are left."""
-    below = node.first_child if inside else None
-    if below is not None:
-        return below
-    if inside:
-        reader.leave()
-    at: LexborNode | None = node
-    while at is not None and at.next is None:
-        at = at.parent
-        if at is None or at.mem_id == root:
-            return None
-        reader.leave()
-    return at.next if at is not None else None
