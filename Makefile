@@ -37,9 +37,11 @@ test: check ## Set up, then check and run all tests
 	echo "== $(SPARK), and all others beside them"; $(PYTEST) $(BY_FILE) $(SPARK); code=$$?; \
 	wait $$beside; others=$$?; echo "== all others"; cat "$$log"; rm -f "$$log"; exit $$((code || others))
 
-# Few seeds, no servers, no Spark: what a change broke in under two minutes.
+# Few seeds, examples and cases, no processes, no servers, no Spark: what a change broke in a minute or so.
+QUICK := not (integration or chaos or slow or processes)
+
 quick: $(VENV)/.installed ## Run the fast tests only: the loop while coding
-	@PENSTOCK_SEEDS=$${PENSTOCK_SEEDS:-10} $(PYTEST) -n 2 tests $(SPARK:%=--ignore=%) -m "not integration and not chaos and not slow"
+	@PENSTOCK_QUICK=1 $(PYTEST) -n 2 --dist worksteal tests $(SPARK:%=--ignore=%) -m "$(QUICK)"
 
 check: $(VENV)/.installed ## Format, lint, strict types, layers
 	$(BIN)/ruff format --check .

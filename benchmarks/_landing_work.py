@@ -144,7 +144,7 @@ def session(cores: int) -> Any:
 def memory() -> dict[str, float]:
     """Peak resident memory in MiB of this process, of Java, and of the largest of Spark's Python workers."""
     found = {"driver": _peak(os.getpid()), "java": 0.0, "worker": 0.0}
-    from penstock.testing.spark_cluster import descendants
+    from penstock.testing.servers.spark_cluster import descendants
 
     for pid in descendants(os.getpid()):
         kind = "java" if "java" in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace") else "worker"

@@ -31,7 +31,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import PenstockError
 from penstock.objects import MemoryStore, ObjectStore, open_store
 from penstock.testing import FaultPlan, FaultyStore, Latency, Simulation, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 QUICK = "--quick" in sys.argv
 COMMITS, FLAT = (100, 1_000) if QUICK else (1_000, 10_000)

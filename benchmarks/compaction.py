@@ -5,7 +5,7 @@ into one sorted file an hour. Plain Spark reads them all, repartitions by the ho
 on as many cores; it is warmed up first. deltalake's optimize joins files without sorting them across files. Queries
 run on the small files: ours plans them, DuckDB is given the same files by name. Peers that are not installed are named
 and skipped. Run it with `python benchmarks/compaction.py`; `--quick` takes a tenth of the rows, `--no-spark` leaves
-Spark out.
+Spark out, `--queries` runs the queries alone.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.objects import StoreSpec, open_store
 QUICK = "--quick" in sys.argv
 HOUR = 3_600_000_000_000
 HOURS, FILES = 8, 16
+REPEATS = 5
 ROWS = 8_000 if QUICK else 80_000
 CORES = 2
 POLICY = CompactionPolicy(hour_files=2, day_files=1000, day_bytes=1 << 50, closed_after_seconds=1e12)
@@ -97,23 +98,28 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 async def queries(catalog: Catalog, root: Path) -> None:
     import duckdb
 
-    print("\nqueries on the small files (best of 3; planning is part of ours):")
-    known = {"metrics": hour_file(0, 0).schema}
+    print(f"\nqueries on the small files, best of {REPEATS} (planning is part of ours; processor time in brackets):")
     files = [str(path) for path in sorted((root / "lake" / "acme").rglob("*.parquet"))]
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = {CORES}; SET TimeZone = 'UTC'")
-        source = f"read_parquet({files!r})"
-        async with SqlEngine(catalog, SqlConfig(threads=CORES), known=known) as engine:
+        async with SqlEngine(catalog, SqlConfig(threads=CORES)) as engine:
             for name, sql in QUERIES.items():
-                ours = [await engine.query(sql.format(t="metrics")) for _ in range(3)]
-                best = min(ours, key=lambda one: one.seconds)
-                theirs = min(
-                    timed(lambda sql=sql: connection.execute(sql.format(t=source)).fetchall())[0] for _ in range(3)
-                )
-                share = best.plan_seconds / best.seconds
+                asked, source = sql.format(t="metrics"), sql.format(t=f"read_parquet({files!r})")
+                ours, theirs = [], []
+                # In turns, so that both meet the same machine.
+                for _ in range(REPEATS):
+                    began = time.process_time()
+                    answer = await engine.query(asked)
+                    ours.append((answer.seconds, time.process_time() - began, answer.plan_seconds))
+                    began = time.process_time()
+                    seconds, _ = timed(lambda source=source: connection.execute(source).fetchall())
+                    theirs.append((seconds, time.process_time() - began))
+                took, cpu, plan = (min(column) * 1000 for column in zip(*ours, strict=True))
+                duck, duck_cpu = (min(column) * 1000 for column in zip(*theirs, strict=True))
                 print(
-                    f"  {name:22} penstock {best.seconds * 1000:7.1f} ms ({best.files} files, planning {share:.1%})"
-                    f"   DuckDB {theirs * 1000:7.1f} ms   ratio {theirs / best.seconds:.2f}"
+                    f"  {name:22} penstock {took:7.1f} ms ({cpu:6.1f}), {answer.files} files, planning {plan:.1f} ms ="
+                    f" {plan / took:.1%}   DuckDB {duck:7.1f} ms ({duck_cpu:6.1f})"
+                    f"   ratio {duck / took:.2f} ({duck_cpu / cpu:.2f})"
                 )
 
 
@@ -182,6 +188,10 @@ async def main() -> None:
             f"{HOURS * FILES} files, {HOURS * FILES * ROWS:,} rows, {size / 1e6:.1f} MB of Parquet; load {os.getloadavg()}"
         )
         await queries(catalog, root)
+        if "--queries" in sys.argv:
+            await catalog.close()
+            await store.close()
+            return
         print("\ncompaction, MB of sources a second:")
         place = MergePlace(spec, "lake")
         results["penstock, threads"] = await ours(catalog, LocalMerging(place, CORES))

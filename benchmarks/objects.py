@@ -23,7 +23,7 @@ import obstore
 from obstore.store import AzureStore, LocalStore, MemoryStore, S3Store
 
 from penstock.objects import ObjectStore, open_store
-from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
+from penstock.testing.servers.object_stores import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
 SLICE_SECONDS = 0.2
 ROUNDS = 5

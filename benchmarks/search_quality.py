@@ -83,6 +83,8 @@ CORPORA = (
     ),
     Corpus("rsyslog", Path("/usr/share/doc/rsyslog-doc/html"), "*.html", "rsyslog-doc", "/search.html"),
     Corpus("borg", Path("/usr/share/doc/borgbackup/html"), "*.html", "borgbackup-doc", "/(book|changes|search).html"),
+    Corpus("krb5", Path("/usr/share/doc/krb5-doc"), "*.html", "krb5-doc", "/appdev/refs/|/search.html"),
+    Corpus("mypy", Path("/usr/share/doc/mypy/html"), "*.html", "mypy-doc", "/search.html"),
 )
 
 

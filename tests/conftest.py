@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from penstock.testing.servers import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
+from penstock.testing.servers.object_stores import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
 pytest_plugins = ["tests.campaigns", "tests.spark_session"]
 
@@ -19,9 +18,13 @@ pytest_plugins = ["tests.campaigns", "tests.spark_session"]
 CLASS_ARCHIVES = Path(sys.prefix) / "share" / "penstock" / "cache" / "penstock" / "java"
 os.environ.setdefault("PENSTOCK_CLASS_ARCHIVE", str(CLASS_ARCHIVES) if CLASS_ARCHIVES.is_dir() else "off")
 
-# Machines are noisy: how long an example takes never fails a test.
-settings.register_profile("penstock", deadline=None)
-settings.load_profile("penstock")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever talks to a real server is an integration test, also where nobody said so."""
+    for item in items:
+        if not {"s3_server", "azure_server"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.integration)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tests.documented import EXAMPLES, NOT_RUN, ROOT, SECONDS_MAX, fences, penst
 
 from penstock.cli import penstock
 from penstock.observability import names
-from penstock.testing.servers import ServerMissing, seaweedfs
+from penstock.testing.servers.object_stores import ServerMissing, seaweedfs
 
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")])
@@ -133,6 +133,7 @@ def test_a_page_works_as_it_is_shown(page: Path, tmp_path: Path) -> None:
     run_page(moved, tmp_path)
 
 
+@pytest.mark.processes
 def test_the_example_of_the_queue_stores_each_line_once(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(

@@ -17,6 +17,7 @@ async def answer() -> int:
     return 42
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_is_refused_and_its_parent_served() -> None:
     thread = LoopThread("door")

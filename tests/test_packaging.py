@@ -77,6 +77,7 @@ def modules_of(requirements: list[Requirement]) -> set[str]:
     }
 
 
+@pytest.mark.processes
 def test_the_plain_install_needs_no_optional_part(tmp_path: Path) -> None:
     plain = [each for each in wanted() if each.marker is None]
     optional = [each for each in wanted() if each.marker is not None and each.name != "penstock"]
@@ -135,6 +136,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.processes
 def test_the_wheel_holds_every_module_and_every_file_beside_them(wheel: Path) -> None:
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("penstock/")}
     source = ROOT / "src"

@@ -46,6 +46,7 @@ def test_a_batch_is_full_by_size_or_by_inputs() -> None:
     assert big.full(CONFIG) == "size"
 
 
+@pytest.mark.slow
 def test_a_batch_is_full_by_records_long_before_a_consumer_refuses_it() -> None:
     batch = OpenBatch(0.0)
     batch.add(Input.of([b""] * (RECORDS_MAX - 1), b"", ProducerConfig()), 0)

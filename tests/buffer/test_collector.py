@@ -21,7 +21,7 @@ from penstock.ids import ulid
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, SeededEntropy, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
 MARKER = "ingest/queue-owner.json"

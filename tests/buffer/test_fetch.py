@@ -29,6 +29,7 @@ def fetched(handle: FetchHandle, descriptor: Descriptor) -> list[bytes]:
     return asyncio.run(fetch())
 
 
+@pytest.mark.processes
 def test_a_handle_pickles_and_fetches_in_another_process(tmp_path: Path) -> None:
     async def handed_out() -> tuple[FetchHandle, list[Descriptor]]:
         store = await open_store(f"file://{tmp_path}")

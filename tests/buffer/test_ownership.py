@@ -14,7 +14,7 @@ from penstock.errors import Closed, Corrupt, InvalidInput, NotFound, StorageFull
 from penstock.objects import MemoryStore, ObjectMeta
 from penstock.objects.port import Body
 from penstock.testing import Fate, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 MARKER = "ingest/queue-owner.json"
 OTHER = "other/manifest"

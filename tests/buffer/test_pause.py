@@ -19,7 +19,7 @@ from penstock.objects import MemoryStore, ObjectMeta, ObjectStore, open_store
 from penstock.objects.port import Body
 from penstock.observability import names
 from penstock.testing import RecordingObserver, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
 GRACE_SECONDS = 600.0
@@ -245,6 +245,7 @@ async def _drained(url: str) -> list[bytes]:
     return records
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_process_stopped_past_the_grace_leaves_no_entry_without_its_object(tmp_path: Path) -> None:
     """A real SIGSTOP between the producer's look at the clock and its write of the manifest."""

@@ -20,7 +20,7 @@ from penstock.objects import MemoryStore, ObjectMeta
 from penstock.objects.port import Body
 from penstock.observability import names
 from penstock.testing import FaultPlan, Latency, RecordingObserver, Simulation, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 # Durability --------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.objects.port import Body
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, Latency, RecordingObserver, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 # Failures ----------------------------------------------------------------------------------------
 

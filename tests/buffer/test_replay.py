@@ -110,6 +110,7 @@ async def test_what_is_no_dead_letter_is_not_found(simulation: Simulation) -> No
         await replayer(simulation, store).replay(7)
 
 
+@pytest.mark.cases(quick=24)
 @pytest.mark.parametrize("verb", ["put_if", "put"])
 @pytest.mark.parametrize("step", range(4))
 @pytest.mark.parametrize("fate", [Fate.ERROR_BEFORE, Fate.ERROR_AFTER, Fate.CRASH_BEFORE, Fate.CRASH_AFTER])

@@ -21,7 +21,7 @@ from penstock.buffer import (
 from penstock.errors import Fenced, InvalidInput, NotFound
 from penstock.objects import Object, ObjectStore
 from penstock.testing import FaultyStore, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 class ListSink:

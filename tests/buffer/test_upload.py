@@ -18,7 +18,7 @@ from penstock.objects import MemoryStore, ObjectMeta
 from penstock.objects.port import Body
 from penstock.observability import SILENT
 from penstock.testing import FaultPlan, FaultyStore, Latency, ManualClock, SeededEntropy, Simulation, UnreachableStore
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 @simulated

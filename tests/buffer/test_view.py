@@ -13,7 +13,7 @@ from penstock.errors import Corrupt, Fenced
 from penstock.objects import MemoryStore, Object, ObjectMeta
 from penstock.objects.port import Body
 from penstock.testing import Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 class CountingStore(PassingStore):

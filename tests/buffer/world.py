@@ -28,7 +28,7 @@ from penstock.errors import NotFound
 from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
 from penstock.objects.port import Body
 from penstock.testing import FaultPlan, FaultyStore, Latency, SeededEntropy, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 MANIFEST = "ingest/manifest"
 # A write of the manifest is first sent when its batches are at most half the grace old; then come the

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from penstock.catalog import Catalog, CatalogConfig, DataFile, column_stats
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.objects import MemoryStore, Object, ObjectMeta
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 T = TypeVar("T")
 HOUR = 3_600_000_000_000

@@ -109,6 +109,7 @@ def test_files_that_are_leased_are_left_out() -> None:
     assert files[0] not in task.sources
 
 
+@pytest.mark.slow
 def test_two_planners_never_hand_out_the_same_files() -> None:
     async def session(simulation: Simulation) -> None:
         store, clock = MemoryStore(), simulation.clock

@@ -104,6 +104,7 @@ def test_a_crash_between_load_and_save_leaves_the_catalog_as_it_was() -> None:
     run(session())
 
 
+@pytest.mark.slow
 def test_fifty_writers_register_ten_files_each_and_none_is_lost() -> None:
     async def session() -> None:
         store = MemoryStore()

@@ -18,7 +18,7 @@ from penstock.catalog.split import split_shard
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.objects import MemoryStore, Object
 from penstock.testing import ManualClock, WitnessStore
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 CHUNKS = "lake/metadata/chunks/metadata.json"
 INDEX = "lake/metadata/time-index.json"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 from tests.catalog.samples import data_file
 
 from penstock.catalog import ColumnStats, Predicate, column_stats
@@ -84,7 +85,7 @@ def matches(op: str, row: Any, value: Any) -> bool:
     )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(
     column=st.one_of(COLUMNS), null=st.booleans(), op=st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), value=values
 )
@@ -94,7 +95,7 @@ def test_a_matching_file_is_never_dropped(column: list[Any], null: bool, op: str
         assert kept(stats_of(column, with_null=null or not column), op, value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(column=st.one_of(COLUMNS), null=st.booleans(), chosen=st.lists(values, max_size=100))
 def test_a_file_that_matches_one_of_many_values_is_never_dropped(
     column: list[Any], null: bool, chosen: list[Any]
@@ -104,14 +105,14 @@ def test_a_file_that_matches_one_of_many_values_is_never_dropped(
         assert kept(stats_of(column, with_null=null or not column), "in", chosen)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(column=st.lists(texts), prefix=texts)
 def test_a_file_with_a_matching_prefix_is_never_dropped(column: list[str], prefix: str) -> None:
     if any(row.startswith(prefix) for row in column):
         assert kept(stats_of(column, with_null=False), "starts_with", prefix)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(column=st.one_of(COLUMNS), null=st.booleans(), op=st.sampled_from(["is_null", "is_not_null"]))
 def test_a_file_is_never_dropped_for_nulls_it_has_or_values_it_has(column: list[Any], null: bool, op: str) -> None:
     rows = [*column, None] if null or not column else column
@@ -119,7 +120,7 @@ def test_a_file_is_never_dropped_for_nulls_it_has_or_values_it_has(column: list[
         assert kept(stats_of(column, with_null=null or not column), op)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     columns=st.lists(st.one_of(COLUMNS), min_size=1, max_size=6),
     op=st.sampled_from(["=", "<", ">=", "!="]),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tests.catalog.samples import DAY, HOUR, CountingStore, data_file, run, small_catalog
 
-from penstock.catalog import Predicate
+from penstock.catalog import HeldCatalog, Predicate
 from penstock.catalog.split import split_shard
 from penstock.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from penstock.objects import MemoryStore, Object
 from penstock.testing import ManualClock
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 def test_nothing_is_asked_of_the_store_within_the_staleness_and_then_only_whether_it_changed() -> None:
@@ -171,10 +171,12 @@ def test_an_earlier_state_is_read_exactly_through_spills_merges_archives_and_ret
         clock = ManualClock()
         catalog = await small_catalog(MemoryStore(), clock, inline_files_max=7, segment_rows_max=20)
         states: list[tuple[dict[str, int], list[str]]] = []
+        kept: list[tuple[HeldCatalog, list[str]]] = []
 
         async def note() -> None:
             plan = await catalog.plan()
             states.append((plan.position, sorted(plan.paths)))
+            kept.append((await catalog.hold(), sorted(plan.paths)))
 
         for number in range(40):
             await catalog.register([data_file(number * 50)])
@@ -192,8 +194,13 @@ def test_an_earlier_state_is_read_exactly_through_spills_merges_archives_and_ret
             past = await catalog.as_of(position)
             assert sorted((await past.plan()).paths) == paths
             assert sorted(file.path for file in await past.files()) == paths
+            assert sorted((await (await catalog.hold(position)).plan()).paths) == paths
+        for held, paths in kept:
+            assert sorted((await held.plan()).paths) == paths
         with pytest.raises(NotFound, match="keeps sequences"):
             await catalog.as_of(10_000)
+        with pytest.raises(NotFound, match="keeps sequences"):
+            await catalog.hold(10_000)
         await catalog.close()
 
     run(session())

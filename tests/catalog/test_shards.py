@@ -102,6 +102,7 @@ def test_a_split_keeps_files_history_leases_and_pins_and_readers_go_on() -> None
     run(session())
 
 
+@pytest.mark.cases(quick=5)
 @pytest.mark.parametrize("fate", [Fate.CRASH_BEFORE, Fate.CRASH_AFTER])
 @pytest.mark.parametrize("verb", ["put_if", "put"])
 @pytest.mark.parametrize("number", range(6))
@@ -340,6 +341,7 @@ def test_a_shard_whose_head_is_lost_is_told_and_never_taken_for_an_empty_one() -
     run(session())
 
 
+@pytest.mark.slow
 def test_hundreds_of_tenants_are_registered_by_one_write_a_commit_also_after_spills() -> None:
     """Their paths lie among those of every segment; what this process has written it need not read back."""
 

@@ -253,6 +253,7 @@ def test_a_source_or_position_that_cannot_be_kept_is_refused(source: Any, positi
     run(session())
 
 
+@pytest.mark.slow
 def test_more_sources_than_a_head_can_carry_are_refused() -> None:
     async def session() -> None:
         catalog = await small_catalog(MemoryStore())

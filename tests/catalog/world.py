@@ -20,7 +20,7 @@ from penstock.catalog.format.shard_map import ShardMap, ShardMapFormat
 from penstock.errors import NotFound
 from penstock.objects import MemoryStore, ObjectMeta
 from penstock.testing import FaultPlan, FaultyStore, Latency, Simulation
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 HOUR = 3_600_000_000_000
 DAY = 24 * HOUR

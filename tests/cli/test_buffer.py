@@ -19,7 +19,7 @@ from penstock.buffer import (
     Producer,
     ProducerConfig,
 )
-from penstock.cli.commands.buffer import buffer
+from penstock.cli.commands.stores.buffer import buffer
 from penstock.errors import NotFound
 from penstock.ids import ulid
 from penstock.objects import open_store

@@ -20,7 +20,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.indexing.search.lookup import read_entries
 from penstock.indexing.sending.places import Place, place_of, url_of
 from penstock.objects import open_store
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 from penstock.vector import CollectionName
 
 NAME = CollectionName("default", "default", EMBEDDED_MODEL)

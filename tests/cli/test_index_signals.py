@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.testing.embedding_server import Ask, EmbeddingServer
+from penstock.testing.servers.embedding_server import Ask, EmbeddingServer
 
 # Nobody here knows it: the command says what it takes, and the index remembers it.
 MODEL = "model-of-somebody"

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 from tests.landing.world import config_at, table_rows
 from tests.telemetry.samples import first_write, packed, second_write, some_logs, some_spans
 
-from penstock.cli.commands.ingest import ingest
-from penstock.cli.commands.relay import relay
-from penstock.cli.commands.sql import sql
-from penstock.cli.commands.telemetry import telemetry
-from penstock.cli.commands.timeseries import timeseries
+from penstock.cli.commands.stores.relay import relay
+from penstock.cli.commands.stores.timeseries import timeseries
+from penstock.cli.commands.telemetry.ingest import ingest
+from penstock.cli.commands.telemetry.sql import sql
+from penstock.cli.commands.telemetry.telemetry import telemetry
 from penstock.telemetry import encode_arrow
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "telemetry"

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from penstock.cli import penstock
 from penstock.cli.main import _COMMANDS
+from penstock.errors import PenstockError
 
 # What is left of 80 columns beside the longest name of a command.
 HELP_LINE_MAX = 63
@@ -113,3 +115,49 @@ def test_a_command_ends_with_its_code_before_python_is_taken_apart_under_native_
     program = LEAVING.replace("{code}", given)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (code, "tidied"), done.stderr
+
+
+# Sends this process Ctrl-C in the middle of an import, of a kind that hides it: an error of a class body's making.
+_INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Descriptor:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "penstock.cli.commands.search":
+            type("Made", (), {"member": Descriptor()})
+
+from penstock.cli.main import main
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["penstock", "search", "pumps"]
+main()
+"""
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_word() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_IMPORT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_a_failure_is_explained_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module("penstock.cli.main"), "_explain", interrupted)
+    answer = CliRunner().invoke(penstock, ["search", "pumps", "--store", "/nowhere/at/all"])
+    assert (answer.exit_code, answer.output) == (130, "")
+
+
+def test_names_with_colons_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A console that turns `:b:` into a picture would name a model or a file that does not exist."""
+    import_module("penstock.cli.main")._explain(PenstockError("model a:b:c is away"))
+    assert "model a:b:c is away" in capsys.readouterr().err
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "x:100:.md").symlink_to("/nowhere")
+    places = [str(tmp_path / "shelf"), "--store", str(tmp_path / "store"), "--engine", "local", "--dry-run"]
+    assert "x:100:.md" in CliRunner().invoke(penstock, ["index", *places]).output

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.quiver.worlds import bundle
 
-from penstock.cli.commands.quiver import quiver
+from penstock.cli.commands.stores.quiver import quiver
 from penstock.errors import Conflict, InvalidInput, NotFound
 from penstock.quiver import Bundle, SubscriberConfig, SyncQuiver
 

@@ -21,7 +21,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL, profile_of
 from penstock.errors import NotFound
 from penstock.indexing.search.passages import Asked, Question, find_passages
 from penstock.indexing.sending.places import url_of
-from penstock.testing.embedding_server import Ask, EmbeddingServer
+from penstock.testing.servers.embedding_server import Ask, EmbeddingServer
 from penstock.vector import VectorStore
 
 OTHER_MODEL = "BAAI/bge-small-en-v1.5"

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from tests.quiver.worlds import bundle
 from tests.relay.edge import numbers, stamps, taken
 
-from penstock.cli.commands.relay import relay
+from penstock.cli.commands.stores.relay import relay
 from penstock.clock import SYSTEM_CLOCK
 from penstock.objects import open_store
 from penstock.quiver import SyncQuiver

@@ -2,8 +2,10 @@
 
 import gzip
 import random
+import socket
 import zlib
 
+import httpx
 import pytest
 import schemathesis
 import zstandard
@@ -45,12 +47,15 @@ def world(tmp_path_factory):
         "PENSTOCK_GATEWAY_DECOMPRESSED_BYTES_MAX": "2000000",
         "PENSTOCK_GATEWAY_UPLOAD_BYTES_MAX": "1000000",
     }
-    options = ("--tokens", "tokens.json", "--roles", "gateway,query")
+    options = ("--tokens", "tokens.json", "--roles", "gateway,query", "--log-level", "debug")
     with Served(folder, *options, environment=environment) as served:
         yield served, tokens
         log = (folder / "serve.log").read_text()
         assert "gateway.failed" not in log, log[-3000:]
         assert served.end() == 0
+        # With everything that all of these tests did at level debug.
+        kept = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+        assert not [one for one in tokens.values() for data in kept if one.rpartition("_")[2].encode() in data]
 
 
 def operations(served):
@@ -160,6 +165,100 @@ def test_hostile_bodies_are_answered_with_our_own_4xx_on_every_route(world):
                 assert answer.status_code < 500, told
                 if answer.status_code >= 400:
                     assert answer.content, told
+
+
+HEAD = "host: localhost\r\nconnection: close\r\n"
+
+
+def raw(served, data):
+    """What the gateway answers to these bytes, until it closes."""
+    url = httpx.URL(served.url)
+    with socket.create_connection((url.host, url.port), 60) as connection:
+        connection.sendall(data.encode("latin-1"))
+        found = b""
+        while part := connection.recv(65_536):
+            found += part
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/documents/i/%2e%2e/%2e%2e/etc/passwd",
+        "/v1/documents/i/..%2f..%2fpasswd",
+        "/v1/documents/i/..",
+        "/v1/documents/../i/k",
+        "/v1/documents/i/a%00b",
+        "/v1/documents/i/%ff",
+        "/v1/documents/i/%C0%AE%C0%AE",
+        "/v1/documents/%E2%80%AEi/k",
+        "/v1/documents/i/" + "k" * 60_000,
+        "/v1/documents/i/" + "k/" * 20_000,
+        "//v1/rows/t",
+        "/v1//rows/t",
+        "/v1/rows/t/",
+        "/V1/rows/t",
+        "/v1/rows/penstock-own",
+        "/ui/static/..%2f..%2fconfig.py",
+        "*",
+        "",
+    ],
+)
+def test_a_path_that_plays_tricks_stores_nothing(world, path):
+    served, tokens = world
+    for method in ("PUT", "POST"):
+        token = f"authorization: Bearer {tokens['a', Scope.WRITE]}\r\n"
+        answer = raw(served, f"{method} {path} HTTP/1.1\r\n{HEAD}{token}content-length: 8\r\n\r\n" + '{"n":1}\n')
+        assert answer.startswith(b"HTTP/1.1 4"), answer[:300]
+
+
+ROWS = "POST /v1/rows/t HTTP/1.1\r\nhost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "transfer-encoding : chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        "content-length: +2\r\n\r\n{}",
+        "content-length: 0x2\r\n\r\n{}",
+        "content-length: 2, 2\r\n\r\n{}",
+        "content-length: -1\r\n\r\n{}",
+        "content-length: 99999999999999999999999999\r\n\r\n{}",
+        "transfer-encoding: chunked\r\n\r\nfffffffffffffffffffff\r\nabc",
+        "transfer-encoding: chunked\r\n\r\n-1\r\nabc",
+        "transfer-encoding: chunked\r\n\r\n2\n{}\n0\n\n",
+        "x: a\r\n b\r\n\r\n",
+        "x: a\0b\r\n\r\n",
+    ],
+)
+def test_a_request_whose_end_could_be_read_in_two_ways_is_refused_and_its_connection_closed(world, rest):
+    served, tokens = world
+    answer = raw(served, f"{ROWS}authorization: Bearer {tokens['a', Scope.WRITE]}\r\n{rest}")
+    assert answer.startswith(b"HTTP/1.1 400"), answer[:300]
+    assert answer.count(b"HTTP/1.1") == 1, answer
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["wait=true&timeout=nan", "wait=true&timeout=inf", "timeout=-1", "wait=true&wait=false", "wait=TRUE", "wait=1"],
+)
+def test_an_upload_that_says_unclearly_whether_it_waits_is_refused(world, asked):
+    served, tokens = world
+    answer = served.client.put(f"/v1/documents/i/w?{asked}", content=b"x", headers=bearer(tokens["a", Scope.WRITE]))
+    assert answer.status_code == 400, answer.text
+
+
+def test_whoever_waits_in_vain_is_told_that_the_document_is_queued(world):
+    served, tokens = world
+    headers = bearer(tokens["a", Scope.WRITE])
+    answer = served.client.put("/v1/documents/i/w?wait=true&timeout=0.1", content=b"x", headers=headers)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "it is queued" in answer.text
 
 
 def test_requests_that_are_made_from_the_description_are_answered_as_it_says(world):

@@ -16,6 +16,7 @@ from penstock.cli.settings.configuration import Settings, load_settings
 from penstock.cli.settings.options import SETTINGS_FILE, settings_option
 from penstock.cli.settings.sections import SECTIONS, class_of
 from penstock.errors import InvalidInput, NotFound, PenstockError, PermissionDenied
+from penstock.gateway import GatewayConfig
 from penstock.objects.cloud.services import S3Options
 from penstock.vector import VectorConfig
 
@@ -71,6 +72,20 @@ def test_the_environment_comes_before_the_file_and_options_before_both(tmp_path:
     assert config.flush_interval_seconds == 1.0
     assert config.upload_attempts == 20
     assert config.max_in_flight_batches == 300
+
+
+def test_the_environment_gives_lists_and_tables_too(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        PENSTOCK_GATEWAY_HOSTS="a.example, b.example",
+        PENSTOCK_GATEWAY_PROXIES='["10.0.0.0/8"]',
+        PENSTOCK_GATEWAY_BUCKETS="",
+        PENSTOCK_GATEWAY_NOTIFICATIONS_TOPICS='{"acme": ["arn:aws:sns:us-east-1:1:t"]}',
+    ).of(GatewayConfig)
+    assert (config.hosts, config.proxies, config.buckets) == (("a.example", "b.example"), ("10.0.0.0/8",), ())
+    assert config.notifications.topics == {"acme": ("arn:aws:sns:us-east-1:1:t",)}
+    for text in ('["a"', "[1]", '{"a": 1}'):
+        assert "PENSTOCK_GATEWAY_HOSTS" in refusal(tmp_path, "", GatewayConfig, PENSTOCK_GATEWAY_HOSTS=text).what
 
 
 def test_the_environment_is_text_and_becomes_what_the_setting_is(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from penstock.buffer import config as buffer_config
-from penstock.cli.commands import buffer, documents, notify, vector
+from penstock.cli.commands.documents import documents, notify
+from penstock.cli.commands.stores import buffer, vector
 from penstock.cli.main import _COMMANDS, _ON_SPARK
 from penstock.cli.settings import options
 from penstock.cli.terminal.extras import EXTRAS, explain_missing

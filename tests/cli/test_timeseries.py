@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.buffer import Producer
-from penstock.cli.commands.timeseries import TIMESERIES_PATH
+from penstock.cli.commands.stores.timeseries import TIMESERIES_PATH
 from penstock.cli.main import penstock
 from penstock.objects import open_store
 from penstock.relay import SamplesPayload, VectorPayload, encode_table
@@ -135,6 +135,27 @@ def test_text_is_exported_to_standard_output(store: str) -> None:
 def test_hours_are_folded(store: str) -> None:
     assert ask("compact", store, "--yes").output == "default: folded\n"
     assert "66" in ask("query", store, "sum(requests_total)", "--time", "90").output
+
+
+def test_nothing_of_an_import_is_written_if_one_of_its_files_is_wrong(tmp_path: Path) -> None:
+    good, wrong, cut = tmp_path / "good.om", tmp_path / "wrong.om", tmp_path / "cut.parquet"
+    good.write_text("up 1 1\n# EOF\n")
+    # The fault stands behind the first batch that a reader hands on.
+    wrong.write_text("".join(f"up {number} {number}\n" for number in range(100_001)) + "up one\n# EOF\n")
+    cut.write_bytes(b"PAR1")
+    long = tmp_path / "long.om"
+    long.write_text(f'up{{a="{"x" * 5000}"}} 1 1\n# EOF\n')
+    place = tmp_path / "place"
+    for file, fault in ((wrong, "line 100002"), (cut, "cut.parquet"), (long, "label_value_bytes_max")):
+        assert fault in ask("import", str(place), str(good), str(file), code=1).stderr
+        assert not place.exists()
+
+
+def test_exemplars_are_left_out_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "some.om"
+    file.write_text('a_total 1 1 # {trace_id="x"} 0.5\nb 2 1\n# EOF\n')
+    answer = ask("import", str(tmp_path / "place"), str(file)).output
+    assert "2 samples (1 exemplars left out" in answer
 
 
 def test_what_cannot_be_done_is_said_with_a_reason(store: str, tmp_path: Path) -> None:

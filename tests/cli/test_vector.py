@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.blocks import fragments_prefix
-from penstock.blocks.keys import head_key
-from penstock.cli.commands.vector import vector
+from penstock.blocks.format.keys import head_key
+from penstock.cli.commands.stores.vector import vector
 from penstock.errors import NotFound
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.vector import VectorStore

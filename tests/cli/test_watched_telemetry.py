@@ -13,11 +13,11 @@ import pytest
 from click import Command
 from click.testing import CliRunner
 
-from penstock.cli.commands.compact import compact
-from penstock.cli.commands.ingest import ingest
-from penstock.cli.commands.relay import relay
-from penstock.cli.commands.telemetry import telemetry
-from penstock.cli.commands.timeseries import timeseries
+from penstock.cli.commands.stores.relay import relay
+from penstock.cli.commands.stores.timeseries import timeseries
+from penstock.cli.commands.telemetry.compact import compact
+from penstock.cli.commands.telemetry.ingest import ingest
+from penstock.cli.commands.telemetry.telemetry import telemetry
 from penstock.cli.serving.edge import opened_edge
 from penstock.cli.settings.configuration import load_settings
 from penstock.cli.settings.observing import Watching

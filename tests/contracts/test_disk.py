@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.disk import DIRECT_BLOCK_BYTES, Disk, RealDisk, aligned_buffer, has_direct_writes
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
@@ -159,7 +160,7 @@ CALLS = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(CALLS, max_size=12))
 def test_both_disks_hold_the_same_bytes_after_the_same_calls(tmp_path: Path, calls: list[tuple[object, ...]]) -> None:
     path = f"{tmp_path}/same"

@@ -25,7 +25,7 @@ from penstock.keyvalue import (
     open_keyvalue,
     prefix_end,
 )
-from penstock.testing.servers import AzureServer, S3Server
+from penstock.testing.servers.object_stores import AzureServer, S3Server
 
 # How long a follower on a real server may take before the test gives up; it is asked to poll every 20 ms.
 FOLLOWER_BOUND_SECONDS = 60.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import AtCapacity, Conflict, InvalidInput, NotFound
@@ -654,7 +655,7 @@ STEP = st.tuples(st.sampled_from(["put", "create", "update", "stale", "delete"])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS[:2])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, max_size=15), prefix=st.one_of(st.just(""), KEY), offset=st.one_of(st.just(""), KEY))
 def test_any_history_of_verbs_agrees_with_a_dictionary(
     backend: str, tmp_path: Path, steps: list[tuple[str, str, bytes]], prefix: str, offset: str

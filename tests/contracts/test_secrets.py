@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 from tests.objects.bucket_server import bucket_server
 
 from penstock.errors import PenstockError
@@ -78,14 +79,14 @@ def told_by(opener: str, url: Any, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(url=malformed)
 def test_a_url_that_carries_a_secret_is_refused_without_it(opener: str, url: str) -> None:
     assert SECRET not in told_by(opener, url)
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     secret=secrets,
     place=st.sampled_from(

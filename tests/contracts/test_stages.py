@@ -37,7 +37,7 @@ from penstock.indexing.stages.wire import ANSWER_SCHEMA
 from penstock.objects import RetryPolicy, StoreSpec
 from penstock.observability import SILENT, Observer, names
 from penstock.testing import RecordingObserver
-from penstock.testing.embedding_server import Ask, EmbeddingServer, ProviderFaults
+from penstock.testing.servers.embedding_server import Ask, EmbeddingServer, ProviderFaults
 
 Open: TypeAlias = Callable[..., Stages]
 

@@ -274,6 +274,7 @@ def test_writers_are_let_in_in_the_order_of_their_arrival() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_caller_that_lets_others_run_keeps_its_place() -> None:
     """Every write of 20,000 callers comes in the order of the calls, though many of them yield."""
 

@@ -113,6 +113,7 @@ async def _coordinator(handler: Any, **settings: Any) -> Coordinator[Upserts, An
     return Coordinator(handler, {}, CoordinatorConfig(**settings))
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("place", ["flush", "durable"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: getattr(error, "__name__", "group"))
 def test_everyone_is_answered_whatever_a_handler_raises(error: Callable[[], BaseException], place: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.campaigns import examples
 from tests.coordinator.logs import Log, machine_with
 
 from penstock.coordinator import Epochs, Mark, State, Watermarks
@@ -337,7 +338,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = pytest.mark.slow(AnyOrder.TestCase)
 TestAnyOrder.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -376,6 +377,7 @@ def check(shell: AnyOrder) -> None:
     shell.nobody_waits_for_what_has_happened_or_failed()
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("hundred", range(10))
 def test_the_invariants_hold_on_long_walks(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * (hundred + 1)):

@@ -3,6 +3,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.documents.batcher import Batcher, ChunkRefused, DocumentEnded, Flush, FlushReason
 from penstock.documents.batcher_state import BatcherLimits, pack, unpack
@@ -208,7 +209,7 @@ def test_limits_that_cannot_hold_are_refused(wrong):
         BatcherLimits(**wrong)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(0, 6))
 def test_every_chunk_is_in_exactly_one_batch_whatever_the_order_the_duplicates_and_the_crashes(seed, count, restarts):
     """Two documents, events in any order within the gap's reach, each up to three times, restarts from packed state."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.documents.chunker import START, Chunker, ChunkingConfig, Progress
 from penstock.documents.sources import BlockSource, BytesSource
@@ -48,7 +49,7 @@ def test_every_language_is_covered_without_a_gap_a_broken_character_or_a_chunk_t
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_chunks_do_not_depend_on_read_sizes_order_or_restarts(languages, counter, data):
     text = data.draw(documents(languages))
@@ -69,7 +70,7 @@ def test_chunks_do_not_depend_on_read_sizes_order_or_restarts(languages, counter
     assert list(chunker.document(BytesSource(text), resumed)) == expected[at:]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=3000), st.sampled_from(COUNTERS))
 def test_any_bytes_at_all_are_chunked_and_bad_ones_become_one_question_mark_each(data, counter):
     chunker = CHUNKERS[counter]
@@ -120,6 +121,7 @@ def test_without_overlap_the_chunks_are_the_text():
     assert "".join(c.text for c in chunker.chunk(data)).encode() == data
 
 
+@pytest.mark.cases(quick=12)
 @pytest.mark.parametrize("character", ["a", "猫", "\u0301", "a" + "\u0301" * 90, " ", "\n", ".", "👋🏽", "9"])
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_a_line_without_an_end_still_obeys_the_limits(character, counter):

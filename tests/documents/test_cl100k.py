@@ -2,6 +2,7 @@ import pytest
 import splintr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.documents.cl100k import ExactTokens, is_seam
 
@@ -62,7 +63,7 @@ def test_a_count_is_the_tokenizers_own(text):
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(TEXTS, st.integers(0, 40), st.integers(0, 40))
 def test_a_part_of_a_region_has_the_tokens_it_would_have_alone(text, left, right):
     left, right = sorted((min(left, len(text)), min(right, len(text))))
@@ -71,7 +72,7 @@ def test_a_part_of_a_region_has_the_tokens_it_would_have_alone(text, left, right
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(TEXTS, TEXTS)
 def test_at_a_seam_a_text_falls_into_two_that_do_not_know_of_each_other(before, after):
     data = (before + after).encode()

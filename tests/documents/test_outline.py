@@ -50,5 +50,14 @@ def test_the_first_words_of_a_document_are_its_opening_without_its_headings() ->
     assert outline.past("word " * 100).past("later").opening.split() == [*outline.opening.split(), *["word"] * 35]
 
 
+def test_words_above_the_title_are_not_the_opening() -> None:
+    above = Outline().past("Version 2.4\n\n# Gates\n\nHow they open.")
+    assert above.opening == "How they open."
+    repeated = Outline().past("# Gates\n\nThe site\n\n## Gates\n\nHow they open.\n\n## More\n\nAnd close.")
+    assert repeated.opening == "How they open. And close."
+    preface = " ".join(f"word{n}" for n in range(50))
+    assert Outline().past(f"{preface}\n\n# Gates\n\nHow they open.").opening.startswith("word0 word1 ")
+
+
 def test_data_without_spaces_does_not_make_a_long_opening() -> None:
     assert len(NO_OUTLINE.past_plain("x" * 1_000_000).opening) == 64

@@ -9,8 +9,8 @@ import pyarrow as pa
 from penstock.ids import is_ulid
 from penstock.records import VectorOperation
 from penstock.relay import RelayStamp, SamplesPayload, VectorPayload, decode_part, decode_table, encode_table
-from penstock.relay.journal import Intent, JournalState, SendJournal
-from penstock.relay.stamp import encode_part
+from penstock.relay.outlets.journal import Intent, JournalState, SendJournal
+from penstock.relay.outlets.stamp import encode_part
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
 
 GOLDEN = Path(__file__).parent / "golden" / "relay"

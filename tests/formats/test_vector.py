@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.blocks import FRAGMENT, STORE, Address, RecordKind, Shelf, fragment_key, read_positions
-from penstock.blocks.keys import head_key, page_key, position_key, shelf_prefix
-from penstock.blocks.pages import decode_page, encode_page
+from penstock.blocks.format.keys import head_key, page_key, position_key, shelf_prefix
+from penstock.blocks.read.pages import decode_page, encode_page
 from penstock.errors import Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute

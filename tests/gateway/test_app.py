@@ -9,7 +9,8 @@ from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFoun
 from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
 from penstock.gateway.http.routing import Route
-from penstock.testing import ManualClock
+from penstock.observability import names
+from penstock.testing import ManualClock, RecordingObserver
 
 NOW = 1_700_000_000_000
 
@@ -70,6 +71,38 @@ def test_guesses_are_bounded(book_and_tokens):
     statuses = [asked(app, headers=bearer("pst_wrong")).status_code for _ in range(7)]
     assert statuses == [401] * 5 + [429] * 2
     assert asked(app, headers=bearer("pst_wrong")).headers["retry-after"]
+
+
+def test_a_neighbour_that_guesses_stops_nobody_who_was_let_in_before(book_and_tokens):
+    book, tokens = book_and_tokens
+    config = GatewayConfig(tokens="x", failed_logins_per_minute=5)
+    app = Gateway([endpoint()], config, lambda: book, clock=ManualClock())
+    mine = bearer(tokens["a", Scope.READ])
+    assert asked(app, headers=mine).status_code == 200
+    assert [asked(app, headers=bearer("pst_wrong")).status_code for _ in range(7)] == [401] * 5 + [429] * 2
+    assert asked(app, headers=mine).status_code == 200
+    # One that was never seen here is not looked at, though it is right.
+    assert asked(app, headers=bearer(tokens["b", Scope.READ])).status_code == 429
+
+
+def test_every_administrative_request_is_noted_with_who_sent_it_and_what_became_of_it(book_and_tokens):
+    book, tokens = book_and_tokens
+    observer = RecordingObserver()
+    audited = Route("POST", "/change", Scope.WRITE, endpoint().handler, "Change.", audited=True)
+    app = Gateway([endpoint(scope=Scope.ADMIN), audited], GatewayConfig(tokens="x"), lambda: book, observer=observer)
+    for method, path, held in (("GET", "/v1/thing", Scope.ADMIN), ("GET", "/v1/thing", Scope.READ)):
+        asked(app, method, path, headers=bearer(tokens["a", held]))
+    asked(app, "POST", "/change", headers=bearer(tokens["b", Scope.WRITE]))
+    asked(app)
+    noted = observer.events(names.GATEWAY_AUDIT)
+    assert [(one["method"], one["route"], one["status"], one["tenant"]) for one in noted] == [
+        ("GET", "/v1/thing", 200, "a"),
+        ("GET", "/v1/thing", 403, "a"),
+        ("POST", "/change", 200, "b"),
+        ("GET", "/v1/thing", 401, ""),
+    ]
+    assert all(one["address"] for one in noted)
+    assert not any(token in str(noted) for token in tokens.values())
 
 
 def test_a_revoked_token_is_refused_at_once(book_and_tokens):

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import zlib
 from collections.abc import Callable
+from random import Random
 
 import pytest
 import zstandard
@@ -85,6 +86,26 @@ def test_every_encoding_gives_the_body_back(encoding):
 def test_members_one_after_the_other_are_one_body():
     assert decompress(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", MIB) == b"ab"
     assert decompress(zstandard.compress(b"a") + zstandard.compress(b"b"), "zstd", MIB) == b"ab"
+
+
+@pytest.mark.cases(quick=2)
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_a_body_has_thousands_of_members_but_not_a_million(encoding):
+    """Each takes a decompressor of its own; 16 MB of them took minutes."""
+    one = COMPRESSED[encoding](b"a")
+    assert decompress(one * 4_096, encoding, MIB) == b"a" * 4_096
+    with pytest.raises(InvalidInput, match="too many parts"):
+        decompress(one * 1_000_000, encoding, 16 * MIB)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_members_may_begin_and_end_anywhere(encoding):
+    random = Random(7)
+    parts = [random.randbytes(random.choice([0, 1, 5_000, 16 * 1024, 40_000])) for _ in range(40)]
+    packed = b"".join(COMPRESSED[encoding](part) for part in parts)
+    assert decompress(packed, encoding, 4 * MIB) == b"".join(parts)
+    with pytest.raises(InvalidInput):
+        decompress(packed[:-1], encoding, 4 * MIB)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])

@@ -18,9 +18,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull
-from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TokenBook
-from penstock.gateway.ingest.otlp_grpc import GrpcServer
+from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull, Unavailable
+from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TenantLimits, TokenBook
+from penstock.gateway.access.limits import TooMany
+from penstock.gateway.ingest.otlp_grpc import GrpcServer, MessageTurns
 from penstock.quiver import Quiver, QuiverConfig, RetentionConfig, SegmentConfig, WalConfig
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
@@ -454,3 +455,107 @@ def test_grpc_needs_a_token_where_http_does(tmp_path):
     assert answers[0] is grpc.StatusCode.UNAUTHENTICATED
     assert ExportMetricsServiceResponse.FromString(answers[1]) == ExportMetricsServiceResponse()
     assert table.column("tenant").to_pylist() == ["acme"]
+
+
+def streamed(tmp_path, config, call, book=None):
+    """What `call` finds of a gRPC server that it is given a channel to."""
+
+    async def session():
+        async with gateway(tmp_path / "edge", config=config, book=book) as (_, _store, routes):
+            server = GrpcServer(routes, Guard(config, lambda: book), config)
+            await server.start(0)
+            try:
+                async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                    return await call(channel)
+            finally:
+                await server.stop()
+
+    return asyncio.run(session())
+
+
+async def code_of(call):
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+def test_grpc_asks_for_a_token_before_it_reads_a_message(tmp_path):
+    book, _ = TokenBook.new().issue("acme", [Scope.WRITE], 0)
+
+    async def call(channel):
+        # Nothing is ever sent: who is not known is not waited for.
+        return await code_of(channel.stream_unary(METRICS)())
+
+    config = GatewayConfig(tokens="x", body_seconds_max=3600)
+    assert streamed(tmp_path, config, call, book) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_grpc_message_that_does_not_come_ends_its_call_and_gives_way_to_others(tmp_path):
+    """One message is read at once here, and the others wait for their turn."""
+    body = metrics(1).SerializeToString()
+    config = GatewayConfig(body_seconds_max=0.3, concurrent_bytes=1 << 20, body_bytes_max=1 << 20)
+
+    async def call(channel):
+        silent = asyncio.ensure_future(code_of(channel.stream_unary(METRICS)()))
+        await asyncio.sleep(0)
+        return await code_of(channel.unary_unary(METRICS)(body)), await silent
+
+    taken, slow = streamed(tmp_path, config, call)
+    assert taken is grpc.StatusCode.OK
+    assert slow is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_turns_to_read_are_a_tenants_and_everybodys_and_not_waited_for_for_ever():
+    config = GatewayConfig(
+        body_bytes_max=1,
+        concurrent_bytes=2,
+        tenant=TenantLimits(concurrent_bytes=1),
+        ingest_seconds_max=0.01,
+    )
+
+    async def take():
+        turns = MessageTurns(config)
+        async with turns.turn("a"):
+            with pytest.raises(TooMany, match="tenant a"):
+                async with turns.turn("a"):
+                    pass
+            async with turns.turn("b"):
+                with pytest.raises(Unavailable):
+                    async with turns.turn("c"):
+                        pass
+        async with turns.turn("c"):
+            pass
+
+    asyncio.run(take())
+
+
+def test_grpc_messages_are_bounded_also_when_they_are_packed(tmp_path):
+    config = GatewayConfig(body_bytes_max=1 << 20)
+
+    async def call(channel):
+        sent = [
+            channel.unary_unary(METRICS)(bytes(size), compression=packing)
+            for size in (2 << 20, 64 << 20)
+            for packing in (grpc.Compression.NoCompression, grpc.Compression.Gzip)
+        ]
+        return [await code_of(one) for one in sent]
+
+    assert streamed(tmp_path, config, call) == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 4
+
+
+def test_grpc_has_no_other_services(tmp_path):
+    async def call(channel):
+        return [
+            await code_of(channel.unary_unary(name)(b""))
+            for name in (
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                "/grpc.health.v1.Health/Check",
+                "/opentelemetry.proto.collector.metrics.v1.MetricsService/export",
+                "/",
+            )
+        ]
+
+    assert set(streamed(tmp_path, GatewayConfig(), call)) == {grpc.StatusCode.UNIMPLEMENTED}

@@ -93,6 +93,7 @@ def test_what_is_read_through_the_loan_is_what_the_store_has():
     asyncio.run(read())
 
 
+@pytest.mark.slow
 def test_many_reads_at_once_each_get_their_own_bytes():
     async def read():
         store = MemoryStore()
@@ -227,6 +228,7 @@ async def _registered(store):
     return catalog
 
 
+@pytest.mark.processes
 def test_a_real_process_answers_through_the_loan_now_and_as_of_a_position():
     async def ask():
         store = MemoryStore()
@@ -258,6 +260,7 @@ def test_a_real_process_answers_through_the_loan_now_and_as_of_a_position():
     assert b"of the store" not in environment
 
 
+@pytest.mark.processes
 def test_a_process_that_was_taken_over_has_no_network_no_files_and_no_children_though_it_has_threads(tmp_path):
     """What the process of a query gives up, tried from inside."""
     (tmp_path / "secret").write_text("of the store")
@@ -305,6 +308,7 @@ print(asyncio.run(asyncio.to_thread(lambda: "on a thread")))
     assert found[1:] == ["refused"] * 10 + ["done", "on a thread"], error
 
 
+@pytest.mark.processes
 def test_an_answer_larger_than_may_be_passed_on_is_refused_where_it_is_made():
     async def ask():
         store = MemoryStore()

@@ -73,3 +73,22 @@ def test_an_address_that_guesses_is_stopped_and_let_in_again_later():
     guard.check("5.6.7.8")
     clock.advance(60)
     guard.check("1.2.3.4")
+
+
+def test_whoever_was_let_in_goes_on_beside_a_neighbour_that_guesses_and_a_right_guess_tells_nothing():
+    clock = ManualClock()
+    guard = LoginGuard(3, clock)
+    guard.succeeded("1.2.3.4", "Bearer mine")
+    for _ in range(3):
+        guard.failed("1.2.3.4")
+    guard.check("1.2.3.4", "Bearer mine")
+    for credentials in ("Bearer right", "Bearer wrong", None):
+        with pytest.raises(TooMany):
+            guard.check("1.2.3.4", credentials)
+    for _ in range(3):
+        guard.failed("5.6.7.8")
+    with pytest.raises(TooMany):
+        guard.check("5.6.7.8", "Bearer mine")
+    for number in range(10_050):
+        guard.succeeded("1.2.3.4", f"Bearer {number}")
+    assert len(guard._good) <= 10_000

@@ -87,6 +87,7 @@ async def large(_exchange):
 POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
@@ -114,6 +115,68 @@ def test_bodies_that_are_slow_oversized_or_contradict_themselves_are_refused(sen
 )
 def test_a_client_that_closes_its_half_is_let_go(sent):
     assert b"200" not in talked([sent], GatewayConfig(port=0, header_seconds_max=0.5), app=APP, half_closes=True)
+
+
+HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def answered_then(first, until, rest, app=APP):
+    """What comes, until the server closes, of a client that sends the rest once the first is answered."""
+
+    async def talk():
+        config = GatewayConfig(port=0, header_seconds_max=0.2)
+        async with serving(HttpServer(Gateway(app, config), config)) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            async with asyncio.timeout(30):
+                writer.write(first)
+                answer = await reader.readuntil(until)
+                writer.write(rest)
+                answer += await reader.read()
+            writer.close()
+            return answer
+
+    return asyncio.run(talk())
+
+
+def test_empty_lines_between_requests_keep_no_connection():
+    assert answered_then(HELLO, b'{"hello":"world"}', b"\r\n").count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("rest", [b"x", b"x" * 99_990])
+def test_a_body_that_was_refused_keeps_no_connection_whether_it_goes_on_or_ends(rest):
+    routes = [Route("POST", "/echo", None, echoed, "Echo.")]
+    began = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b"x" * 10
+    assert answered_then(began, b"}", rest, routes).startswith(b"HTTP/1.1 413")
+
+
+def test_requests_sent_far_ahead_of_their_answers_are_not_gathered():
+    answer = talked([HELLO * 1_000], GatewayConfig(port=0))
+    assert b"HTTP/1.1 400" in answer
+    assert answer.count(b"HTTP/1.1 200") < 1_000
+
+
+def test_a_few_requests_sent_ahead_are_answered_in_their_order():
+    last = HELLO.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    assert talked([HELLO * 10 + last], GatewayConfig(port=0)).count(b'{"hello":"world"}') == 11
+
+
+def test_one_connection_too_many_is_told_to_come_back():
+    async def connect():
+        config = GatewayConfig(port=0, connections_max=2)
+        async with serving(HttpServer(Gateway(APP, config), config)) as server:
+            kept = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+            for reader, writer in kept:
+                writer.write(HELLO)
+                await reader.readuntil(b'{"hello":"world"}')
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            refused = await reader.read()
+            for _, other in [*kept, (reader, writer)]:
+                other.close()
+            return refused
+
+    refused = asyncio.run(connect())
+    assert refused.startswith(b"HTTP/1.1 503")
+    assert b"retry-after: 5" in refused
 
 
 def test_a_client_that_does_not_read_its_answer_is_let_go():

@@ -20,6 +20,8 @@ from penstock.errors import NotFound
 from penstock.gateway.query.sql_worker import answer_questions, bound_process
 from penstock.lake import SqlAnswer, SqlConfig
 
+served = set()
+
 class Told:
     async def query(self, sql, *, tenant=None, as_of=None, rows_max=None, seconds_max=None):
         if sql == "hang":
@@ -33,7 +35,8 @@ class Told:
         if sql == "write":
             with open(os.environ["WRITTEN"], "wb") as file:
                 file.write(bytes(16 << 20))
-        table = pa.table({"tenant": [tenant], "pid": [os.getpid()]})
+        served.add(tenant)
+        table = pa.table({"tenant": [tenant], "pid": [os.getpid()], "served": [sorted(served)]})
         return SqlAnswer(table=table, is_cut=False, position={"": 3}, files=1, plan_seconds=0.0, seconds=0.0)
 
 async def told():
@@ -56,20 +59,53 @@ def asked(work, **config):
     return asyncio.run(session())
 
 
+@pytest.mark.processes
 def test_a_process_answers_one_query_after_the_other_with_rows_or_errors():
     async def work(processes):
         first = await processes.query("rows", tenant="a")
         with pytest.raises(NotFound, match="there is no table"):
             await processes.query("missing", tenant="a")
-        second = await processes.query("rows", tenant="b")
+        second = await processes.query("rows", tenant="a")
         return first, second
 
     first, second = asked(work)
     assert (first.table["tenant"].to_pylist(), first.position) == (["a"], {"": 3})
-    assert second.table["tenant"].to_pylist() == ["b"]
+    assert second.table["tenant"].to_pylist() == ["a"]
     assert first.table["pid"] == second.table["pid"] != os.getpid()
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_no_process_answers_two_tenants(at_once):
+    """Each process tells whom it has answered; tenants come in turn, alone and together."""
+
+    async def work(processes):
+        await processes.layers()
+        told = []
+        for tenants in ("a", "b", "ab", "bba"):
+            told += await asyncio.gather(*[processes.query("served", tenant=tenant) for tenant in tenants])
+            assert len(processes.pids) <= at_once
+        return [(one.table["tenant"][0].as_py(), one.table["served"][0].as_py()) for one in told]
+
+    told = asked(work, queries_at_once=at_once)
+    assert [tenant for tenant, _ in told] == list("ababbba")
+    assert all(served == [tenant] for tenant, served in told)
+
+
+@pytest.mark.processes
+def test_of_the_idle_processes_the_one_that_was_used_last_is_kept():
+    async def work(processes):
+        pids = {}
+        for tenant in "abc":
+            pids[tenant] = (await processes.query("rows", tenant=tenant)).table["pid"][0].as_py()
+        again = {tenant: (await processes.query("rows", tenant=tenant)).table["pid"][0].as_py() for tenant in "cb"}
+        return pids, again
+
+    pids, again = asked(work, queries_at_once=2)
+    assert again == {"c": pids["c"], "b": pids["b"]}
+
+
+@pytest.mark.processes
 def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another():
     async def work(processes):
         before = (await processes.query("rows", tenant="a")).table["pid"].to_pylist()
@@ -85,6 +121,7 @@ def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another(
         os.kill(before[0], 0)
 
 
+@pytest.mark.processes
 def test_a_query_whose_caller_goes_away_is_ended():
     async def work(processes):
         await processes.query("rows", tenant="a")
@@ -99,6 +136,7 @@ def test_a_query_whose_caller_goes_away_is_ended():
     asked(work)
 
 
+@pytest.mark.processes
 def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkeypatch):
     monkeypatch.setenv("WRITTEN", str(tmp_path / "written"))
 
@@ -115,16 +153,31 @@ def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkey
     assert asked(work).table.num_rows == 1
 
 
+@pytest.mark.processes
 def test_no_more_queries_run_at_once_than_are_configured():
     async def work(processes):
         first = asyncio.ensure_future(processes.query("hang", tenant="a", seconds_max=30))
         while not processes._busy:  # noqa: ASYNC110 - nothing tells when a process is busy
             await asyncio.sleep(0)
-        with pytest.raises(DeadlineExceeded, match="1 others"):
+        with pytest.raises(DeadlineExceeded, match="not begun"):
             await processes.query("rows", tenant="a", seconds_max=0.05)
         first.cancel()
 
     asked(work, queries_at_once=1)
+
+
+def test_a_tenant_leaves_a_place_to_others():
+    async def work(processes):
+        slow = [asyncio.ensure_future(processes.query("hang", tenant="a", seconds_max=600)) for _ in range(3)]
+        while not processes._busy:  # noqa: ASYNC110 - nothing tells when a process is busy
+            await asyncio.sleep(0)
+        other = await processes.query("rows", tenant="b")
+        for one in slow:
+            one.cancel()
+        await asyncio.wait(slow)
+        return other
+
+    assert asked(work, queries_at_once=2).table["tenant"].to_pylist() == ["b"]
 
 
 def test_a_process_that_cannot_start_is_told():

@@ -11,7 +11,7 @@ from penstock.errors import Corrupt, InvalidInput, PermissionDenied
 from penstock.indexing.stages.access import Access, remembered_places
 from penstock.indexing.stages.reading import Reading
 from penstock.objects import StoreSpec, open_store
-from penstock.testing.servers import AzureServer
+from penstock.testing.servers.object_stores import AzureServer
 
 
 def may(access: Access, url: str, key: str = "a.md") -> bool:

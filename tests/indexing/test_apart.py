@@ -75,6 +75,7 @@ def test_putting_aside_is_written_down_behind_everybody_and_its_bucket_counts_as
     assert backlog.ready
 
 
+@pytest.mark.processes
 def test_a_document_that_takes_longer_than_others_wait_is_told_and_apart_it_gets_all_its_time(tmp_path: Path) -> None:
     (tmp_path / "slow.md").write_bytes(SLOW)
     (ending,) = read(Reading(limits=HASTY), upload(tmp_path, "slow.md"))

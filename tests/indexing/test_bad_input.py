@@ -188,6 +188,7 @@ def test_bytes_that_are_no_utf8_in_a_text_that_is_are_replaced_and_counted(shop:
     assert "? and on it goes" in shop.texts("damaged.txt")[-1]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("key", STRANGE)
 def test_a_strange_text_is_a_text_all_the_same(shop: Desk, key: str) -> None:
     report = shop.report(key)
@@ -243,6 +244,7 @@ def server() -> Iterator[BucketServer]:
         yield found
 
 
+@pytest.mark.processes
 def test_an_object_that_changes_while_it_is_read_is_superseded_and_nothing_of_it_stays(
     desk: Desk, server: BucketServer
 ) -> None:

@@ -15,7 +15,7 @@ from penstock.indexing import EmbeddingBudget, Endpoint
 from penstock.indexing.job.budget import Spending
 from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.embedding import Embedding
-from penstock.testing.embedding_server import AskFate, EmbeddingServer, contents_by_place
+from penstock.testing.servers.embedding_server import AskFate, EmbeddingServer, contents_by_place
 from penstock.testing.shelf import IndexShelf, prose
 from penstock.vector import CollectionName
 
@@ -46,6 +46,7 @@ def sent_texts(server: EmbeddingServer) -> int:
     return sum(ask.texts for ask in server.asks if ask.fate is AskFate.ANSWERED)
 
 
+@pytest.mark.slow
 def test_a_run_stops_at_its_budget_and_later_runs_go_on_without_sending_anything_twice(
     remote: IndexShelf, server: EmbeddingServer
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_job_that_follows_ends_at_its_budget(remote: IndexShelf, server: Embed
     assert not server.asks
 
 
+@pytest.mark.slow
 def test_a_large_document_goes_on_where_the_budget_stopped_it(remote: IndexShelf, server: EmbeddingServer) -> None:
     remote.send(remote.write("book.txt", prose("otters and herons", 200)))
     asked = Embedding(server.url, profile=PROFILE, policy=POLICY)

@@ -14,7 +14,7 @@ from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelPr
 from penstock.errors import InvalidInput
 from penstock.indexing.stages import embedding
 from penstock.indexing.stages.embedding import Embedding, embed_requests
-from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults
+from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults
 from penstock.vector.format import metric
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 
 from penstock.documents import DocumentStatus, Notification
 from penstock.errors import Unavailable
@@ -155,7 +156,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.dictionaries(MEMBERS, VALUES, max_size=3), max_size=6), st.binary(max_size=20))
 def test_any_records_are_decoded_planned_and_written_or_refused_by_their_place(
     changes: list[dict[str, Any]], junk: bytes

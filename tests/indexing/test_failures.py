@@ -12,7 +12,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 from penstock.documents import Chunker, DocumentStatus
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.indexing.planning.plan import RoundLimits
-from penstock.testing.embedding_server import (
+from penstock.testing.servers.embedding_server import (
     AskFate,
     EmbeddingServer,
     ProviderFaults,
@@ -76,6 +76,7 @@ def test_an_event_that_comes_again_and_again_is_work_once(desk: Desk) -> None:
         assert (len(provider.asks), desk.rows()) == (asked, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False], ids=["in one micro-batch", "in micro-batches of their own"])
 def test_events_in_any_order_end_on_the_newest(desk: Desk, server: BucketServer, *, together: bool) -> None:
     """A delete before an older create, a newer version before an older one, and A, B, A on a bucket without versions."""
@@ -110,6 +111,7 @@ def test_a_document_that_goes_from_a_to_b_and_back_is_read_anew_each_time(desk: 
         assert desk.report("turns.txt").status is DocumentStatus.INDEXED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["deleted", "replaced"])
 def test_an_event_that_comes_while_its_document_is_read_is_not_kept_waiting(
     desk: Desk, server: BucketServer, ending: str

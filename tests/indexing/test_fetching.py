@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,13 +50,21 @@ class Watched:
         return await self._store.get_range(key, start, end, version=version)
 
 
+def opened(store: Any) -> Callable[[], Awaitable[ObjectStore]]:
+    async def open_it() -> ObjectStore:
+        found: ObjectStore = store
+        return found
+
+    return open_it
+
+
 async def filled(keys: list[str]) -> tuple[ObjectStore, dict[str, str]]:
     store = await open_store("memory://")
     return store, {key: (await store.put(key, BODY)).version for key in keys}
 
 
 async def fetch(wanted: Mapping[str, tuple[Any, UploadNotification]]) -> dict[str, Fetched | None]:
-    found = await asyncio.gather(*(ask(Wanted(*one)) for one in wanted.values()))
+    found = await asyncio.gather(*(ask(Wanted(opened(store), upload)) for store, upload in wanted.values()))
     return dict(zip(wanted, found, strict=True))
 
 
@@ -142,12 +150,12 @@ def test_objects_that_do_not_answer_are_waited_for_together_and_hold_back_nobody
     fetcher: Fetcher[str] = Fetcher(loop, grace_seconds=0.001)
     soon: dict[str, Fetched | None] = {}
     for start in range(0, 60, 20):
-        window = {f"{number}": Wanted(store, notified(f"{number}", "1")) for number in range(start, start + 20)}
+        window = {f"{number}": Wanted(opened(store), notified(f"{number}", "1")) for number in range(start, start + 20)}
         soon |= fetcher.soon(window)
     assert set(soon.values()) == {BODY}
     assert [place for place in range(60) if fetcher.is_late(str(place))] == [0, 10, 20, 30, 40, 50]
     # Asked again in another window, one that is late is not asked twice.
-    assert fetcher.soon({"10": Wanted(store, notified("10", "1"))}) == {}
+    assert fetcher.soon({"10": Wanted(opened(store), notified("10", "1"))}) == {}
     store.let.set()
     rest = fetcher.rest()
     assert (len(soon) + len(rest), len(store.asked)) == (60, 60)
@@ -159,7 +167,7 @@ def test_objects_that_do_not_answer_are_waited_for_together_and_hold_back_nobody
 def test_a_large_object_is_looked_at_and_not_fetched() -> None:
     async def go() -> Fetched | None:
         store, versions = await filled(["note.txt"])
-        return await ask(Wanted(store, notified("note.txt", versions["note.txt"]), whole=False))
+        return await ask(Wanted(opened(store), notified("note.txt", versions["note.txt"]), whole=False))
 
     found = asyncio.run(go())
     assert isinstance(found, ObjectMeta)

@@ -52,6 +52,7 @@ def test_places_that_become_free_in_a_round_are_filled_and_only_those_are_read(t
         assert indexer.summary.documents == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents_max", [10, 100])
 def test_a_round_that_went_on_without_some_sends_the_same_batches_when_it_is_repeated(
     tmp_path: Path, documents_max: int

@@ -163,6 +163,7 @@ print("alive")
 """
 
 
+@pytest.mark.processes
 def test_threads_that_are_the_first_to_read_what_is_stored_do_not_crash_the_process() -> None:
     """Whoever follows reads entries and settings on several threads."""
     ended = subprocess.run(

@@ -79,6 +79,7 @@ def test_documents_of_several_formats_become_searchable_and_a_poisonous_one_is_s
     assert summary.chunks == len(shelf.chunks())
 
 
+@pytest.mark.slow
 def test_updates_replace_deletes_remove_and_duplicates_change_nothing(shelf: IndexShelf) -> None:
     """One object's life, in micro-batches of their own: A, B, A again, gone, and an old event that comes late."""
     first = shelf.write("note.txt", prose("glaciers in Norway", 8))
@@ -129,6 +130,7 @@ def test_a_large_text_is_read_in_rounds_and_gives_the_chunks_of_one_reading(shel
     assert (summary.chunks, summary.tokens) == (len(expected), sum(chunk.tokens for chunk in expected))
 
 
+@pytest.mark.processes
 def test_a_large_parsed_document_is_read_by_ranges_of_its_text_and_leaves_no_text_behind(shelf: IndexShelf) -> None:
     paragraphs = [f"Paragraph {number} tells of canals, locks and number {number}." for number in range(200)]
     event = shelf.write("large.docx", docx(*paragraphs))

@@ -62,6 +62,7 @@ def test_documents_of_later_events_are_done_before_a_large_one_and_all_is_done_a
     assert shelf.chunks() == expected(shelf, "large.txt", "small.txt")
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("acts", [1, 3, 7])
 def test_what_a_killed_driver_had_planned_is_done_by_the_next_though_the_queue_has_moved_on(
     shelf: IndexShelf, acts: int
@@ -83,6 +84,7 @@ def test_what_a_killed_driver_had_planned_is_done_by_the_next_though_the_queue_h
     assert len(witness.seen) <= cells - acts + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("allowed", "most"), [(2, 3), (10_000, 5)])
 def test_over_its_bounds_a_job_plans_no_further_until_enough_is_done(
     shelf: IndexShelf, allowed: int, most: int
@@ -155,6 +157,7 @@ def test_an_error_between_two_events_ends_a_job_that_follows_by_name(shelf: Inde
     assert shelf.chunks() == expected(shelf, "large.txt")
 
 
+@pytest.mark.slow
 def test_a_job_that_is_stopped_in_the_middle_of_its_rounds_ends_without_an_error(shelf: IndexShelf) -> None:
     begun = threading.Event()
     limits = RoundLimits(cells_max=1, rounds_per_batch=1000)
@@ -175,6 +178,7 @@ def test_a_job_can_be_run_again_after_its_query_has_ended(shelf: IndexShelf) -> 
     assert shelf.chunks() == expected(shelf, "0.txt", "1.txt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acts", [1, 3])
 def test_a_plan_that_is_too_much_for_one_write_survives_a_crash_between_two(
     shelf: IndexShelf, monkeypatch: pytest.MonkeyPatch, acts: int

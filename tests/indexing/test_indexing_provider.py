@@ -19,8 +19,8 @@ from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.embedding import Embedding, Endpoint
 from penstock.observability import Event, names
 from penstock.testing import RecordingObserver
-from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults, contents_by_place
 from penstock.testing.following import Following
+from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults, contents_by_place
 from penstock.testing.shelf import IndexShelf
 from penstock.vector import CollectionName
 
@@ -61,6 +61,7 @@ def essay(seed: int, size: int) -> str:
     return "\n\n".join(paragraphs)
 
 
+@pytest.mark.slow
 def test_after_an_insertion_in_the_middle_of_a_large_text_only_what_changed_is_sent_and_paid_for(
     remote: IndexShelf,
 ) -> None:
@@ -100,6 +101,7 @@ class Onlooker(RecordingObserver):
                 self._work()
 
 
+@pytest.mark.slow
 def test_while_following_a_provider_that_stays_away_is_waited_for_and_the_queue_is_not_read_further(
     remote: IndexShelf,
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_run_that_does_not_follow_says_that_the_provider_is_away_and_the_next_
         assert len(contents_by_place(server.asks)) == 1
 
 
+@pytest.mark.slow
 def test_a_provider_that_refuses_everything_leaves_what_is_searchable_as_it_is(remote: IndexShelf) -> None:
     with EmbeddingServer(dimensions=PROFILE.dimensions) as server:
         remote.run(remote.write("note.txt", essay(4, 20_000)), embedding=asked(server))
@@ -211,6 +214,7 @@ def test_the_job_tells_what_it_does(remote: IndexShelf) -> None:
     assert len(observer.observed(names.INDEXING_LATENCY_SECONDS)) == 3
 
 
+@pytest.mark.slow
 def test_a_rate_limit_is_waited_for_also_in_what_a_run_has_left(remote: IndexShelf) -> None:
     """More requests than may go at once, most of them in rounds that are worked when the query has ended."""
     event = remote.write("book.txt", essay(3, 9_000))

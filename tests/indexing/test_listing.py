@@ -150,6 +150,25 @@ def test_a_store_that_is_reached_by_a_link_is_left_out_and_refused_like_any_othe
         listed(documents / "store", elsewhere / "store")
 
 
+def test_a_folder_or_file_inside_the_store_is_refused_by_whatever_way_it_is_named(tmp_path: Path) -> None:
+    """What a run writes there would be found by the next look, and so on for ever."""
+    store, link = tmp_path / "store", tmp_path / "link"
+    (store / "vectors" / "wal").mkdir(parents=True)
+    (store / "vectors" / "wal" / "1.sst").write_text("text")
+    link.symlink_to(store / "vectors")
+    for inside in (store / "vectors", store / "vectors" / "wal", store / "vectors" / "wal" / "1.sst", link):
+        with pytest.raises(InvalidInput, match="inside the store of the index"):
+            listed_keys(place_of(str(inside)), url_of(str(store)))
+    beside = tmp_path / "store-of-others"
+    beside.mkdir()
+    (beside / "a.md").write_text("text")
+    assert listed_keys(place_of(str(beside)), url_of(str(store))) == ["a.md"]
+    bucket = Reading(buckets={"docs": url_of(str(tmp_path))})
+    for prefix in ("store", "store/vectors", "store/vectors/wal/1.sst"):
+        with pytest.raises(InvalidInput, match="the store of the index"):
+            listed_keys(Place("docs", prefix=prefix), url_of(str(store)), bucket)
+
+
 @pytest.mark.parametrize("store", ["s3://bucket/store", "file:///somewhere/else"])
 def test_what_a_run_writes_beside_its_store_is_in_no_listing_of_the_folder_it_runs_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
@@ -176,6 +195,7 @@ def test_files_that_are_named_one_by_one_are_looked_at_together_each_in_its_plac
     assert all([meta.key for meta in metas] == [place.key] for place, metas in found.items())
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_look_grows_with_the_files_and_with_the_entries_and_not_with_both() -> None:
     """In processor time, and generously: with both it would be fifty times as much."""
 

@@ -72,6 +72,7 @@ def test_the_queue_is_taken_in_steps_of_bounded_size(
     assert taken == ([2, 2, 1] if "batches_per_trigger" in bound else [1] * 5)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_interrupted_gives_its_round_up_and_the_next_one_does_it(shelf: IndexShelf) -> None:
     began = threading.Event()
     shelf.send(shelf.write("large.txt", prose("rivers, bridges and mills", 1500)))

@@ -10,7 +10,7 @@ import pytest
 from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.errors import Unavailable
 from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel
-from penstock.testing.embedding_server import EmbeddingServer, ProviderFaults
+from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults
 from penstock.testing.shelf import IndexShelf
 from penstock.vector import CollectionName
 
@@ -46,6 +46,7 @@ def asked(server: EmbeddingServer) -> int:
     return sum(ask.texts for ask in server.asks)
 
 
+@pytest.mark.slow
 def test_two_indexes_with_one_model_name_ask_it_each_at_its_own_address(notes: IndexShelf, plans: IndexShelf) -> None:
     with EmbeddingServer(dimensions=16) as near, EmbeddingServer(dimensions=24) as far:
         notes.run(notes.write("a.txt", "Otters swim."), embedding=given(notes, near, 16))
@@ -69,6 +70,7 @@ def test_an_address_that_is_given_for_one_index_moves_no_other(notes: IndexShelf
         assert (asked(near), asked(far)) == (3, 1)
 
 
+@pytest.mark.slow
 def test_an_address_that_does_not_answer_keeps_the_other_index_of_its_model_from_nothing(
     notes: IndexShelf, plans: IndexShelf
 ) -> None:

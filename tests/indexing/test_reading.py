@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -161,6 +162,7 @@ def page(paragraphs: int) -> bytes:
     return f"<html><body>{body}</body></html>".encode()
 
 
+@pytest.mark.processes
 def test_a_parsed_text_that_is_too_large_for_a_round_is_parsed_once_and_kept_for_the_others(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_bytes(page(200))
     notification = upload(tmp_path, "page.html")
@@ -204,6 +206,7 @@ def test_an_object_that_is_not_what_was_notified_is_superseded(tmp_path: Path) -
     assert [row.outcome for row in read(Reading(), upload(tmp_path, "note.txt", etag="older"))] == ["superseded"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("key", "content", "reason"),
     [
@@ -227,6 +230,7 @@ def test_a_document_that_cannot_be_read_is_quarantined_with_its_reason(
 DAMAGED = "Drei Fl\u00fc\u00dfe, ".encode() + b"\xff Otters swim."
 
 
+@pytest.mark.processes
 def test_bytes_that_are_not_utf_8_are_told_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_bytes(DAMAGED)
     chunk, ending = read(Reading(), upload(tmp_path, "note.txt"))
@@ -243,6 +247,7 @@ def test_a_text_in_another_encoding_is_read_as_what_it_says(tmp_path: Path, enco
     assert [word in detail for word, detail in zip(told, ending.detail, strict=True)] == [True] * len(told)
 
 
+@pytest.mark.processes
 def test_a_text_in_another_encoding_that_is_too_large_to_parse_is_read_by_ranges(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_bytes("caf\u00e9".encode("latin-1"))
     chunk, ending = read(Reading(limits=ParserLimits(document_bytes=2)), upload(tmp_path, "note.txt"))
@@ -262,6 +267,7 @@ def elsewhere(notification: bytes, bucket: str, **changed: Any) -> bytes:
     return encode(msgspec.structs.replace(decode(notification, UploadNotification), bucket=bucket, **changed))
 
 
+@pytest.mark.slow
 def test_a_bucket_that_does_not_answer_is_asked_by_a_task_for_one_window_and_documents_of_others_are_read(
     tmp_path: Path,
 ) -> None:
@@ -280,6 +286,7 @@ def test_a_bucket_that_does_not_answer_is_asked_by_a_task_for_one_window_and_doc
     assert near == ReadOutcome.END
 
 
+@pytest.mark.slow
 def test_objects_that_do_not_answer_cost_a_task_the_patience_for_one_and_the_others_of_their_bucket_are_read(
     tmp_path: Path,
 ) -> None:
@@ -307,6 +314,91 @@ def test_objects_that_do_not_answer_cost_a_task_the_patience_for_one_and_the_oth
     assert seconds < len(silent)
 
 
+# Only a test that fails waits so long.
+MEETING_SECONDS = 20.0
+
+
+class MeetingPlace:
+    """Lets nobody through before all who are awaited are there."""
+
+    def __init__(self, awaited: int) -> None:
+        self._awaited = awaited
+        self._there: set[str] = set()
+        self._mutex, self._all_there = threading.Lock(), threading.Event()
+        self.is_missed = False
+
+    def come(self, who: str) -> None:
+        with self._mutex:
+            self._there.add(who)
+            if len(self._there) == self._awaited:
+                self._all_there.set()
+        # Only where they come one after the other.
+        self.is_missed |= not self._all_there.wait(MEETING_SECONDS)
+
+
+def test_buckets_that_are_slow_to_open_are_opened_at_once_and_each_once(tmp_path: Path) -> None:
+    """One after the other, each would cost everybody in the round a patience of its own."""
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"-{number}/a.txt": (b"Otters swim.", 1) for number in range(6)}
+        meeting = MeetingPlace(awaited=6)
+        server.on_get = meeting.come
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
+        blank = upload(tmp_path, "note.txt")
+        etag = hashlib.md5(b"Otters swim.").hexdigest()
+        notified = [
+            elsewhere(blank, f"bucket-{number % 6}", key="a.txt", etag=etag, size_bytes=12) for number in range(30)
+        ]
+        assert together(reading, *notified) == [ReadOutcome.END] * 30
+        assert not meeting.is_missed
+        assert server.count("GET") == 6 + 30
+
+
+def test_a_bucket_that_cannot_be_opened_is_tried_once_by_a_task(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server(is_away=True) as server:
+        patience = RetryPolicy(deadline_seconds=0.2, pause_seconds_first=1.0)
+        reading = Reading(CHUNKING, options={**server.s3_options, "retry": patience})
+        far = elsewhere(upload(tmp_path, "note.txt"), "bucket", etag="e")
+        assert together(reading, *[far] * 20, upload(tmp_path, "note.txt"))[-1] == ReadOutcome.END
+        # Of its repetitions there are none in so short a patience, or few.
+        assert len(server.headers) < 5
+
+
+def test_objects_that_are_told_of_and_never_given_are_found_out_together(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
+        meeting = MeetingPlace(awaited=8)
+        server.on_range = lambda key, *_: meeting.come(key)
+        reading = Reading(
+            CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=2 * MEETING_SECONDS)}
+        )
+        blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
+        large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
+        assert together(reading, *large) == [ReadOutcome.END] * 8
+        assert not meeting.is_missed
+
+
+def test_a_bucket_whose_objects_break_off_after_their_beginning_is_left_alone_after_two(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_bytes(b"Otters.")
+    with bucket_server() as server:
+        server.objects = {f"{number}.txt": (TEXT, 1) for number in range(8)}
+
+        def held(_: str, start: int, end: int) -> None:
+            server.released.wait(10 if end - start > 1 else 0)
+
+        server.on_range = held
+        reading = Reading(CHUNKING, options={**server.s3_options, "retry": RetryPolicy(deadline_seconds=0.5)})
+        blank, etag = upload(tmp_path, "note.txt"), hashlib.md5(TEXT).hexdigest()
+        large = [elsewhere(blank, "bucket", key=key, etag=etag, size_bytes=3 << 20) for key in server.objects]
+        assert together(reading, *large) == [ReadOutcome.AWAY] * 2 + [ReadOutcome.UNASKED] * 6
+        server.released.set()
+
+
+@pytest.mark.processes
 def test_a_worker_that_reads_and_embeds_imports_no_vector_store() -> None:
     """It would take as long to start as all else together, and holds none."""
     asked = "import sys, penstock.pipelines.indexing.stages; print('penstock.vector' in sys.modules)"

@@ -11,7 +11,7 @@ import pytest
 from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.indexing import Endpoint
 from penstock.indexing.stages.embedding import Embedding, OwnModel
-from penstock.testing.embedding_server import AskFate, EmbeddingServer, ProviderFaults
+from penstock.testing.servers.embedding_server import AskFate, EmbeddingServer, ProviderFaults
 from penstock.testing.shelf import IndexShelf, prose
 from penstock.vector import CollectionName
 

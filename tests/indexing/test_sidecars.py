@@ -44,6 +44,7 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 TEXT = prose("rivers and mills", 12)
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize("order", ["before", "after", "together"])
 def test_a_side_car_is_on_every_chunk_whenever_it_comes(shelf: IndexShelf, order: str) -> None:
     document, sidecar = shelf.write("a.txt", TEXT), shelf.write("a.txt.meta.json", '{"team": "sales", "year": 2024}')
@@ -102,6 +103,7 @@ def test_a_new_version_has_what_is_said_of_it_and_the_side_car_stays(shelf: Inde
     assert own(shelf) == [{"team": "sales"}]
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -197,6 +199,7 @@ def test_a_value_of_another_type_is_converted_where_nothing_is_lost(shelf: Index
     assert said(shelf, "b.txt") == [{"flag": "yes", "part": 3, "text": 8, "whole": 2.0}]
 
 
+@pytest.mark.slow
 def test_a_side_car_reaches_a_document_that_is_read_in_many_rounds(shelf: IndexShelf) -> None:
     from penstock.indexing import RoundLimits
 

@@ -45,6 +45,7 @@ def test_tenants_with_the_same_keys_in_the_same_bucket_do_not_mix(desk: Desk) ->
     assert desk.report("note.txt", "acme").status is DocumentStatus.DELETED
 
 
+@pytest.mark.slow
 def test_a_crowd_of_one_tenant_does_not_hold_up_the_one_document_of_another(desk: Desk) -> None:
     """The crowd was first in the queue by far; the other's document is done within its next rounds."""
     desk.send(*(desk.write(f"crowd/{number}.txt", f"Document {number} of many.") for number in range(CROWD)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.testing.spark_cluster import SparkCluster, spark_cluster
+from penstock.testing.servers.spark_cluster import SparkCluster, spark_cluster
 
 
 @pytest.fixture(scope="session")

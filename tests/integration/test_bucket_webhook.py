@@ -10,7 +10,7 @@ import pytest
 from tests.cli.served import Served, waited_for
 
 from penstock.gateway import Scope, TokenBook
-from penstock.testing.servers import ServerMissing, seaweedfs
+from penstock.testing.servers.object_stores import ServerMissing, seaweedfs
 
 
 @pytest.mark.integration

@@ -18,7 +18,7 @@ from tests.integration import buffer_worker
 
 from penstock.buffer import Manifest
 from penstock.objects import StoreSpec
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 PRODUCERS = 8
 # Seconds of killing in one round, and to end in after it.

@@ -26,7 +26,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Fenced
 from penstock.objects import StoreSpec
 from penstock.testing import ManualClock
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ from tests.integration import compaction_worker
 from penstock.catalog import Catalog
 from penstock.lake import CompactionConfig, Compactor, LocalMerging, MergePlace
 from penstock.objects import StoreSpec
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 # Seconds of killing in one round, and to end in after it.
 CHAOS_SECONDS = 4.0

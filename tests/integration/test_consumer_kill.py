@@ -18,7 +18,7 @@ from tests.integration import consumer_worker
 
 from penstock.buffer import Producer
 from penstock.objects import open_store
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 from penstock.timeseries import TimeSeriesStore
 from penstock.timeseries.promql import parse_selector_text
 from penstock.vector import VectorStore

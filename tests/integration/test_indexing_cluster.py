@@ -15,7 +15,7 @@ from penstock.buffer import SyncProducer
 from penstock.documents import Chunker, UploadNotification, chunk_id, doc_id_of, encode
 from penstock.documents.embedding import EMBEDDED_MODEL, StaticProvider
 from penstock.objects import open_store
-from penstock.testing.spark_cluster import SparkCluster
+from penstock.testing.servers.spark_cluster import SparkCluster
 from penstock.vector import ALL_LISTS, VectorStore
 
 pytestmark = pytest.mark.integration

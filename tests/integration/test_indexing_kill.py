@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from tests.integration.indexing_world import Driver, Holdings, Library, build_library, every_format, holdings
 
-from penstock.testing.embedding_server import (
+from penstock.testing.servers.embedding_server import (
     AskFate,
     EmbeddingProcess,
     ProviderFaults,
     contents_by_place,
     embedding_process,
 )
-from penstock.testing.spark_cluster import SparkCluster, descendants, python_workers
+from penstock.testing.servers.spark_cluster import SparkCluster, descendants, python_workers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.integration]
 

@@ -31,8 +31,8 @@ from penstock.buffer import ShardLayout, change_routing, queued_now
 from penstock.catalog import Catalog
 from penstock.landing import TelemetryConfig
 from penstock.objects import open_store
-from penstock.testing.servers import S3Server
-from penstock.testing.spark_cluster import SparkCluster, descendants, python_workers
+from penstock.testing.servers.object_stores import S3Server
+from penstock.testing.servers.spark_cluster import SparkCluster, descendants, python_workers
 from penstock.timeseries import Matcher, MatchKind, TimeSeriesStore
 
 BATCHES, ROWS = 24, 50

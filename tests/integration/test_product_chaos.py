@@ -26,7 +26,7 @@ import pytest
 from tests.campaigns import IS_LONG
 from tests.cli.served import Served, waited_for
 
-from penstock.testing.servers import S3Server, ServerMissing, seaweedfs
+from penstock.testing.servers.object_stores import S3Server, ServerMissing, seaweedfs
 
 # Spark takes its time to start: the longer pauses let it get to work before the next kill.
 PAUSE_SECONDS = (2.0, 25.0) if IS_LONG else (2.0, 4.0)

@@ -13,7 +13,7 @@ import pytest
 from tests.integration import series_worker
 from tests.timeseries.model import TENANTS, PlainStore
 
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 from penstock.timeseries import TimeSeriesStore
 
 # Deaths in one round, and how long a writer lives after its first durable change.

@@ -12,8 +12,8 @@ import pytest
 from click import Command
 from click.testing import CliRunner
 
-from penstock.cli.commands.ingest import ingest
-from penstock.cli.commands.telemetry import telemetry
+from penstock.cli.commands.telemetry.ingest import ingest
+from penstock.cli.commands.telemetry.telemetry import telemetry
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.integration import vector_worker
 
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 from penstock.vector import ALL_LISTS, Collection, VectorStore
 
 # Deaths in one round, and how long a writer lives after its first durable change.

@@ -15,7 +15,7 @@ import pytest
 from tests.integration import vector_worker
 
 from penstock.errors import Fenced, NotFound
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, partial_blocks
 
 pytestmark = pytest.mark.integration

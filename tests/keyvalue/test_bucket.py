@@ -10,7 +10,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 
 from penstock.errors import NotFound, PermissionDenied, Unsupported
 from penstock.keyvalue import KeyValue, WriteBatch, open_follower, open_keyvalue
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 
 async def _opened(server: BucketServer, path: str = "store", **more: Any) -> KeyValue:
@@ -24,6 +24,7 @@ def test_a_server_that_ignores_conditional_writes_is_refused_before_anything_is_
         assert server.objects == {}, "the probe cleans up behind itself"
 
 
+@pytest.mark.slow
 def test_on_a_server_that_enforces_them_a_second_writer_fences_the_first() -> None:
     """The trust that `probe=False` gives is the caller's: this is what it is about."""
 
@@ -42,6 +43,7 @@ def test_on_a_server_that_enforces_them_a_second_writer_fences_the_first() -> No
         asyncio.run(run(server))
 
 
+@pytest.mark.slow
 def test_an_opening_probes_once() -> None:
     async def run(server: BucketServer) -> None:
         store = await _opened(server)

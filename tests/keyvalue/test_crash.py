@@ -83,6 +83,7 @@ def test_after_kill_9_every_durable_batch_is_whole_and_none_is_partial(tmp_path:
         assert present == list(range(1, newest + 1)), f"seed {seed}: a later batch outlived an earlier one"
 
 
+@pytest.mark.processes
 def test_a_second_process_fences_the_first(tmp_path: Path) -> None:
     async def scenario(child: subprocess.Popen[str]) -> None:
         assert child.stdout.readline() == "ready\n"
@@ -103,6 +104,7 @@ def answer(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline().strip()
 
 
+@pytest.mark.processes
 def test_a_follower_in_another_process_sees_what_is_durable(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await open_keyvalue(tmp_path.as_uri(), "store")
@@ -121,6 +123,7 @@ def test_a_follower_in_another_process_sees_what_is_durable(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+@pytest.mark.processes
 def test_the_file_system_is_synced_between_the_log_file_and_the_acknowledgement(tmp_path: Path) -> None:
     """Watched from outside, in the order of the system calls."""
     strace = shutil.which("strace")

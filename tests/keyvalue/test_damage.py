@@ -47,6 +47,7 @@ def _flip(path: Path, share: float) -> None:
     path.write_bytes(body)
 
 
+@pytest.mark.cases(quick=3)
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.4, 0.6, 0.8, 0.95])
 def test_a_flipped_bit_costs_the_values_it_lies_in_and_no_other(tmp_path: Path, share: float) -> None:
     async def work(reader: Reader) -> None:
@@ -74,6 +75,7 @@ def test_a_flipped_bit_costs_the_values_it_lies_in_and_no_other(tmp_path: Path, 
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_file_that_was_cut_short_is_named_and_no_outage(tmp_path: Path, kept: float) -> None:
     async def work(reader: Reader) -> None:

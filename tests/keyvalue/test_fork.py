@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from tests.forks import in_a_fork
 
 from penstock.keyvalue import KeyValue, WriteBatch, open_follower, open_keyvalue
 
 
+@pytest.mark.processes
 def test_a_store_is_refused_behind_a_fork_even_if_opened_there(tmp_path: Path) -> None:
     url = f"file://{tmp_path}"
 

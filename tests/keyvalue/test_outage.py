@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.keyvalue import WriteBatch, open_follower, open_keyvalue
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 pytestmark = pytest.mark.integration
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.catalog.parquet_files import HOUR, add, rows
-from tests.catalog.samples import run, small_catalog
+from tests.catalog.samples import CountingStore, run, small_catalog
+from tests.lake.lakes import Lake
 
 from penstock.catalog import Catalog, Vacuum
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, NotFound
 from penstock.lake import SqlConfig, SqlEngine
-from penstock.objects import MemoryStore
+from penstock.objects import MemoryStore, direct_read, open_store
 from penstock.testing import ManualClock
 
 
@@ -242,5 +244,46 @@ def test_a_query_goes_on_while_its_files_are_merged_away() -> None:
             await Vacuum(catalog).run()
             found = await engine.query("SELECT count(*) AS n FROM cpu", as_of=position)
             assert found.table["n"].to_pylist() == [300]
+
+    run(session())
+
+
+def test_a_query_asks_once_where_the_catalog_stands() -> None:
+    """However many tables and scans it has: all of them are planned from the heads that were read first."""
+
+    async def session() -> None:
+        store = CountingStore()
+        catalog = await small_catalog(store, ManualClock(), staleness_seconds=0.0)
+        for hour in range(3):
+            await add(catalog, f"{hour}.parquet", rows(100, start=hour * HOUR))
+        known = {"cpu": rows(1).schema, "more": rows(1).schema}
+        async with SqlEngine(catalog, known=known) as engine:
+            store.calls.clear()
+            await engine.query("SELECT count(*) FROM cpu, more, cpu AS again WHERE cpu.n = again.n")
+        asked = [count for (verb, key), count in store.calls.items() if verb.startswith("get") and "metadata" in key]
+        assert asked == [1], store.calls
+
+    run(session())
+
+
+def test_a_file_in_a_directory_is_read_by_the_thread_that_needs_it(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with Lake(tmp_path) as lake:
+            await lake.write(2)
+            store = await open_store(lake.url, read_only=True)
+            read = direct_read(store)
+            assert read is not None
+            assert direct_read(MemoryStore()) is None
+            path = (await lake.catalog.plan()).paths[0]
+            assert read(f"lake/{path}", 0, 4) == b"PAR1"
+            with pytest.raises(NotFound):
+                read("lake/nothing.parquet", 0, 4)
+            async with SqlEngine(lake.catalog) as engine:
+                assert (await engine.query("SELECT sum(n) AS n FROM cpu")).table["n"].to_pylist() == [sum(range(200))]
+            await lake.store.delete(f"lake/{path}")
+            async with SqlEngine(lake.catalog) as engine:
+                with pytest.raises(NotFound, match=path):
+                    await engine.query("SELECT sum(n) AS n FROM cpu")
+            await store.close()
 
     run(session())

@@ -67,6 +67,7 @@ def test_all_signals_and_tables_of_your_own_land(tmp_path: Path) -> None:
         assert len(asyncio.run(table_rows(config, table=name))) == rows
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize(
     "step", ["before the state", "before the commit", "files only", "samples only", "before the ack"]
 )
@@ -128,6 +129,7 @@ def _die_in(patch: pytest.MonkeyPatch, owner: str, method: str, is_time: Any) ->
     patch.setattr(target, method, dying)
 
 
+@pytest.mark.slow
 def test_stores_that_disagree_by_several_rounds_are_brought_together(tmp_path: Path) -> None:
     """The series are given what the catalog has had for long, and the catalog nothing twice."""
     config = config_at(tmp_path, limits=LandingLimits(batches_per_round=1, interval_seconds=0.0))
@@ -158,6 +160,7 @@ def test_stores_that_disagree_by_several_rounds_are_brought_together(tmp_path: P
     assert asyncio.run(sample_values(config)) == ALL
 
 
+@pytest.mark.slow
 def test_a_segment_that_a_relay_sent_twice_lands_once(tmp_path: Path) -> None:
     config = config_at(tmp_path)
 
@@ -245,6 +248,7 @@ def test_an_unreadable_batch_stops_the_job_if_the_queue_says_so(tmp_path: Path) 
     assert asyncio.run(landed_values(config)) == Counter()
 
 
+@pytest.mark.slow
 def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
     config = config_at(tmp_path, limits=LandingLimits(batches_per_round=8, interval_seconds=0.0))
     loud = [{"metrics": metric_rows(1000 * n, 1000, "loud")} for n in range(3)]
@@ -257,6 +261,7 @@ def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
         assert asyncio.run(sample_values(config, f"t{number}")) == Counter({float(number): 1})
 
 
+@pytest.mark.slow
 def test_a_tenant_that_sends_a_thousand_times_as_much_bounds_neither_the_others_nor_the_memory(tmp_path: Path) -> None:
     """Rows that pack a hundredfold come in pieces and in smaller rounds; whoever stands behind them is in the next one."""
     limits = LandingLimits(unpacked_bytes_per_task=200_000, rows_per_round=5000, interval_seconds=0.0)

@@ -73,6 +73,7 @@ async def check(config: TelemetryConfig, count: int) -> None:
             assert Counter(columns.values.tolist()) == expected(count), tenant
 
 
+@pytest.mark.slow
 def test_four_queues_land_in_one_catalog_and_in_series_of_their_own(tmp_path: Path) -> None:
     async def work() -> None:
         config = config_at(tmp_path)
@@ -90,6 +91,7 @@ def test_four_queues_land_in_one_catalog_and_in_series_of_their_own(tmp_path: Pa
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_shards_that_are_added_or_taken_away_move_no_data_and_lose_none(tmp_path: Path) -> None:
     async def work() -> None:
         config = config_at(tmp_path)
@@ -135,6 +137,7 @@ def test_a_shard_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
         asyncio.run(landed(config_at(tmp_path), [0, 4]))
 
 
+@pytest.mark.slow
 def test_a_job_that_follows_takes_up_a_shard_that_is_added(tmp_path: Path) -> None:
     config = config_at(tmp_path, limits=LandingLimits(interval_seconds=0.05))
     with LocalTelemetryJob(config) as job:
@@ -157,6 +160,7 @@ def test_a_job_that_follows_takes_up_a_shard_that_is_added(tmp_path: Path) -> No
     asyncio.run(check(config, 5))
 
 
+@pytest.mark.slow
 def test_a_shard_that_fails_ends_the_job_and_the_others_keep_what_they_have(tmp_path: Path) -> None:
     config = config_at(tmp_path, consumer=ConsumerConfig(dead_letter=DeadLetterPolicy.HALT))
     asyncio.run(laid_out(config, 3))

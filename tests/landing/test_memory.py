@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import pyarrow as pa
 from penstock.landing import settle_memory
@@ -16,5 +18,6 @@ assert pa.array([1, 2, 3]).to_pylist() == [1, 2, 3]
 """
 
 
+@pytest.mark.processes
 def test_a_process_that_lands_keeps_its_large_columns_and_works_without_that_pool() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -58,6 +58,8 @@ class BucketServer:
     # (key, start, end) of every range that was asked for, and what is called with it before the answer.
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
     on_range: Callable[[str, int, int], None] = lambda *_: None
+    # Called with the path of every read before its answer.
+    on_get: Callable[[str], None] = lambda *_: None
     # Keys that may be neither read nor looked at.
     denied: set[str] = field(default_factory=set)
     # Whether every read is put off.
@@ -157,6 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "list-type" in query:
             return self._list(query)
         key = self._key()
+        self.bucket.on_get(urlsplit(self.path).path)
         if key in self.bucket.silent:
             return self._hang_up_late()
         wanted = self.headers.get("Range")

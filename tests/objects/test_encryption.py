@@ -14,7 +14,7 @@ from penstock.errors import InvalidInput, PenstockError
 from penstock.keyvalue import WriteBatch, open_keyvalue
 from penstock.objects import check_encryption, open_store, without_encryption
 from penstock.objects.cloud.services import S3Options
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 PREFIX = "x-amz-server-side-encryption"
@@ -48,6 +48,7 @@ async def put_row(options: dict[str, Any]) -> None:
     await rows.close()
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("write", [put_object, put_row], ids=["objects", "keyvalue"])
 @pytest.mark.parametrize("kind", ASKED)
 def test_every_write_asks_for_the_encryption_that_is_configured(kind: str, write: Callable[..., Any]) -> None:

@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.objects import MemoryStore, ObjectStore, RetryPolicy, StoreSpec, open_store
 from penstock.observability import names
 from penstock.testing import RecordingObserver
-from penstock.testing.servers import AzureServer, S3Server
+from penstock.testing.servers.object_stores import AzureServer, S3Server
 
 HASTY = RetryPolicy(deadline_seconds=2)
 
@@ -127,6 +127,7 @@ def test_plain_http_must_be_asked_for() -> None:
         opened("s3://bucket", **server.s3_options)
 
 
+@pytest.mark.slow
 def test_a_service_that_is_not_there_is_unavailable_and_named() -> None:
     options = {"endpoint": "http://127.0.0.1:1", "region": "r", "access_key_id": "i", "secret_access_key": "k"}
     text = refused(Unavailable, "s3://bucket/prefix", **options, retry=HASTY)

@@ -13,7 +13,7 @@ from penstock.objects import MemoryStore, ObjectMeta, ObjectStore, open_store
 from penstock.objects.port import Body
 from penstock.objects.probe import probe_conditional_writes
 from penstock.testing import CarelessStore, Simulation, UnreachableStore, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 
 class CreateOnlyStore(PassingStore):

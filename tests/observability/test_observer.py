@@ -99,6 +99,7 @@ def test_the_silent_observer_takes_everything_and_emits_nothing() -> None:
     assert lines == []
 
 
+@pytest.mark.processes
 def test_a_process_that_listens_to_nothing_loads_none_of_the_libraries() -> None:
     """Spark starts many short processes that only move data."""
     program = "import sys, penstock.objects; print([name for name in sys.argv[1:] if name in sys.modules])"

@@ -39,10 +39,10 @@ from penstock.objects import StoreSpec
 from penstock.observability import names
 from penstock.pipelines.indexing.job import SparkIndexingJob
 from penstock.testing import RecordingObserver
-from penstock.testing.embedding_server import Ask, EmbeddingServer, ProviderFaults, contents_by_place, vector_of
 from penstock.testing.following import Following
+from penstock.testing.servers.embedding_server import Ask, EmbeddingServer, ProviderFaults, contents_by_place, vector_of
+from penstock.testing.servers.spark_cluster import python_workers
 from penstock.testing.shelf import IndexShelf
-from penstock.testing.spark_cluster import python_workers
 from penstock.vector import CollectionName
 
 pytestmark = pytest.mark.integration

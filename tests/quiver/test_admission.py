@@ -117,6 +117,7 @@ async def ingest_until_refused(store: Quiver, clock: ManualClock, number: int = 
     return number
 
 
+@pytest.mark.slow
 def test_a_busy_instance_leaves_an_idle_one_room_to_begin() -> None:
     async def scenario() -> None:
         disk = torn()
@@ -133,6 +134,7 @@ def test_a_busy_instance_leaves_an_idle_one_room_to_begin() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_processed_segments_of_one_instance_go_for_a_caller_of_another() -> None:
     """The work of making room is shared: the one that is idle frees what it keeps beyond need."""
 

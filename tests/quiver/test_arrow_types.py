@@ -97,6 +97,7 @@ def test_every_type_comes_back_from_a_segment_and_from_the_log(name: str, togeth
     asyncio.run(scenario())
 
 
+@pytest.mark.cases(quick=9)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_type_is_delivered_from_memory_and_cut_again_the_same(name: str) -> None:
     """So many batches that they are put together, and some without rows."""

@@ -84,6 +84,7 @@ async def check(store: Quiver, history: History) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["power", "kill"])
 @pytest.mark.parametrize("mode", [WriteMode.DIRECT, WriteMode.BUFFERED])
 def test_an_end_between_any_two_system_calls_loses_and_repeats_nothing(mode: WriteMode, how: str) -> None:

@@ -171,6 +171,7 @@ def test_a_segment_file_cut_or_gone_loses_that_segment(kind: str) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_at_every_byte_of_ack_log_repeats_at_most_what_it_hits_and_loses_nothing() -> None:
     """An acknowledgement that cannot be read is a delivery more. The numbers go on all the same."""
 

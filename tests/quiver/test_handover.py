@@ -14,7 +14,7 @@ from tests.quiver.power_cuts import cut_short
 from tests.quiver.worlds import PATH, bundle, drained, numbers, opened, small, torn, with_mode
 
 from penstock.quiver import Bundle, Delivery, Quiver, QuiverConfig, RetentionConfig, WriteMode
-from penstock.relay.parts import split_segment
+from penstock.relay.outlets.parts import split_segment
 from penstock.testing import ManualClock, Simulation, TornDisk, simulate
 
 T = TypeVar("T")
@@ -328,6 +328,7 @@ def assorted(number: int) -> Bundle:
     )
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize("calls", [[1] * 300, [40, 1, 1, 40], [3] * 90])
 def test_tables_from_memory_from_the_file_and_from_the_log_are_the_same_to_the_batch(calls: list[int]) -> None:
     async def scenario() -> None:
@@ -434,6 +435,7 @@ async def check(store: Quiver, history: History) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["power", "kill"])
 @pytest.mark.parametrize("mode", [WriteMode.DIRECT, WriteMode.BUFFERED])
 def test_an_end_between_any_two_system_calls_loses_and_repeats_nothing(mode: WriteMode, how: str) -> None:

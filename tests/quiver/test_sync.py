@@ -57,6 +57,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.processes
 def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_leaves_no_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     holder = subprocess.Popen(
@@ -72,6 +73,7 @@ def test_a_second_process_is_refused_by_the_name_of_the_first_and_a_dead_one_lea
     SyncQuiver(path).close()
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_is_refused_and_its_parent_served(tmp_path: Path) -> None:
     with SyncQuiver(str(tmp_path / "store")) as store:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from tests.relay.edge import filled, numbers, opened, queue_outlet, rows, stamps, taken, torn
 
 from penstock.errors import Unavailable
@@ -141,6 +142,7 @@ def test_an_idle_relay_stops_at_once() -> None:
     simulate(main, 1)
 
 
+@pytest.mark.slow
 def test_it_goes_on_by_itself_after_hours_without_object_storage() -> None:
     async def main(simulation: Simulation) -> None:
         clock, disk, observer = simulation.clock, torn(simulation.clock), RecordingObserver()

@@ -19,7 +19,7 @@ from penstock.objects.port import Body, Object, ObjectMeta
 from penstock.observability import names
 from penstock.relay import QueueOutletConfig, Relay, RelayMarks, RelayStamp, UnprovedPolicy
 from penstock.testing import PowerCut, RecordingObserver, Simulation, TornDisk, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 # Above the number of requests, and of disk writes, that the two segments take.
 STEPS_MAX = 200
@@ -154,6 +154,7 @@ def check(scene: Scene, *, beside: bool) -> None:
     assert repeats == 0 or scene.observer.events(names.RELAY_UNPROVED)
 
 
+@pytest.mark.cases(quick=3)
 @pytest.mark.parametrize(
     ("beside", "drained"),
     [(False, True), (True, False), (True, True)],
@@ -176,6 +177,7 @@ def test_a_relay_that_ends_at_any_request_is_followed_by_one_that_sends_each_row
     assert steps_tried(at) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beside", "drained"),
     [(False, True), (True, False), (True, True)],

@@ -383,6 +383,7 @@ class TrustingCursor(Cursor):
 
 
 # Where a bug is noticed the world ends in the middle of its work; what its coroutines say to that is not the bug.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("place", "bug"),

@@ -310,6 +310,7 @@ async def floorless(self: Vacuum, prefix: str) -> Any:
             yield meta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("places", "bug"),
     [

@@ -46,7 +46,7 @@ from penstock.testing import (
     inline,
     simulate,
 )
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 WRITERS = 8
 UPDATES = 2

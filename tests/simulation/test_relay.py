@@ -35,7 +35,7 @@ from penstock.relay import (
     RelayStamp,
     decode_part,
 )
-from penstock.relay.journal import JournalState
+from penstock.relay.outlets.journal import JournalState
 from penstock.testing import (
     Fate,
     FaultPlan,

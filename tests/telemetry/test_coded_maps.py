@@ -70,6 +70,7 @@ def test_maps_that_are_not_of_strings_or_have_null_values_stay_as_they_are() -> 
     assert coded_maps(table.slice(0, 0)).equals(table.slice(0, 0))
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("sets", [1, 50, 100_000])
 def test_a_file_of_coded_rows_reads_as_one_of_the_rows_themselves(sets: int) -> None:
     rows = 3000

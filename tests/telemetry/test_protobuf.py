@@ -78,6 +78,7 @@ def _field(number: int, body: bytes) -> bytes:
     return bytes((number << 3 | 2, len(body))) + body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", list(Signal))
 def test_mutated_requests_meet_our_errors_or_the_rows_of_the_oracle(signal: Signal) -> None:
     campaign_otlp(signal, MUTATIONS // 3, seed=7)

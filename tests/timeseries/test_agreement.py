@@ -6,6 +6,7 @@ import math
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.campaigns import examples
 from tests.timeseries.slow_evaluator import (
     AGGREGATES,
     RANGE_FUNCTIONS,
@@ -86,7 +87,7 @@ def _close(left: float, right: float, scale: float) -> bool:
     return left == right or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9 * scale)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(series, expressions)
 def test_the_engine_agrees_with_an_evaluator_of_single_samples(data: dict[Labels, Samples], expression: str) -> None:
     source = MemorySource(

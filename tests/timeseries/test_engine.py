@@ -164,10 +164,18 @@ def test_a_pattern_that_would_explode_is_answered_in_linear_time() -> None:
     assert len(hostile.query('label_replace(a, "x", "$1", "l", "((a*)*)*b")', 0).to_arrow()) == 1
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{1001}", "(?=a)", r"\\1", "((a{100}){100}){100}", "x" * 20_000])
+@pytest.mark.parametrize("pattern", ["(", "a{1001}", "(?=a)", r"\\1", r"\\C", "((a{100}){100}){100}", "x" * 20_000])
 def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidInput):
         engine().query(f'm_total{{i=~"{pattern}"}}', 0)
+
+
+def test_what_is_wrong_with_a_pattern_is_told_in_words() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        engine().query(f'm_total{{i=~"{"[" * 500}"}}', 0)
+    assert "missing ]" in str(refused.value)
+    assert "b'" not in str(refused.value)
+    assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize(

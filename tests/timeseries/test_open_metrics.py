@@ -22,7 +22,6 @@ nan NaN 2
 {"metric.name","label.x"="ü",} +Inf 1700000000.123
 empty{} 0x10
 # EOF
-ignored 1
 """
 
 
@@ -51,6 +50,11 @@ def test_samples_labels_times_and_metadata_are_read() -> None:
 def test_the_older_format_counts_milliseconds() -> None:
     (batch,) = read_open_metrics(["up 1 1500"], default_ms=0, seconds=False)
     assert rows(batch) == [({"__name__": "up"}, 1500, 1.0)]
+
+
+def test_times_are_rounded_to_the_nearest_millisecond() -> None:
+    (batch,) = read_open_metrics(["up 1 1.0004", "up 2 1.0006", "up 3 -1.0004"], default_ms=0)
+    assert [time for _, time, _ in rows(batch)] == [1000, 1001, -1000]
 
 
 def test_long_texts_come_in_batches() -> None:

@@ -206,6 +206,7 @@ def test_an_expression_of_the_wrong_type_is_refused(expression: str) -> None:
         check_types(expression, parse(expression))
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize(
     "expression",
     [

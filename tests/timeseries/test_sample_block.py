@@ -65,6 +65,7 @@ def random_series(entropy: np.random.Generator, count: int) -> Floats:
     return found
 
 
+@pytest.mark.cases(quick=5)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_bit_comes_back_of_all_series_and_of_some(seed: int) -> None:
     entropy = np.random.default_rng(seed)
@@ -165,6 +166,7 @@ def test_labels_that_are_cut_short_are_refused() -> None:
             labels_of_payloads(pa.array([*whole[1:], broken], pa.binary()))
 
 
+@pytest.mark.processes
 def test_an_answer_imports_no_pandas() -> None:
     """It takes longer to import than the answer does."""
     golden = Path(__file__).parents[1] / "formats" / "golden" / "timeseries" / "store-v1.msgpack"

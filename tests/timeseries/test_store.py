@@ -214,6 +214,7 @@ def test_a_label_that_is_given_twice_is_named() -> None:
         (([1], [0], [0.0]), "the table has 1 series"),
         (([-1], [0], [0.0]), "the table has 1 series"),
         (([0], [(1 << 53) + 1], [0.0]), r"up.*9007199254740993 ms"),
+        (([0], [-(1 << 63)], [0.0]), r"up.*-9223372036854775808 ms"),
         (([0], [1.5], [0.0]), "whole numbers"),
         (([0], [0], ["a"]), "numbers"),
         (([0], [0], pa.array([None], pa.float64())), "nulls"),

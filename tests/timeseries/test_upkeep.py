@@ -147,6 +147,7 @@ def test_series_of_removed_hours_are_not_listed_while_their_day_is_kept_and_go_w
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_hundreds_of_tenants_of_one_flush_keep_their_own_series() -> None:
     async def run() -> None:
         volume = MemoryVolume()
@@ -182,6 +183,7 @@ def test_a_follower_sees_what_is_durable_and_hours_that_go_while_it_reads() -> N
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_hundreds_of_tenants_in_one_flush_are_one_write_and_stay_apart() -> None:
     async def work(store: TimeSeriesStore) -> None:
         changes = store.changes("queue", 1)
@@ -235,6 +237,7 @@ def test_an_expression_that_explodes_elsewhere_is_answered_at_once() -> None:
     with_store(work)
 
 
+@pytest.mark.slow
 def test_a_selector_of_very_many_series_is_refused_before_their_samples_are_read() -> None:
     config = TimeSeriesConfig(coordinator=QUIET, engine=EngineConfig(series_max=1000))
 

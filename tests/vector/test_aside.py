@@ -11,7 +11,7 @@ from tests.vector.stores import QUIET, found, opened
 from tests.vector.test_damage import every_value, lived_in
 
 from penstock.blocks import STORE, RecordKind
-from penstock.blocks.keys import head_key, position_key
+from penstock.blocks.format.keys import head_key, position_key
 from penstock.errors import Corrupt
 from penstock.keyvalue import MemoryFollower, MemoryVolume
 from penstock.observability import names
@@ -68,6 +68,7 @@ async def write_to_both(store: VectorStore, rows: Make) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_whatever_value_is_damaged_others_are_written_to_and_the_damaged_one_is_named(rows: Make) -> None:
     async def work(volume: MemoryVolume) -> None:
         await lived_in(volume, rows)

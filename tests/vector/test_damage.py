@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.blocks import fragments_prefix, pages_prefix
-from penstock.blocks.keys import head_key
+from penstock.blocks.format.keys import head_key
 from penstock.errors import Corrupt
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.keyvalue.port import prefix_end

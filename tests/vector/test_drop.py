@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import SMALL, collection_of, found, opened, with_store
 
-from penstock.blocks.keys import head_key
+from penstock.blocks.format.keys import head_key
 from penstock.errors import InvalidInput, NotFound, OutcomeUnknown
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume
 from penstock.vector import CollectionName, VectorConfig, VectorReader, VectorStore

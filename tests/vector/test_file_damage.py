@@ -46,6 +46,7 @@ async def _searched(folder: Path, opening: Any) -> tuple[int, tuple[str, ...]]:
         await store.close()
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_file_costs_a_block_and_not_the_answer(tmp_path: Path) -> None:
     async def run() -> None:
         table = await _written(tmp_path)

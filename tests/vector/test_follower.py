@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.blocks import STORE, RecordKind
-from penstock.blocks.keys import head_key
+from penstock.blocks.format.keys import head_key
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import NotFound, Unavailable, Unsupported
 from penstock.keyvalue import MemoryFollower, MemoryKeyValue, MemoryVolume

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.vector.stores import collection_of, opened
 
-from penstock.blocks import layout
+from penstock.blocks.write import layout
 from penstock.keyvalue import MemoryVolume
 from penstock.vector.format.identity import identities_of
 

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.campaigns import examples
 
-from penstock.blocks import layout
+from penstock.blocks.write import layout
 from penstock.coordinator import CoordinatorConfig
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
@@ -457,5 +458,5 @@ def add_scores(scores: dict[str, float], asked: Iterable[str], words: dict[str, 
 
 TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

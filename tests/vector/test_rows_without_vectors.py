@@ -15,7 +15,8 @@ from tests.vector.test_aside import break_value
 from tests.vector.upkeep.test_repair import repaired
 from tests.vector.upkeep.test_verify import rewrite
 
-from penstock.blocks import Shelf, fragments_prefix, layout
+from penstock.blocks import Shelf, fragments_prefix
+from penstock.blocks.write import layout
 from penstock.coordinator import CoordinatorConfig
 from penstock.errors import InvalidInput
 from penstock.keyvalue import MemoryVolume

@@ -468,6 +468,7 @@ async def head_of(store: VectorStore, collection: Collection) -> Head:
     return await store.read(collection.spec, look)
 
 
+@pytest.mark.slow
 def test_hundreds_of_collections_in_one_flush_are_all_written_and_tended(rows: Make) -> None:
     """More than stay open at once, of which one needs upkeep at once."""
 

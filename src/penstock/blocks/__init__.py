@@ -5,21 +5,14 @@ Names are imported when they are first asked for: a reader loads nothing that wr
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from penstock.blocks.cache import BlockCache, Sized
-    from penstock.blocks.change_handle import ChangeHandle
-    from penstock.blocks.directory import EMPTY, FRAGMENT, Directory
-    from penstock.blocks.draft import BlockDraft, Drafted
-    from penstock.blocks.envelope import Envelope, RecordKind
-    from penstock.blocks.flush import BlockFlushHandler, FlushPlan, FlushPlanner, StateChanges, fill
-    from penstock.blocks.follower import FollowedStates, StateReading
-    from penstock.blocks.format import Block, BlockBody, KeyedBlock, StoreFormat
-    from penstock.blocks.head import StoreHeader, read_head, read_store_record, read_under_head
-    from penstock.blocks.keeper import KeptState, UpkeepKeeper, UpkeepPlan
-    from penstock.blocks.keys import (
+    from penstock.blocks.format.directory import EMPTY, FRAGMENT, Directory
+    from penstock.blocks.format.envelope import Envelope, RecordKind
+    from penstock.blocks.format.keys import (
         STORE,
         Address,
         Shelf,
@@ -29,14 +22,31 @@ if TYPE_CHECKING:
         head_key,
         pages_prefix,
     )
-    from penstock.blocks.layout import file, neighbours, recut, restack, stack
-    from penstock.blocks.pages import Operations, StoredDirectories, decode_page, page_operations, read_directories
-    from penstock.blocks.positions import SourcePositions, check_position, is_stored, position_operation, read_positions
-    from penstock.blocks.reader import BlockReader, Damage, StateMoved
-    from penstock.blocks.refusals import ChangeReceipt, ChangeRefusals, SourcedChange
-    from penstock.blocks.shelves import BlockHead, Shelves, all_keys
-    from penstock.blocks.single_flight import SingleFlights
-    from penstock.blocks.snapshot import StoreSnapshot
+    from penstock.blocks.format.shelves import BlockHead, Shelves, all_keys
+    from penstock.blocks.format.store_format import Block, BlockBody, KeyedBlock, StoreFormat
+    from penstock.blocks.read.cache import BlockCache, Sized
+    from penstock.blocks.read.follower import FollowedStates, StateReading
+    from penstock.blocks.read.head import StoreHeader, read_head, read_store_record, read_under_head
+    from penstock.blocks.read.pages import Operations, StoredDirectories, decode_page, page_operations, read_directories
+    from penstock.blocks.read.positions import (
+        SourcePositions,
+        check_position,
+        is_stored,
+        position_operation,
+        read_positions,
+    )
+    from penstock.blocks.read.reader import BlockReader, Damage, StateMoved
+    from penstock.blocks.read.records import StoreRecords
+    from penstock.blocks.read.single_flight import SingleFlights
+    from penstock.blocks.read.snapshot import StoreSnapshot
+    from penstock.blocks.read.store_reader import StoreReader, open_store_reader
+    from penstock.blocks.write.change_handle import ChangeHandle
+    from penstock.blocks.write.draft import BlockDraft, Drafted
+    from penstock.blocks.write.flush import BlockFlushHandler, FlushPlan, FlushPlanner, StateChanges, fill
+    from penstock.blocks.write.keeper import KeptState, UpkeepKeeper, UpkeepPlan
+    from penstock.blocks.write.layout import file, neighbours, recut, restack, stack
+    from penstock.blocks.write.refusals import ChangeReceipt, ChangeRefusals, SourcedChange
+    from penstock.blocks.write.store_writer import StoreWriter, first_moment
 
 __all__ = [
     "EMPTY",
@@ -75,7 +85,10 @@ __all__ = [
     "StateReading",
     "StoreFormat",
     "StoreHeader",
+    "StoreReader",
+    "StoreRecords",
     "StoreSnapshot",
+    "StoreWriter",
     "StoredDirectories",
     "UpkeepKeeper",
     "UpkeepPlan",
@@ -85,11 +98,13 @@ __all__ = [
     "decode_page",
     "file",
     "fill",
+    "first_moment",
     "fragment_key",
     "fragments_prefix",
     "head_key",
     "is_stored",
     "neighbours",
+    "open_store_reader",
     "page_operations",
     "pages_prefix",
     "position_operation",
@@ -103,108 +118,111 @@ __all__ = [
     "stack",
 ]
 
-# The module of each name.
-_HOMES: Final = {
-    "cache": (
-        "BlockCache",
-        "Sized",
-    ),
-    "directory": (
-        "EMPTY",
-        "FRAGMENT",
-        "Directory",
-    ),
-    "draft": (
-        "BlockDraft",
-        "Drafted",
-    ),
-    "envelope": (
-        "Envelope",
-        "RecordKind",
-    ),
-    "flush": (
-        "BlockFlushHandler",
-        "FlushPlan",
-        "FlushPlanner",
-        "StateChanges",
-        "fill",
-    ),
-    "follower": (
-        "FollowedStates",
-        "StateReading",
-    ),
-    "format": (
-        "Block",
-        "BlockBody",
-        "KeyedBlock",
-        "StoreFormat",
-    ),
-    "head": (
-        "StoreHeader",
-        "read_head",
-        "read_store_record",
-        "read_under_head",
-    ),
-    "keeper": (
-        "KeptState",
-        "UpkeepKeeper",
-        "UpkeepPlan",
-    ),
-    "keys": (
-        "STORE",
-        "Address",
-        "Shelf",
-        "check_name",
-        "fragment_key",
-        "fragments_prefix",
-        "head_key",
-        "pages_prefix",
-    ),
-    "layout": (
-        "file",
-        "neighbours",
-        "recut",
-        "restack",
-        "stack",
-    ),
-    "pages": (
-        "Operations",
-        "StoredDirectories",
-        "decode_page",
-        "page_operations",
-        "read_directories",
-    ),
-    "positions": (
-        "SourcePositions",
-        "check_position",
-        "is_stored",
-        "position_operation",
-        "read_positions",
-    ),
-    "reader": (
-        "BlockReader",
-        "Damage",
-        "StateMoved",
-    ),
-    "change_handle": ("ChangeHandle",),
-    "refusals": (
-        "ChangeReceipt",
-        "ChangeRefusals",
-        "SourcedChange",
-    ),
-    "shelves": (
-        "BlockHead",
-        "Shelves",
-        "all_keys",
-    ),
-    "single_flight": ("SingleFlights",),
-    "snapshot": ("StoreSnapshot",),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "read.cache": (
+            "BlockCache",
+            "Sized",
+        ),
+        "format.directory": (
+            "EMPTY",
+            "FRAGMENT",
+            "Directory",
+        ),
+        "write.draft": (
+            "BlockDraft",
+            "Drafted",
+        ),
+        "format.envelope": (
+            "Envelope",
+            "RecordKind",
+        ),
+        "write.flush": (
+            "BlockFlushHandler",
+            "FlushPlan",
+            "FlushPlanner",
+            "StateChanges",
+            "fill",
+        ),
+        "read.follower": (
+            "FollowedStates",
+            "StateReading",
+        ),
+        "format.store_format": (
+            "Block",
+            "BlockBody",
+            "KeyedBlock",
+            "StoreFormat",
+        ),
+        "read.head": (
+            "StoreHeader",
+            "read_head",
+            "read_store_record",
+            "read_under_head",
+        ),
+        "write.keeper": (
+            "KeptState",
+            "UpkeepKeeper",
+            "UpkeepPlan",
+        ),
+        "format.keys": (
+            "STORE",
+            "Address",
+            "Shelf",
+            "check_name",
+            "fragment_key",
+            "fragments_prefix",
+            "head_key",
+            "pages_prefix",
+        ),
+        "write.layout": (
+            "file",
+            "neighbours",
+            "recut",
+            "restack",
+            "stack",
+        ),
+        "read.pages": (
+            "Operations",
+            "StoredDirectories",
+            "decode_page",
+            "page_operations",
+            "read_directories",
+        ),
+        "read.positions": (
+            "SourcePositions",
+            "check_position",
+            "is_stored",
+            "position_operation",
+            "read_positions",
+        ),
+        "read.reader": (
+            "BlockReader",
+            "Damage",
+            "StateMoved",
+        ),
+        "write.change_handle": ("ChangeHandle",),
+        "write.refusals": (
+            "ChangeReceipt",
+            "ChangeRefusals",
+            "SourcedChange",
+        ),
+        "format.shelves": (
+            "BlockHead",
+            "Shelves",
+            "all_keys",
+        ),
+        "read.single_flight": ("SingleFlights",),
+        "read.snapshot": ("StoreSnapshot",),
+        "write.store_writer": (
+            "StoreWriter",
+            "first_moment",
+        ),
+        "read.store_reader": (
+            "StoreReader",
+            "open_store_reader",
+        ),
+        "read.records": ("StoreRecords",),
+    },
+)

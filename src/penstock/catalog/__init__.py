@@ -11,7 +11,7 @@ from penstock.catalog.format.statistics import ColumnStats, column_stats
 from penstock.catalog.inspection import catalog_stats, require_catalog, verify_catalog
 from penstock.catalog.migration import MigrationReport, downgrade, migrate, rebuild_index, split_catalog
 from penstock.catalog.plan import Plan
-from penstock.catalog.reader import PastCatalog
+from penstock.catalog.reader import HeldCatalog, PastCatalog
 from penstock.catalog.scan.fragments import file_dataset, references
 from penstock.catalog.scan.object_file import Door, LoopDoor, ObjectFiles, TailCache
 from penstock.catalog.scan.row_filter import conjunction, row_filter, time_filter
@@ -30,6 +30,7 @@ __all__ = [
     "CompactionTask",
     "DataFile",
     "Door",
+    "HeldCatalog",
     "Lease",
     "LoopDoor",
     "MigrationReport",

@@ -25,7 +25,7 @@ from penstock.catalog.format.layout import CatalogLayout
 from penstock.catalog.format.shard_map import ROOT, ShardMap
 from penstock.catalog.leasing import Leasing
 from penstock.catalog.plan import Plan
-from penstock.catalog.reader import CatalogReader, PastCatalog, file_query
+from penstock.catalog.reader import CatalogReader, HeldCatalog, PastCatalog, file_query
 from penstock.catalog.scan.scan import Scan, ScanQuery
 from penstock.catalog.shard import Shard
 from penstock.catalog.shards import Position, Shards
@@ -279,6 +279,13 @@ class Catalog:
         past = PastCatalog(self._reader, position)
         await past.check()
         return past
+
+    async def hold(self, position: Position | None = None) -> HeldCatalog:
+        """The catalog as it is now, or was at `position`: several plans of one state, without asking for it again.
+
+        Nothing is kept from vacuum: that is what `pin` does.
+        """
+        return await self._reader.hold(position)
 
     async def pin(self, position: Position, *, seconds: float, name: str | None = None) -> Pinned:
         """Keep every file visible at `position` from vacuum for so long; the same name again renews it."""

@@ -8,7 +8,7 @@ shards under one map.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from typing import Any, Final, SupportsIndex
@@ -23,7 +23,7 @@ from penstock.catalog.shards import Position, Shards
 from penstock.errors import InvalidInput, PenstockError, Unavailable
 from penstock.observability import names
 
-__all__ = ["CatalogReader", "PastCatalog", "file_query"]
+__all__ = ["CatalogReader", "HeldCatalog", "PastCatalog", "file_query"]
 
 _ROUNDS_MAX: Final = 8
 
@@ -57,10 +57,32 @@ class CatalogReader:
         self._shards.observer.observe(names.CATALOG_PLAN_SECONDS, clock.monotonic() - began)
         return Plan(
             pieces,
-            position=passed | {name: self._position_of(name, head, position) for name, head in heads.items()},
+            position=passed | {name: self.position_of(name, head, position) for name, head in heads.items()},
             total_files=sum(head.live_files for head in heads.values()),
             columns=columns,
             missing=sorted(failed),
+        )
+
+    async def hold(self, position: Position | None = None) -> HeldCatalog:
+        """The catalog as it is now, or was at `position`, with the heads that say so in hand."""
+        heads, _ = await self.heads(None)
+        if position is not None:
+            check_position(position, heads)
+        return HeldCatalog(self, heads, position)
+
+    async def held_plan(
+        self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None
+    ) -> Plan | None:
+        """A plan without a look at the heads as they are now; None when a segment that they name is gone."""
+        began = self._shards.clock.monotonic()
+        pieces, failed = await self._pieces(heads, query, position)
+        if failed:
+            return None
+        self._shards.observer.observe(names.CATALOG_PLAN_SECONDS, self._shards.clock.monotonic() - began)
+        return Plan(
+            pieces,
+            position={name: self.position_of(name, head, position) for name, head in heads.items()},
+            total_files=sum(head.live_files for head in heads.values()),
         )
 
     async def _pieces(
@@ -131,7 +153,7 @@ class CatalogReader:
         """Every visible row of one shard."""
         return select(head, EVERYTHING, await self._shards.shard(name).load(segments_for(head, EVERYTHING)))
 
-    def _position_of(self, shard: str, head: CatalogHead, position: Position | None) -> int:
+    def position_of(self, shard: str, head: CatalogHead, position: Position | None) -> int:
         return head.seq if position is None else self._shards.seq_at(position, shard)
 
     def _listed(self, query: FileQuery | None) -> list[str]:
@@ -175,8 +197,7 @@ class PastCatalog:
 
     async def check(self) -> None:
         heads, _ = await self._reader.heads(None)
-        if isinstance(self.position, int) and len(heads) > 1:
-            raise InvalidInput("one sequence was given for several shards", "each shard has its own", "pass a position")
+        check_position(self.position, heads)
         for name, head in heads.items():
             self._reader.past_seq(self.position, name, head)
 
@@ -198,6 +219,31 @@ class PastCatalog:
 
     async def files(self, **query: Any) -> list[DataFile]:
         return (await self.plan(**query)).files
+
+
+class HeldCatalog:
+    """One state of the catalog for all plans of a query: none of them asks the store where the catalog stands."""
+
+    def __init__(self, reader: CatalogReader, heads: dict[str, CatalogHead], past: Position | None) -> None:
+        self._reader, self._heads, self._past = reader, heads, past
+        if past is not None:
+            for name, head in heads.items():
+                reader.past_seq(past, name, head)
+        self.position = {name: reader.position_of(name, head, past) for name, head in heads.items()}
+
+    async def plan(
+        self, start: int | None = None, end: int | None = None, *, tenant: str | None = None, table: str | None = None
+    ) -> Plan:
+        """As `Catalog.plan`."""
+        query = file_query(start, end, (), None, tenant, table)
+        found = await self._reader.held_plan(query, self._heads, self._past)
+        # Segments are rewritten, and shards split, behind a head that is held: the newest ones know this state too.
+        return found if found is not None else await self._reader.plan(query, position=self.position)
+
+
+def check_position(position: Position, heads: Mapping[str, CatalogHead]) -> None:
+    if isinstance(position, int) and len(heads) > 1:
+        raise InvalidInput("one sequence was given for several shards", "each shard has its own", "pass a position")
 
 
 def file_query(

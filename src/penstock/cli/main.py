@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
 
+from penstock.cli.running.interrupted_import import end_during_imports
 from penstock.cli.terminal.extras import explain_missing
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import BudgetSpent, PenstockError
@@ -38,47 +39,67 @@ class _Entry(NamedTuple):
 # A map of the house: what works on documents, what works on one room's data, what is about this machine.
 _SECTIONS: Final = {
     "Everything": {
-        "serve": _Entry("commands.serve", "serve", "Run the gateway, the jobs and the queries until interrupted."),
-        "init": _Entry("commands.config", "init", "Write a commented configuration with every setting."),
-        "check-config": _Entry("commands.config", "check_config", "Validate the configuration and what it names."),
-        "token": _Entry("commands.token", "token", "Create, list and revoke the tokens of a gateway."),
+        "serve": _Entry(
+            "commands.gateway.serve", "serve", "Run the gateway, the jobs and the queries until interrupted."
+        ),
+        "init": _Entry("commands.gateway.config", "init", "Write a commented configuration with every setting."),
+        "check-config": _Entry(
+            "commands.gateway.config", "check_config", "Validate the configuration and what it names."
+        ),
+        "token": _Entry("commands.gateway.token", "token", "Create, list and revoke the tokens of a gateway."),
     },
     "Documents": {
-        "index": _Entry("commands.index", "index", "Make files, folders and buckets searchable."),
-        "search": _Entry("commands.search", "search", "Find the passages that best answer a question."),
+        "index": _Entry("commands.documents.index", "index", "Make files, folders and buckets searchable."),
+        "search": _Entry("commands.documents.search", "search", "Find the passages that best answer a question."),
         "documents": _Entry(
-            "commands.documents", "documents", "List, count, retry and forget documents, with their status."
+            "commands.documents.documents", "documents", "List, count, retry and forget documents, with their status."
         ),
-        "mcp": _Entry("commands.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
-        "notify": _Entry("commands.notify", "notify", "Queue the notifications of an object store."),
-        "reindex": _Entry("commands.reindex", "reindex", "Rebuild an index with another model or chunk size."),
+        "mcp": _Entry("commands.documents.mcp", "mcp", "Serve search to language models over MCP, on standard input."),
+        "notify": _Entry("commands.documents.notify", "notify", "Queue the notifications of an object store."),
+        "reindex": _Entry(
+            "commands.documents.reindex", "reindex", "Rebuild an index with another model or chunk size."
+        ),
     },
     "Telemetry": {
-        "ingest": _Entry("commands.ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."),
-        "telemetry": _Entry(
-            "commands.telemetry", "telemetry", "Bring telemetry from the queue into data files and series."
+        "ingest": _Entry(
+            "commands.telemetry.ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."
         ),
-        "sql": _Entry("commands.sql", "sql", "Answer a SELECT over the tables of a catalog."),
-        "compact": _Entry("commands.compact", "compact", "Merge small data files of a catalog into large ones."),
+        "telemetry": _Entry(
+            "commands.telemetry.telemetry", "telemetry", "Bring telemetry from the queue into data files and series."
+        ),
+        "sql": _Entry("commands.telemetry.sql", "sql", "Answer a SELECT over the tables of a catalog."),
+        "compact": _Entry(
+            "commands.telemetry.compact", "compact", "Merge small data files of a catalog into large ones."
+        ),
     },
     "Stores": {
-        "quiver": _Entry("commands.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."),
-        "relay": _Entry("commands.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
-        "buffer": _Entry("commands.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."),
-        "catalog": _Entry("commands.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."),
-        "timeseries": _Entry("commands.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."),
-        "vector": _Entry("commands.vector", "vector", "Inspect, verify, compact or repair a vector store."),
+        "quiver": _Entry(
+            "commands.stores.quiver", "quiver", "Inspect, verify, query, repair or drain a store at the edge."
+        ),
+        "relay": _Entry("commands.stores.relay", "relay", "Send stored telemetry to a queue, files or a collector."),
+        "buffer": _Entry(
+            "commands.stores.buffer", "buffer", "Inspect, verify, replay or clean up a queue on object storage."
+        ),
+        "catalog": _Entry(
+            "commands.stores.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."
+        ),
+        "timeseries": _Entry(
+            "commands.stores.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."
+        ),
+        "vector": _Entry("commands.stores.vector", "vector", "Inspect, verify, compact or repair a vector store."),
     },
     "This machine": {
-        "doctor": _Entry("commands.doctor", "doctor", "Check Python, Java, libraries, the sandboxes, and a store."),
-        "demo": _Entry("commands.demo", "demo", "Run and kill real processes, and count what arrived."),
+        "doctor": _Entry(
+            "commands.machine.doctor", "doctor", "Check Python, Java, libraries, the sandboxes, and a store."
+        ),
+        "demo": _Entry("commands.machine.demo", "demo", "Run and kill real processes, and count what arrived."),
     },
 }
 # Started by the demo and by `serve`, for their own processes.
 _HIDDEN: Final = {
     "demo-consume": _Entry("demonstration.workers", "consume", ""),
     "demo-produce": _Entry("demonstration.workers", "produce", ""),
-    "sql-worker": _Entry("commands.sql_worker", "sql_worker", ""),
+    "sql-worker": _Entry("commands.gateway.sql_worker", "sql_worker", ""),
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
@@ -120,13 +141,17 @@ class _Commands(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
+            return self._explained(context)
+        except KeyboardInterrupt:
+            # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
+            context.exit(_INTERRUPTED)
+
+    def _explained(self, context: click.Context) -> object:
+        try:
             return super().invoke(context)
         except PenstockError as error:
             _explain(error)
             context.exit(_BUDGET_SPENT if isinstance(error, BudgetSpent) else 1)
-        except KeyboardInterrupt:
-            # As shells count it. Commands that have something to end hear of it in another way: `running.py`.
-            context.exit(_INTERRUPTED)
         except SystemExit as error:
             # As rich ends a program that nobody reads.
             if isinstance(error.__context__, BrokenPipeError):
@@ -162,6 +187,7 @@ def main() -> None:
     if not _may_start_spark(sys.argv):
         sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
     leaving = _Leaving()
+    end_during_imports()
     try:
         penstock(prog_name="penstock")
     except SystemExit as ended:
@@ -216,7 +242,7 @@ def _read_enough(context: click.Context) -> NoReturn:
 def _explain(error: PenstockError) -> None:
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
     console.print(terminal_text(error.what), markup=False)
     if error.why:

@@ -5,8 +5,9 @@ Names are imported when they are first asked for: a reader knows the bounds of w
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.coordinator.config import CoordinatorConfig
@@ -32,35 +33,29 @@ __all__ = [
     "WriteHandle",
 ]
 
-# The module of each name.
-_HOMES: Final = {
-    "config": ("CoordinatorConfig",),
-    "coordinator": (
-        "Coordinator",
-        "WriteHandle",
-    ),
-    "machine": ("State",),
-    "protocols": (
-        "Delta",
-        "Epochs",
-        "Flushed",
-        "FlushHandler",
-    ),
-    "snapshots": (
-        "Published",
-        "SnapshotSubscription",
-        "View",
-    ),
-    "watermarks": (
-        "Mark",
-        "Watermarks",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "config": ("CoordinatorConfig",),
+        "coordinator": (
+            "Coordinator",
+            "WriteHandle",
+        ),
+        "machine": ("State",),
+        "protocols": (
+            "Delta",
+            "Epochs",
+            "Flushed",
+            "FlushHandler",
+        ),
+        "snapshots": (
+            "Published",
+            "SnapshotSubscription",
+            "View",
+        ),
+        "watermarks": (
+            "Mark",
+            "Watermarks",
+        ),
+    },
+)

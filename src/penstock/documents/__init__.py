@@ -8,8 +8,9 @@ Names are imported when they are first asked for: a search neither parses nor ch
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.documents.anchors import cell_count
@@ -120,96 +121,90 @@ __all__ = [
     "vo_key",
 ]
 
-# The module of each name.
-_HOMES: Final = {
-    "anchors": ("cell_count",),
-    "batcher": (
-        "Batcher",
-        "ChunkRefused",
-        "DocumentEnded",
-        "Flush",
-        "FlushReason",
-        "Output",
-    ),
-    "batcher_state": (
-        "BatcherLimits",
-        "BatcherState",
-        "DocumentState",
-    ),
-    "chunker": (
-        "START",
-        "CellChunks",
-        "Chunk",
-        "Chunker",
-        "ChunkingConfig",
-        "Progress",
-    ),
-    "contracts": (
-        "BatchInput",
-        "BatchRequest",
-        "ChunkEnvelope",
-        "Chunking",
-        "ChunkMetadata",
-        "DeleteNotification",
-        "DocumentReport",
-        "DocumentStatus",
-        "EndDocument",
-        "Notification",
-        "UploadNotification",
-        "decode",
-        "decode_notification",
-        "encode",
-    ),
-    "identity": (
-        "BatchIdentity",
-        "chunk_id",
-        "content_key",
-        "doc_id",
-        "doc_id_of",
-        "object_key",
-        "object_key_of",
-        "vo_key",
-    ),
-    "metadata": (
-        "SIDECAR_BYTES_MAX",
-        "Metadata",
-        "is_sidecar",
-        "merged_metadata",
-        "parse_sidecar",
-        "sidecar_key",
-        "sidecar_subject",
-    ),
-    "outline": (
-        "NO_OUTLINE",
-        "Outline",
-    ),
-    "sequencers": (
-        "last_seen_ns",
-        "stamped",
-    ),
-    "sources": (
-        "BLOCK_BYTES",
-        "BlockSource",
-        "ByteSource",
-        "BytesSource",
-    ),
-    "tokens": (
-        "TokenCounter",
-        "token_counter",
-    ),
-    "versions": (
-        "Decision",
-        "ObjectState",
-        "Verdict",
-        "decide",
-        "observed",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "anchors": ("cell_count",),
+        "batcher": (
+            "Batcher",
+            "ChunkRefused",
+            "DocumentEnded",
+            "Flush",
+            "FlushReason",
+            "Output",
+        ),
+        "batcher_state": (
+            "BatcherLimits",
+            "BatcherState",
+            "DocumentState",
+        ),
+        "chunker": (
+            "START",
+            "CellChunks",
+            "Chunk",
+            "Chunker",
+            "ChunkingConfig",
+            "Progress",
+        ),
+        "contracts": (
+            "BatchInput",
+            "BatchRequest",
+            "ChunkEnvelope",
+            "Chunking",
+            "ChunkMetadata",
+            "DeleteNotification",
+            "DocumentReport",
+            "DocumentStatus",
+            "EndDocument",
+            "Notification",
+            "UploadNotification",
+            "decode",
+            "decode_notification",
+            "encode",
+        ),
+        "identity": (
+            "BatchIdentity",
+            "chunk_id",
+            "content_key",
+            "doc_id",
+            "doc_id_of",
+            "object_key",
+            "object_key_of",
+            "vo_key",
+        ),
+        "metadata": (
+            "SIDECAR_BYTES_MAX",
+            "Metadata",
+            "is_sidecar",
+            "merged_metadata",
+            "parse_sidecar",
+            "sidecar_key",
+            "sidecar_subject",
+        ),
+        "outline": (
+            "NO_OUTLINE",
+            "Outline",
+        ),
+        "sequencers": (
+            "last_seen_ns",
+            "stamped",
+        ),
+        "sources": (
+            "BLOCK_BYTES",
+            "BlockSource",
+            "ByteSource",
+            "BytesSource",
+        ),
+        "tokens": (
+            "TokenCounter",
+            "token_counter",
+        ),
+        "versions": (
+            "Decision",
+            "ObjectState",
+            "Verdict",
+            "decide",
+            "observed",
+        ),
+    },
+)

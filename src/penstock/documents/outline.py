@@ -33,7 +33,7 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
 
     title: str = ""
     path: tuple[tuple[int, str], ...] = ()
-    # Without headings; as many words as have been met while they are fewer than an opening has.
+    # Without headings, and from the title on; as many words as have been met while they are fewer than an opening has.
     opening: str = ""
     # The page of this place, from 1 on; 0 in a text without pages.
     page: int = 0
@@ -56,13 +56,19 @@ class Outline(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def past(self, text: str) -> Outline:
         """The outline behind `text`, which follows on this place. Without a title, the first heading becomes it."""
-        title, path = self.title, list(self.path)
+        title, path, opening = self.title, list(self.path), self.opening
+        end = 0
         for found in _HEADING.finditer(text):
             level, heading = len(found.group(1)), _short(found.group(2))
             path = [above for above in path if above[0] < level]
             path.append((level, heading))
             title = title or heading
-        opening = _opening(self.opening, _HEADING.sub("", text))
+            opening = _opening(opening, text[end : found.start()])
+            end = found.end()
+            # A few words above the title are about the site, the version or the day.
+            if heading == title and not _is_full(opening):
+                opening = ""
+        opening = _opening(opening, text[end:])
         return Outline(title, tuple(path), opening, self.page + text.count(PAGE_MARK), self.language)
 
     def entering(self, text: str) -> Outline:
@@ -95,10 +101,14 @@ def _short(line: str) -> str:
     return flat if len(flat) <= _TITLE_CHARACTERS_MAX else flat[:_TITLE_CHARACTERS_MAX].rstrip() + "…"
 
 
+def _is_full(opening: str) -> bool:
+    return len(opening.split()) >= _OPENING_WORDS
+
+
 def _opening(known: str, text: str) -> str:
     """The first words of a document, of which some may be known."""
+    if _is_full(known):
+        return known
     words = known.split()
     missing = _OPENING_WORDS - len(words)
-    if missing <= 0:
-        return known
     return " ".join([*words, *(word[:_WORD_CHARACTERS_MAX] for word in text.split(maxsplit=missing)[:missing])])

@@ -5,8 +5,9 @@ Names are imported when they are first asked for: a command that makes a token n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.gateway.about import AboutRoutes
@@ -89,47 +90,42 @@ __all__ = [
     "serving",
 ]
 
-_HOMES: Final = {
-    "about": ("AboutRoutes",),
-    "http.app": ("Gateway",),
-    "access.storage": ("StorageQuota",),
-    "config": ("GatewayConfig", "NotificationRules", "TenantLimits"),
-    "dashboard.routes": ("DashboardRoutes",),
-    "dashboard.sessions": ("Sessions",),
-    "dashboard.views": (
-        "DocumentChange",
-        "Fact",
-        "HouseView",
-        "PageLink",
-        "Section",
-        "ShownEvent",
-        "Stage",
-        "StageState",
-        "TableView",
-        "Viewer",
-    ),
-    "documents.routes": ("DocumentRoutes",),
-    "http.guard": ("Guard",),
-    "ingest.telemetry": ("IngestRoutes",),
-    "documents.notifications": ("NotificationRoutes",),
-    "documents.senders": ("NotificationSenders",),
-    "ingest.otlp_grpc": ("GrpcServer",),
-    "query.prometheus": ("PrometheusRoutes", "PromSource"),
-    "http.routing": ("Route",),
-    "http.server": ("HttpServer", "serving"),
-    "documents.services": ("DocumentServices", "KeptReader"),
-    "query.lent_store": ("LentStore", "StoreLender"),
-    "query.sql": ("SqlRoutes",),
-    "query.sql_processes": ("SqlProcesses",),
-    "query.sql_worker": ("answer_questions", "bound_process"),
-    "query.stored_series": ("StoredSeries",),
-    "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "about": ("AboutRoutes",),
+        "http.app": ("Gateway",),
+        "access.storage": ("StorageQuota",),
+        "config": ("GatewayConfig", "NotificationRules", "TenantLimits"),
+        "dashboard.routes": ("DashboardRoutes",),
+        "dashboard.sessions": ("Sessions",),
+        "dashboard.views": (
+            "DocumentChange",
+            "Fact",
+            "HouseView",
+            "PageLink",
+            "Section",
+            "ShownEvent",
+            "Stage",
+            "StageState",
+            "TableView",
+            "Viewer",
+        ),
+        "documents.routes": ("DocumentRoutes",),
+        "http.guard": ("Guard",),
+        "ingest.telemetry": ("IngestRoutes",),
+        "documents.notifications": ("NotificationRoutes",),
+        "documents.senders": ("NotificationSenders",),
+        "ingest.otlp_grpc": ("GrpcServer",),
+        "query.prometheus": ("PrometheusRoutes", "PromSource"),
+        "http.routing": ("Route",),
+        "http.server": ("HttpServer", "serving"),
+        "documents.services": ("DocumentServices", "KeptReader"),
+        "query.lent_store": ("LentStore", "StoreLender"),
+        "query.sql": ("SqlRoutes",),
+        "query.sql_processes": ("SqlProcesses",),
+        "query.sql_worker": ("answer_questions", "bound_process"),
+        "query.stored_series": ("StoredSeries",),
+        "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
+    },
+)

@@ -29,13 +29,22 @@ class TenantLimits:
     byte_burst: int = 256 * _MIB
     # Requests under way at once.
     concurrent_requests: int = 64
+    # Bytes of bodies and answers that requests under way hold in memory.
+    concurrent_bytes: int = 256 * _MIB
     # Bytes that a tenant may keep in data files and uploads; more is refused until some of it is gone. 0 has no limit.
     storage_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.storage_bytes < 0:
             raise InvalidInput(f"storage_bytes = {self.storage_bytes}", "it must not be below zero")
-        for name in ("requests_per_second", "request_burst", "bytes_per_second", "byte_burst", "concurrent_requests"):
+        for name in (
+            "requests_per_second",
+            "request_burst",
+            "bytes_per_second",
+            "byte_burst",
+            "concurrent_requests",
+            "concurrent_bytes",
+        ):
             _check_positive(name, getattr(self, name))
 
 
@@ -103,6 +112,10 @@ class GatewayConfig:
     query_seconds_max: float = 60.0
     # Requests under way at once, over all tenants.
     concurrent_requests: int = 512
+    # Bytes of bodies and answers that requests under way hold in memory, over all tenants.
+    concurrent_bytes: int = 512 * _MIB
+    # Connections at once; one more is answered 503 and closed.
+    connections_max: int = 4_096
     # Failed attempts to authenticate that one address may make per minute.
     failed_logins_per_minute: int = 30
     # Buckets whose notifications are taken, by name or URL; empty takes those that the job may read.
@@ -128,6 +141,8 @@ class GatewayConfig:
             "ingest_seconds_max",
             "query_seconds_max",
             "concurrent_requests",
+            "concurrent_bytes",
+            "connections_max",
             "failed_logins_per_minute",
         ):
             _check_positive(name, getattr(self, name))

@@ -6,8 +6,9 @@ that searches reads no documents.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.indexing.job.budget import EmbeddingBudget
@@ -201,183 +202,178 @@ __all__ = [
     "word_matches",
 ]
 
-_HOMES: Final = {
-    "job.estimate": (
-        "CostEstimate",
-        "estimate_cost",
-    ),
-    "job.budget": ("EmbeddingBudget",),
-    "job.config": (
-        "IndexingConfig",
-        "IntakeLimits",
-    ),
-    "job.core": ("JobCore",),
-    "job.indexer": ("PLAN_RECORDS_MAX",),
-    "job.local": ("LocalIndexingJob",),
-    "job.port": ("IndexingJob",),
-    "job.summary": ("IndexingSummary",),
-    "job.turnstile": ("SpareTimeWorker",),
-    "job.writer": ("IndexWriter",),
-    "planning.events": (
-        "QueueRecord",
-        "plan_groups",
-    ),
-    "planning.plan": ("RoundLimits",),
-    "registry.entries": (
-        "DocumentEntry",
-        "Pending",
-        "SOURCE",
-        "VECTOR_PATH",
-        "entries_of",
-        "list_entries",
-        "registry_name",
-        "subject_of",
-    ),
-    "registry.rebuild_notice": (
-        "Notice",
-        "NoticeBoard",
-        "RENEW_SECONDS",
-        "Watch",
-        "read_notice",
-    ),
-    "registry.reindexing": (
-        "Remainder",
-        "Wish",
-        "changed",
-        "cut_wished",
-        "rebuilding",
-        "recutting",
-    ),
-    "registry.settings": (
-        "Build",
-        "IndexSettings",
-    ),
-    "rounds.leads": ("own_text",),
-    "search.doors": (
-        "PLAIN_DOORS",
-        "StoreDoors",
-    ),
-    "search.filter_expression": ("parse_filter",),
-    "search.highlights": (
-        "WordMatch",
-        "highlights",
-        "word_matches",
-    ),
-    "search.lookup": (
-        "find_entries",
-        "read_entries",
-        "require_store",
-    ),
-    "search.passages": (
-        "Asked",
-        "FACETS_MAX",
-        "FoundPassages",
-        "Question",
-        "answer_in",
-        "by_document",
-        "find_answer",
-        "find_passages",
-        "passages_in",
-    ),
-    "search.providers": (
-        "Description",
-        "Provider",
-    ),
-    "search.selection": (
-        "FilterCount",
-        "count_where",
-        "documents_where",
-    ),
-    "search.surroundings": (
-        "DocumentText",
-        "fetch_document",
-    ),
-    "search.reranking": ("RerankEndpoint",),
-    "search.targets": (
-        "Target",
-        "check_endpoint",
-        "embedding_for",
-        "find_target",
-        "target_in",
-    ),
-    "sending.document_events": (
-        "forget_events",
-        "heads_of",
-        "retry_events",
-    ),
-    "sending.following": ("Follower",),
-    "sending.left_out": (
-        "LeftOut",
-        "files_left_out",
-    ),
-    "sending.listing": (
-        "Listing",
-        "compare",
-        "deletion",
-        "upload_of",
-    ),
-    "sending.looking": ("list_places",),
-    "sending.places": (
-        "Place",
-        "allowed_url",
-        "are_exhaustive",
-        "place_of",
-        "url_of",
-        "with_account",
-    ),
-    "sending.queue": (
-        "in_trace",
-        "is_waiting",
-        "send",
-    ),
-    "sending.receiving": (
-        "Credentials",
-        "receive",
-        "take_delivery",
-    ),
-    "sending.unreadable": ("UnreadableFolders",),
-    "stages.embedding": (
-        "Embedding",
-        "Endpoint",
-        "OwnModel",
-        "embed_requests",
-    ),
-    "stages.fetching": ("FetchLimits",),
-    "stages.local": ("LocalStages",),
-    "stages.port": (
-        "EmbeddingReply",
-        "Stages",
-        "given_up",
-    ),
-    "stages.reading": (
-        "Reading",
-        "read_documents",
-    ),
-    "stages.readings": (
-        "DocumentReading",
-        "ReadRequest",
-        "gathered",
-        "runs",
-    ),
-    "stages.spread": (
-        "parts_of",
-        "spread",
-    ),
-    "stages.wire": (
-        "ANSWER_SCHEMA",
-        "PIECE_SCHEMA",
-        "REQUEST_SCHEMA",
-        "decode_requests",
-        "encode_requests",
-        "pack_pieces",
-        "pieces_of",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "job.estimate": (
+            "CostEstimate",
+            "estimate_cost",
+        ),
+        "job.budget": ("EmbeddingBudget",),
+        "job.config": (
+            "IndexingConfig",
+            "IntakeLimits",
+        ),
+        "job.core": ("JobCore",),
+        "job.indexer": ("PLAN_RECORDS_MAX",),
+        "job.local": ("LocalIndexingJob",),
+        "job.port": ("IndexingJob",),
+        "job.summary": ("IndexingSummary",),
+        "job.turnstile": ("SpareTimeWorker",),
+        "job.writer": ("IndexWriter",),
+        "planning.events": (
+            "QueueRecord",
+            "plan_groups",
+        ),
+        "planning.plan": ("RoundLimits",),
+        "registry.entries": (
+            "DocumentEntry",
+            "Pending",
+            "SOURCE",
+            "VECTOR_PATH",
+            "entries_of",
+            "list_entries",
+            "registry_name",
+            "subject_of",
+        ),
+        "registry.rebuild_notice": (
+            "Notice",
+            "NoticeBoard",
+            "RENEW_SECONDS",
+            "Watch",
+            "read_notice",
+        ),
+        "registry.reindexing": (
+            "Remainder",
+            "Wish",
+            "changed",
+            "cut_wished",
+            "rebuilding",
+            "recutting",
+        ),
+        "registry.settings": (
+            "Build",
+            "IndexSettings",
+        ),
+        "rounds.leads": ("own_text",),
+        "search.doors": (
+            "PLAIN_DOORS",
+            "StoreDoors",
+        ),
+        "search.filter_expression": ("parse_filter",),
+        "search.highlights": (
+            "WordMatch",
+            "highlights",
+            "word_matches",
+        ),
+        "search.lookup": (
+            "find_entries",
+            "read_entries",
+            "require_store",
+        ),
+        "search.passages": (
+            "Asked",
+            "FACETS_MAX",
+            "FoundPassages",
+            "Question",
+            "answer_in",
+            "by_document",
+            "find_answer",
+            "find_passages",
+            "passages_in",
+        ),
+        "search.providers": (
+            "Description",
+            "Provider",
+        ),
+        "search.selection": (
+            "FilterCount",
+            "count_where",
+            "documents_where",
+        ),
+        "search.surroundings": (
+            "DocumentText",
+            "fetch_document",
+        ),
+        "search.reranking": ("RerankEndpoint",),
+        "search.targets": (
+            "Target",
+            "check_endpoint",
+            "embedding_for",
+            "find_target",
+            "target_in",
+        ),
+        "sending.document_events": (
+            "forget_events",
+            "heads_of",
+            "retry_events",
+        ),
+        "sending.following": ("Follower",),
+        "sending.left_out": (
+            "LeftOut",
+            "files_left_out",
+        ),
+        "sending.listing": (
+            "Listing",
+            "compare",
+            "deletion",
+            "upload_of",
+        ),
+        "sending.looking": ("list_places",),
+        "sending.places": (
+            "Place",
+            "allowed_url",
+            "are_exhaustive",
+            "place_of",
+            "url_of",
+            "with_account",
+        ),
+        "sending.queue": (
+            "in_trace",
+            "is_waiting",
+            "send",
+        ),
+        "sending.receiving": (
+            "Credentials",
+            "receive",
+            "take_delivery",
+        ),
+        "sending.unreadable": ("UnreadableFolders",),
+        "stages.embedding": (
+            "Embedding",
+            "Endpoint",
+            "OwnModel",
+            "embed_requests",
+        ),
+        "stages.fetching": ("FetchLimits",),
+        "stages.local": ("LocalStages",),
+        "stages.port": (
+            "EmbeddingReply",
+            "Stages",
+            "given_up",
+        ),
+        "stages.reading": (
+            "Reading",
+            "read_documents",
+        ),
+        "stages.readings": (
+            "DocumentReading",
+            "ReadRequest",
+            "gathered",
+            "runs",
+        ),
+        "stages.spread": (
+            "parts_of",
+            "spread",
+        ),
+        "stages.wire": (
+            "ANSWER_SCHEMA",
+            "PIECE_SCHEMA",
+            "REQUEST_SCHEMA",
+            "decode_requests",
+            "encode_requests",
+            "pack_pieces",
+            "pieces_of",
+        ),
+    },
+)

@@ -5,7 +5,8 @@ from penstock.lake.compactor import CompactionSummary, Compactor, Upkept
 from penstock.lake.file_layout import CompactionConfig
 from penstock.lake.merge_files import MergeWork
 from penstock.lake.merging import LocalMerging, MergeFailure, MergePlace, MergeResult, Merging, merge_one
-from penstock.lake.sql import SqlAnswer, SqlConfig, SqlEngine
+from penstock.lake.sql import SqlAnswer, SqlEngine
+from penstock.lake.sql_config import SqlConfig
 from penstock.lake.statement import tables_of
 
 __all__ = [

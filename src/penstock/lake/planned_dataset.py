@@ -55,7 +55,14 @@ class PlannedDataset(ds.Dataset):
         began = self._clock.monotonic()
         planned = self._plan_files(*time_bounds(filter, self._schema, self._time_column))
         spoken_of = [] if filter is None else references(filter, self._schema, self._with_statistics(planned, columns))
-        inner = file_dataset(self._files, planned, self._schema, time_column=self._time_column, columns=spoken_of)
+        inner = file_dataset(
+            self._files,
+            planned,
+            self._schema,
+            time_column=self._time_column,
+            columns=spoken_of,
+            proved=filter is not None,
+        )
         self._planned(self._clock.monotonic() - began)
         return scanner_of(inner, columns, filter)
 

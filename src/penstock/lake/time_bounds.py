@@ -8,6 +8,7 @@ whatever is left out was disproved.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -45,21 +46,26 @@ def time_bounds(filter: pc.Expression | None, schema: pa.Schema, column: str) ->
 
     def possible(low: int, high: int) -> bool:
         """Whether the filter may hold for a time in `[low, high]`, in the column's own unit."""
-        return not _disproved(filter, schema, _between(column, kind, low, high))
+        return _possible(filter, schema, [_between(column, kind, low, high)])[0]
 
+    hints = _hints(filter, unit)
+    # All questions at once: asking costs more than answering.
+    before, behind = [(least, time - 1) for time in hints], [(time, greatest) for time in hints]
+    asked = [(least, greatest), (least, least), (greatest, greatest), *before, *behind]
+    left = _possible(filter, schema, [pc.field(column).is_null(), *(_between(column, kind, *one) for one in asked)])
     # Rows without a time are in files of any time.
-    if not _disproved(filter, schema, _fragment(pc.field(column).is_null())):
+    if left[0]:
         return None, None
-    if not possible(least, greatest):
+    is_possible = dict(zip(asked, left[1:], strict=True))
+    if not is_possible[least, greatest]:
         return 0, 0
     precision = max(1, _PRECISION_NS // unit)
-    hints = _hints(filter, unit)
     start = end = None
-    if not possible(least, least):
-        hinted = next((time for time in reversed(hints) if not possible(least, time - 1)), None)
+    if not is_possible[least, least]:
+        hinted = next((high + 1 for low, high in reversed(before) if not is_possible[low, high]), None)
         start = (_first(possible, least, greatest, precision) if hinted is None else hinted) * unit
-    if not possible(greatest, greatest):
-        hinted = next((time for time in hints if not possible(time, greatest)), None)
+    if not is_possible[greatest, greatest]:
+        hinted = next((low for low, high in behind if not is_possible[low, high]), None)
         end = (_last(possible, least, greatest, precision) + 1 if hinted is None else hinted) * unit
     return _clipped(start), _clipped(end)
 
@@ -102,20 +108,23 @@ def _last(possible: Any, low: int, high: int, precision: int) -> int:
     return edge - 1 if low < edge and not possible(edge, high) else high
 
 
-def _disproved(filter: pc.Expression, schema: pa.Schema, fragment: ds.Fragment) -> bool:
-    return not list(ds.FileSystemDataset([fragment], schema, _FORMAT, _NOWHERE).get_fragments(filter=filter))
+def _possible(filter: pc.Expression, schema: pa.Schema, guarantees: Sequence[pc.Expression]) -> list[bool]:
+    """For each guarantee, whether the filter may hold for a row of which it is true."""
+    # Paths are never opened: a fragment is chosen by its guarantee alone.
+    fragments = [
+        _FORMAT.make_fragment(str(place), filesystem=_NOWHERE, partition_expression=guarantee)
+        for place, guarantee in enumerate(guarantees)
+    ]
+    left = ds.FileSystemDataset(fragments, schema, _FORMAT, _NOWHERE).get_fragments(filter=filter)
+    found = {int(fragment.path) for fragment in left}
+    return [place in found for place in range(len(guarantees))]
 
 
 @lru_cache(maxsize=4096)
-def _between(column: str, kind: pa.DataType, low: int, high: int) -> ds.Fragment:
+def _between(column: str, kind: pa.DataType, low: int, high: int) -> pc.Expression:
     """Halving asks about the same times again and again, and making the question costs more than its answer."""
     time = pc.field(column)
-    return _fragment((time >= pa.scalar(low, kind)) & (time <= pa.scalar(high, kind)))
-
-
-def _fragment(guarantee: pc.Expression) -> ds.Fragment:
-    # Its path is never opened: a fragment is chosen by its guarantee alone.
-    return _FORMAT.make_fragment("guarantee", filesystem=_NOWHERE, partition_expression=guarantee)
+    return (time >= pa.scalar(low, kind)) & (time <= pa.scalar(high, kind))
 
 
 def _clipped(bound: int | None) -> int | None:

@@ -5,6 +5,7 @@ from penstock.objects.encryption import ENCRYPTION_OPTIONS, check_encryption, wi
 from penstock.objects.memory import MemoryStore
 from penstock.objects.open import StoreSpec, open_store
 from penstock.objects.port import Body, Object, ObjectMeta, ObjectStore, check_key
+from penstock.objects.readonly import DirectRead, direct_read
 from penstock.objects.register import (
     BytesCodec,
     Codec,
@@ -23,6 +24,7 @@ __all__ = [
     "Body",
     "BytesCodec",
     "Codec",
+    "DirectRead",
     "DirectoryStore",
     "MemoryStore",
     "Object",
@@ -41,6 +43,7 @@ __all__ = [
     "check_endpoint",
     "check_key",
     "check_sendable",
+    "direct_read",
     "open_store",
     "parse_url",
     "without_encryption",

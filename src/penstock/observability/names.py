@@ -506,7 +506,9 @@ GATEWAY_REJECTED_ROWS = _counter(
     "penstock_gateway_rejected_rows_total", "Rows of telemetry refused in requests that were taken.", "signal"
 )
 GATEWAY_FAILED = _event("gateway.failed", "error", "A request ended with an unforeseen error.")
-GATEWAY_AUDIT = _event("gateway.audit", "info", "An administrative request was answered.")
+GATEWAY_AUDIT = _event(
+    "gateway.audit", "info", "An administrative request, a login or a change of documents was answered."
+)
 
 # serve -----------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ Names are imported when they are first asked for: `penstock doctor` must work wh
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.pipelines.catalog_source.catalog_source import CatalogDataSource
@@ -48,34 +49,29 @@ __all__ = [
     "spark_rows",
 ]
 
-_HOMES: Final = {
-    "catalog_source.catalog_source": ("CatalogDataSource",),
-    "catalog_source.spark_sql": ("spark_rows",),
-    "compaction.merging": ("SparkMerging",),
-    "indexing.job": ("SparkIndexingJob",),
-    "indexing.stages": ("SparkStages",),
-    "queue_source.buffer_source": ("BufferDataSource",),
-    "spark.class_archive": ("ClassArchive",),
-    "spark.java": (
-        "JavaRuntime",
-        "find_java",
-    ),
-    "spark.session": (
-        "abandon_session",
-        "class_archive",
-        "end_java",
-        "open_session",
-        "prepare_environment",
-    ),
-    "telemetry.job": ("TelemetryJob",),
-    "telemetry.stage": ("SparkLandingStage",),
-    "timeseries_source.timeseries_source": ("TimeSeriesDataSource",),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "catalog_source.catalog_source": ("CatalogDataSource",),
+        "catalog_source.spark_sql": ("spark_rows",),
+        "compaction.merging": ("SparkMerging",),
+        "indexing.job": ("SparkIndexingJob",),
+        "indexing.stages": ("SparkStages",),
+        "queue_source.buffer_source": ("BufferDataSource",),
+        "spark.class_archive": ("ClassArchive",),
+        "spark.java": (
+            "JavaRuntime",
+            "find_java",
+        ),
+        "spark.session": (
+            "abandon_session",
+            "class_archive",
+            "end_java",
+            "open_session",
+            "prepare_environment",
+        ),
+        "telemetry.job": ("TelemetryJob",),
+        "telemetry.stage": ("SparkLandingStage",),
+        "timeseries_source.timeseries_source": ("TimeSeriesDataSource",),
+    },
+)

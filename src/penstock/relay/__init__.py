@@ -8,21 +8,21 @@ from penstock.relay.config import (
     RowCompression,
     UnprovedPolicy,
 )
-from penstock.relay.otlp_outlet import OtlpOutlet
-from penstock.relay.otlp_payload import otlp_bundle
-from penstock.relay.outlet import Delivered, NotYet, Outlet, RetryLater, SendAnswer, Undeliverable
-from penstock.relay.parquet_outlet import ParquetOutlet
-from penstock.relay.payloads import SamplesPayload, VectorPayload, decode_table, encode_table
-from penstock.relay.queue_consumer import QueueConsumer
-from penstock.relay.queue_outlet import QueueOutlet
-from penstock.relay.rejected import RejectedRecord, RejectedRecords
+from penstock.relay.outlets.otlp_outlet import OtlpOutlet
+from penstock.relay.outlets.otlp_payload import otlp_bundle
+from penstock.relay.outlets.outlet import Delivered, NotYet, Outlet, RetryLater, SendAnswer, Undeliverable
+from penstock.relay.outlets.parquet_outlet import ParquetOutlet
+from penstock.relay.outlets.queue_outlet import QueueOutlet
+from penstock.relay.outlets.shard_rows import rows_by_shard
+from penstock.relay.outlets.sharded_outlet import ShardedOutlet
+from penstock.relay.outlets.stamp import RelayMarks, RelayStamp, decode_part
 from penstock.relay.relay import Relay
-from penstock.relay.series_sink import SeriesSink
-from penstock.relay.shard_rows import rows_by_shard
-from penstock.relay.sharded_outlet import ShardedOutlet
-from penstock.relay.sinks import StoreSink
-from penstock.relay.stamp import RelayMarks, RelayStamp, decode_part
-from penstock.relay.vector_sink import VectorSink
+from penstock.relay.sinks.payloads import SamplesPayload, VectorPayload, decode_table, encode_table
+from penstock.relay.sinks.queue_consumer import QueueConsumer
+from penstock.relay.sinks.rejected import RejectedRecord, RejectedRecords
+from penstock.relay.sinks.series_sink import SeriesSink
+from penstock.relay.sinks.store_sink import StoreSink
+from penstock.relay.sinks.vector_sink import VectorSink
 
 __all__ = [
     "Delivered",

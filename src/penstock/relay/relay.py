@@ -22,7 +22,7 @@ from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver import Delivery, Quiver, SubscriberConfig
 from penstock.relay.config import RelayConfig
-from penstock.relay.outlet import Delivered, NotYet, Outlet, RetryLater, SendAnswer, Undeliverable
+from penstock.relay.outlets.outlet import Delivered, NotYet, Outlet, RetryLater, SendAnswer, Undeliverable
 
 __all__ = ["Relay", "pause_seconds"]
 

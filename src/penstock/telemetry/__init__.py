@@ -4,7 +4,16 @@ from penstock.telemetry.arrow.json_lines import decode_json_lines
 from penstock.telemetry.arrow.stream import conform, decode_arrow, encode_arrow, read_arrow, with_tenant
 from penstock.telemetry.columns.coded_maps import coded_maps, plain_maps
 from penstock.telemetry.columns.rows import DecodedRows, RowSource
-from penstock.telemetry.columns.schemas import LOGS, METRICS, TABLES, TRACES, ValueKind, schema_of, signal_of
+from penstock.telemetry.columns.schemas import (
+    LOGS,
+    METRICS,
+    TABLES,
+    TRACES,
+    ValueKind,
+    query_schema,
+    schema_of,
+    signal_of,
+)
 from penstock.telemetry.data_files import (
     ColumnBounds,
     DataFileConfig,
@@ -24,6 +33,13 @@ from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy,
 from penstock.telemetry.series.descriptions import MetricDescription, descriptions_of
 from penstock.telemetry.series.prometheus_names import label_name, metric_name
 from penstock.telemetry.wire.compression import ENCODINGS, decompressed, unpack
+from penstock.telemetry.wire.exposition import (
+    ExpositionBatch,
+    ExpositionExemplar,
+    MetricFamily,
+    family_of,
+    read_exposition,
+)
 from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = [
@@ -39,8 +55,11 @@ __all__ = [
     "DeltaPolicy",
     "EncodedFile",
     "ExponentialPolicy",
+    "ExpositionBatch",
+    "ExpositionExemplar",
     "FilePlace",
     "MetricDescription",
+    "MetricFamily",
     "Partition",
     "RemoteWriteVersion",
     "RowSource",
@@ -65,11 +84,14 @@ __all__ = [
     "encode_files",
     "encode_otlp",
     "encode_records",
+    "family_of",
     "label_name",
     "metric_name",
     "partitioned",
     "plain_maps",
+    "query_schema",
     "read_arrow",
+    "read_exposition",
     "schema_of",
     "series_of",
     "signal_of",

@@ -1,12 +1,11 @@
 """OpenMetrics and the older text format of Prometheus as rows of metrics: one sample a row, with its labels as they stand.
 
-The parsers are those of the Prometheus project's own Python client. Text is for scraped files and for hands; what
-comes by the million comes by remote write.
+Text is for scraped files and for hands; what comes by the million comes by remote write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,88 +13,97 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.telemetry.columns.rows import DecodedRows, RowSource
 from penstock.telemetry.columns.schemas import METRICS, PROMETHEUS
+from penstock.telemetry.wire.exposition import (
+    METRIC_NAME,
+    ExpositionBatch,
+    ExpositionExemplar,
+    MetricFamily,
+    family_of,
+    read_exposition,
+)
 from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["decode_openmetrics", "decode_prometheus_text"]
 
 _LIMITS: Final = DecodeLimits()
-_SECOND: Final = 1_000_000_000
 _INT64: Final = 2**63
-# Whatever a parser of somebody else's text may trip over.
-_FAULTS: Final = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, AssertionError)
+_UNKNOWN: Final = MetricFamily()
 
 
 def decode_openmetrics(body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
     """OpenMetrics 1.0, which ends with `# EOF`."""
-    from prometheus_client.openmetrics import parser
-
-    return _decoded(body, source, limits, parser.text_string_to_metric_families, "OpenMetrics text")
+    return _decoded(body, source, limits, openmetrics=True)
 
 
 def decode_prometheus_text(body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
     """The text format 0.0.4."""
-    from prometheus_client import parser
-
-    return _decoded(body, source, limits, parser.text_string_to_metric_families, "Prometheus text")
+    return _decoded(body, source, limits, openmetrics=False)
 
 
-def _decoded(body: bytes, source: RowSource, limits: DecodeLimits, parse: Any, what: str) -> DecodedRows:
+def _decoded(body: bytes, source: RowSource, limits: DecodeLimits, *, openmetrics: bool) -> DecodedRows:
+    what = "OpenMetrics text" if openmetrics else "Prometheus text"
     limits.check_request(len(body))
     try:
         text = bytes(body).decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the {what} is not UTF-8", str(error)) from error
     rows: list[dict[str, Any]] = []
+    families: dict[str, MetricFamily] = {}
+    for batch in read_exposition(text.split("\n"), seconds=openmetrics, must_end=openmetrics):
+        families |= batch.families
+        limits.check_rows(len(rows) + len(batch))
+        rows.extend(_rows(batch, families, source, limits))
     try:
-        _collect(parse(text), source, limits, rows)
-        batch = pa.RecordBatch.from_pylist(rows, METRICS)
-    except InvalidInput:
-        raise
-    except (*_FAULTS, pa.ArrowException) as error:
-        raise InvalidInput(f"the {what} cannot be read", str(error)[:200] or type(error).__name__) from error
-    return DecodedRows(batch)
+        return DecodedRows(pa.RecordBatch.from_pylist(rows, METRICS))
+    except pa.ArrowException as error:
+        raise InvalidInput(f"the {what} cannot be read", str(error)[:200]) from error
 
 
-def _collect(families: Iterable[Any], source: RowSource, limits: DecodeLimits, rows: list[dict[str, Any]]) -> None:
-    for family in families:
-        for sample in family.samples:
-            limits.check_attributes(len(sample.labels))
-            rows.append(_row(family, sample, source))
-        limits.check_rows(len(rows))
+def _rows(
+    batch: ExpositionBatch, families: dict[str, MetricFamily], source: RowSource, limits: DecodeLimits
+) -> Iterator[dict[str, Any]]:
+    series = [_series(labels, families, limits) for labels in batch.labels]
+    for place, (row, time_ns, value) in enumerate(zip(batch.series, batch.times_ns, batch.values, strict=True)):
+        exemplar = batch.exemplars.get(place)
+        yield {
+            "tenant": source.tenant,
+            "time": source.received_ns if time_ns is None else _within_bounds(time_ns),
+            **series[row],
+            "value": value,
+            "exemplars": None if exemplar is None else [_exemplar(exemplar)],
+        }
 
 
-def _row(family: Any, sample: Any, source: RowSource) -> dict[str, Any]:
+def _series(labels: dict[str, str], families: dict[str, MetricFamily], limits: DecodeLimits) -> dict[str, Any]:
+    """The columns that all samples of a series share."""
+    name = labels.get(METRIC_NAME)
+    if not name:
+        raise InvalidInput("a series has no name", f"its labels are {labels}")
+    limits.check_attributes(len(labels) - 1)
+    known = family_of(name, families)
+    family = _UNKNOWN if known is None else families[known]
     return {
-        "tenant": source.tenant,
-        "time": source.received_ns if sample.timestamp is None else _nanoseconds(sample.timestamp),
-        "metric": sample.name,
+        "metric": name,
         "type": family.type,
         "convention": PROMETHEUS,
         "unit": family.unit or None,
-        "description": family.documentation or None,
+        "description": family.help or None,
         # An empty value is the same as no label.
-        "labels": sorted((name, value) for name, value in sample.labels.items() if value),
-        "value": float(sample.value),
-        "exemplars": [_exemplar(sample.exemplar)] if sample.exemplar else None,
+        "labels": sorted((own, value) for own, value in labels.items() if value and own != METRIC_NAME),
     }
 
 
-def _exemplar(exemplar: Any) -> dict[str, Any]:
+def _exemplar(exemplar: ExpositionExemplar) -> dict[str, Any]:
     return {
-        "time": None if exemplar.timestamp is None else _nanoseconds(exemplar.timestamp),
-        "value": float(exemplar.value),
+        "time": None if exemplar.time_ns is None else _within_bounds(exemplar.time_ns),
+        "value": exemplar.value,
         "trace_id": exemplar.labels.get("trace_id"),
         "span_id": exemplar.labels.get("span_id"),
         "attributes": sorted(exemplar.labels.items()),
     }
 
 
-def _nanoseconds(timestamp: Any) -> int:
-    if hasattr(timestamp, "sec"):
-        found = int(timestamp.sec) * _SECOND + int(timestamp.nsec)
-    else:
-        # Times of both formats have milliseconds; more digits of a double are noise.
-        found = round(float(timestamp) * 1000) * 1_000_000
-    if not -_INT64 <= found < _INT64:
-        raise InvalidInput(f"time {timestamp} is beyond the year 2262", "times are seconds since 1970")
-    return found
+def _within_bounds(time_ns: int) -> int:
+    if not -_INT64 <= time_ns < _INT64:
+        raise InvalidInput(f"time {time_ns / 1e9} is beyond the year 2262", "times are seconds since 1970")
+    return time_ns

@@ -2,14 +2,14 @@
 
 from penstock.testing.clock import ManualClock, SimulatedClock
 from penstock.testing.entropy import SeededEntropy
-from penstock.testing.faults import Fate, FaultPlan, Latency
-from penstock.testing.faulty_store import FaultyStore
-from penstock.testing.hostile_stores import CarelessStore, StutteringStore, UnreachableStore, WitnessStore
-from penstock.testing.loop import Deadlock, Livelock, SimulatedLoop
 from penstock.testing.observer import RecordingObserver
 from penstock.testing.process import Process, current_process, outside
-from penstock.testing.simulation import Simulation, inline, simulate
-from penstock.testing.torn_disk import PowerCut, TornDisk
+from penstock.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop
+from penstock.testing.simulation.simulation import Simulation, inline, simulate
+from penstock.testing.storage.faults import Fate, FaultPlan, Latency
+from penstock.testing.storage.faulty_store import FaultyStore
+from penstock.testing.storage.hostile_stores import CarelessStore, StutteringStore, UnreachableStore, WitnessStore
+from penstock.testing.storage.torn_disk import PowerCut, TornDisk
 
 __all__ = [
     "CarelessStore",

@@ -3,7 +3,7 @@
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.follower import TimeSeriesReader
 from penstock.timeseries.merged import MergedReads
-from penstock.timeseries.open_metrics import read_open_metrics, write_open_metrics
+from penstock.timeseries.open_metrics import open_metrics_batch, read_open_metrics, write_open_metrics
 from penstock.timeseries.operations import DEFAULT_TENANT, SampleChanges
 from penstock.timeseries.promql import (
     Engine,
@@ -22,6 +22,7 @@ from penstock.timeseries.series_table import SeriesTable
 from penstock.timeseries.store import SeriesView, TimeSeriesStore
 from penstock.timeseries.upkeep.repair import SeriesRepair
 from penstock.timeseries.upkeep.verify import SeriesVerifyReport
+from penstock.timeseries.write.limits import check_limits
 
 __all__ = [
     "DEFAULT_TENANT",
@@ -48,6 +49,8 @@ __all__ = [
     "TimeSeriesConfig",
     "TimeSeriesReader",
     "TimeSeriesStore",
+    "check_limits",
+    "open_metrics_batch",
     "read_open_metrics",
     "write_open_metrics",
 ]

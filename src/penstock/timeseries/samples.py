@@ -122,14 +122,10 @@ class SampleBatch:
         return SampleBatch(self.table, self.series[rows], self.timestamps_ms[rows], self.values[rows], self.metadata)
 
     def _check_times(self) -> None:
-        if (
-            len(self)
-            and not -TIMESTAMP_MS_MAX
-            <= int(self.timestamps_ms.min())
-            <= int(self.timestamps_ms.max())
-            <= TIMESTAMP_MS_MAX
-        ):
-            at = int(np.flatnonzero(np.abs(self.timestamps_ms) > TIMESTAMP_MS_MAX)[0])
+        # Without the absolute value, which the least 64-bit number does not have.
+        beyond = (self.timestamps_ms > TIMESTAMP_MS_MAX) | (self.timestamps_ms < -TIMESTAMP_MS_MAX)
+        if beyond.any():
+            at = int(beyond.argmax())
             name = self.table.name(int(self.series[at]))
             raise InvalidInput(
                 f"series {name} has a sample at {self.timestamps_ms[at]} ms", f"times lie within ±{TIMESTAMP_MS_MAX}"

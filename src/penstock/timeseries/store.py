@@ -10,24 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
-from penstock.blocks import (
-    BlockCache,
-    BlockFlushHandler,
-    BlockReader,
-    ChangeHandle,
-    ChangeReceipt,
-    StoreSnapshot,
-    UpkeepKeeper,
-    read_positions,
-)
+from penstock.blocks import ChangeHandle, ChangeReceipt, StoreWriter, first_moment
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coordinator import Coordinator, Mark, SnapshotSubscription, View, WriteHandle
+from penstock.coordinator import Mark, SnapshotSubscription, View, WriteHandle
 from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
+from penstock.keyvalue import KeyValue, open_keyvalue
 from penstock.observability import SILENT, Observer, names
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.flush import SeriesFlushPlanner
@@ -46,14 +36,7 @@ from penstock.timeseries.operations import (
     stored_changes,
 )
 from penstock.timeseries.read.selection import Moment
-from penstock.timeseries.read.states import (
-    SeriesSnapshot,
-    list_tenants,
-    read_state,
-    read_store,
-    rebuilt_store,
-    record_problems,
-)
+from penstock.timeseries.read.states import STORE_RECORDS, SeriesSnapshot, list_tenants, read_state
 from penstock.timeseries.reads import SeriesReads, Work
 from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.upkeep.fold import due_periods
@@ -66,9 +49,6 @@ from penstock.timeseries.write.refusals import SampleRefusals
 __all__ = ["SeriesView", "TimeSeriesStore"]
 
 T = TypeVar("T")
-SeriesHandler: TypeAlias = BlockFlushHandler[SeriesDelta, SeriesStoreRecord, str, TenantState]
-
-_YIELD_BYTES: Final = 1 << 20
 
 
 class SeriesView(SeriesReads):
@@ -107,30 +87,36 @@ class SeriesView(SeriesReads):
         self.close()
 
 
-class TimeSeriesStore(SeriesReads):
+class TimeSeriesStore(SeriesReads, StoreWriter[SeriesDelta, SeriesStoreRecord, str, TenantState, SampleChange]):
     """Made by `open`. Leaving `async with` flushes and closes it."""
 
     def __init__(
         self,
         keyvalue: KeyValue,
-        handler: SeriesHandler,
-        planner: SeriesFlushPlanner,
-        coordinator: Coordinator[SeriesDelta, SeriesSnapshot],
-        keeper: UpkeepKeeper[SeriesDelta, TenantState],
+        snapshot: SeriesSnapshot,
         refusals: SampleRefusals,
         config: TimeSeriesConfig,
+        *,
         clock: Clock,
+        entropy: Entropy,
         observer: Observer,
     ) -> None:
-        self._keyvalue = keyvalue
-        self._handler = handler
-        self._planner = planner
-        self._coordinator = coordinator
-        self._keeper = keeper
-        self._refusals = refusals
-        self._config, self._clock, self._observer = config, clock, observer
+        self._planner = SeriesFlushPlanner(config, refusals, clock=clock, observer=observer)
+        super().__init__(
+            keyvalue,
+            FORMAT,
+            snapshot,
+            self._planner,
+            TenantUpkeep(config, clock),
+            refusals,
+            config,
+            states_max=config.tenants_open,
+            clock=clock,
+            entropy=entropy,
+            observer=observer,
+        )
+        self._config, self._observer = config, observer
         self._tables = CountedTables()
-        self._closed = False
 
     @classmethod
     async def open(
@@ -164,22 +150,12 @@ class TimeSeriesStore(SeriesReads):
     ) -> Self:
         """The writer over a key-value store, which it then owns."""
         config = config or TimeSeriesConfig()
-        reader = await keyvalue.snapshot()
-        cache = BlockCache(config.cache_bytes, store=FORMAT.label, observer=observer)
-        blocks = BlockReader(reader, FORMAT, cache, observer=observer)
-        positions = await read_positions(reader, FORMAT)
-        for unknown in positions.unknown.values():
-            observer.event(names.TIMESERIES_RECORD_CORRUPT, why=str(unknown))
-        snapshot = StoreSnapshot(blocks, await _store_record(reader, observer), positions.known, read_state)
-        refusals = SampleRefusals(positions.unknown)
-        planner = SeriesFlushPlanner(config, refusals, clock=clock, observer=observer)
-        handler = BlockFlushHandler(keyvalue, FORMAT, planner, snapshot, states_max=config.tenants_open)
-        coordinator = Coordinator(
-            handler, snapshot, config.coordinator, name="timeseries", clock=clock, entropy=entropy, observer=observer
+        damaged = names.TIMESERIES_RECORD_CORRUPT
+        snapshot, unknown = await first_moment(
+            keyvalue, STORE_RECORDS, read_state, config.cache_bytes, damaged, observer
         )
-        keeper = UpkeepKeeper(coordinator, TenantUpkeep(config, clock), config.upkeep_pause_seconds, clock=clock)
-        handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
-        return cls(keyvalue, handler, planner, coordinator, keeper, refusals, config, clock, observer)
+        refusals = SampleRefusals(unknown)
+        return cls(keyvalue, snapshot, refusals, config, clock=clock, entropy=entropy, observer=observer)
 
     @staticmethod
     async def open_reader(
@@ -192,10 +168,7 @@ class TimeSeriesStore(SeriesReads):
         **access: Any,
     ) -> TimeSeriesReader:
         """Open the store at `path` for reading alone, beside its writer."""
-        config = config or TimeSeriesConfig()
-        poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
-        reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
-        return TimeSeriesReader(reader, config, clock=clock, observer=observer)
+        return await TimeSeriesReader.open(url, path, config, clock=clock, observer=observer, **access)
 
     @staticmethod
     async def repair(
@@ -239,22 +212,9 @@ class TimeSeriesStore(SeriesReads):
         else by the next `flush` or `close`.
         """
         change = self._checked(batch, tenant)
-        bounds = self._coordinator.config
-        fits = change.size_bytes <= bounds.max_buffered_bytes
-        for piece in [change] if fits else pieces_of(change, bounds.max_pending_bytes):
-            try:
-                accepted = await self._coordinator.write(SeriesDelta([piece]), timeout)
-            except AtCapacity as error:
-                error.rejected = batch
-                raise
-            if piece.size_bytes >= _YIELD_BYTES:
-                # A caller that writes large batches in a loop lets flushes begin meanwhile.
-                await self._clock.sleep(0)
-        handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
-        if durable:
-            await self._coordinator.flush(handle.epoch)
-            change.receipt.check()
-        return handle
+        pieces = self._pieces(change, pieces_of)
+        accepted = await self._accept(pieces, SeriesDelta, timeout, lambda _: batch)
+        return await self._handle(accepted.epoch, change.receipt, durable=durable)
 
     def try_write(self, batch: SampleBatch | SampleChanges, *, tenant: str = DEFAULT_TENANT) -> WriteHandle:
         """Accept a batch now, or give it back inside `AtCapacity`."""
@@ -266,22 +226,6 @@ class TimeSeriesStore(SeriesReads):
             raise
         return ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
 
-    async def flush(self, epoch: int | None = None, *, durable: bool = True) -> int:
-        """Flush everything up to `epoch`, or all that was accepted; wait until it is durable, or only visible."""
-        self._check_open()
-        reached = await self._coordinator.flush(epoch, until=Mark.DURABLE if durable else Mark.FLUSHED)
-        self._refusals.report()
-        return reached
-
-    async def retry(self) -> None:
-        """Go on after a failed flush: what is kept is written again."""
-        await self._coordinator.retry()
-
-    def position(self, source: str) -> int | None:
-        """The last position of a source that is in the store; input up to it is skipped."""
-        self._refusals.check_position(source)
-        return self._snapshot().positions.get(source)
-
     def _checked(self, batch: SampleBatch | SampleChanges, tenant: str) -> SampleChange:
         self._check_open()
         if isinstance(batch, SampleChanges):
@@ -292,8 +236,7 @@ class TimeSeriesStore(SeriesReads):
             raise InvalidInput(f"{type(batch).__name__} is no batch of samples", "", "make one with SampleBatch.of")
         for write in change.samples:
             check_limits(write.batch.table, self._config)
-        if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
-            raise why
+        self._check_accepted(change)
         return self._tables.counted(change)
 
     # reading --------------------------------------------------------------------------------------
@@ -321,7 +264,7 @@ class TimeSeriesStore(SeriesReads):
     async def record_problems(self) -> list[str]:
         """What is wrong with the records that belong to no tenant."""
         with self._snapshot().held() as snapshot:
-            return await record_problems(snapshot.reader)
+            return await STORE_RECORDS.problems(snapshot.reader)
 
     # upkeep ---------------------------------------------------------------------------------------
 
@@ -371,46 +314,3 @@ class TimeSeriesStore(SeriesReads):
         if operations:
             handle = await self._coordinator.write(SeriesDelta([SampleChange(operations)]))
             await self._coordinator.flush(handle.epoch)
-
-    def _snapshot(self) -> SeriesSnapshot:
-        self._check_open()
-        return self._coordinator.current.snapshot
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("the time-series store is closed")
-
-    # closing --------------------------------------------------------------------------------------
-
-    async def close(self) -> None:
-        """Flush what was accepted and release everything. An error says that accepted writes are not durable."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._keeper.close()
-            await self._coordinator.shutdown()
-        except BaseException:
-            self._coordinator.abort()
-            raise
-        finally:
-            await self._handler.close()
-            await self._keyvalue.close()
-        self._refusals.report()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-async def _store_record(reader: Reader, observer: Observer) -> SeriesStoreRecord:
-    """The store's record; one that is damaged is made again, and written with the next flush."""
-    try:
-        return await read_store(reader)
-    except Corrupt as error:
-        observer.event(names.TIMESERIES_RECORD_CORRUPT, why=str(error))
-        return await rebuilt_store(reader)

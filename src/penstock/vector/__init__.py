@@ -5,8 +5,9 @@ Names are imported when they are first asked for: a search loads nothing that wr
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.vector.attributes import AttributeType, Scalar
@@ -60,59 +61,53 @@ __all__ = [
     "unreadable",
 ]
 
-# The module of each name.
-_HOMES: Final = {
-    "attributes": (
-        "AttributeType",
-        "Scalar",
-    ),
-    "collection": (
-        "Changes",
-        "Collection",
-        "CollectionReader",
-    ),
-    "config": ("VectorConfig",),
-    "filter": (
-        "And",
-        "Attribute",
-        "Filter",
-        "In",
-        "IsNull",
-        "Not",
-        "Or",
-        "Range",
-        "attribute",
-    ),
-    "follower": ("VectorReader",),
-    "format.keys": ("CollectionName",),
-    "format.metric": ("DistanceMetric",),
-    "format.terms": ("TextAnalysis",),
-    "language_codes": (
-        "content_words",
-        "guess_language",
-    ),
-    "read.facets": (
-        "FacetCounts",
-        "facet_of",
-    ),
-    "read.stats": ("CollectionStats",),
-    "search.fusion": ("Fusion",),
-    "search.search": (
-        "ALL_LISTS",
-        "partial_blocks",
-    ),
-    "store": ("VectorStore",),
-    "upkeep.repair": ("RepairReport",),
-    "upkeep.verify": (
-        "VerifyReport",
-        "unreadable",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "attributes": (
+            "AttributeType",
+            "Scalar",
+        ),
+        "collection": (
+            "Changes",
+            "Collection",
+            "CollectionReader",
+        ),
+        "config": ("VectorConfig",),
+        "filter": (
+            "And",
+            "Attribute",
+            "Filter",
+            "In",
+            "IsNull",
+            "Not",
+            "Or",
+            "Range",
+            "attribute",
+        ),
+        "follower": ("VectorReader",),
+        "format.keys": ("CollectionName",),
+        "format.metric": ("DistanceMetric",),
+        "format.terms": ("TextAnalysis",),
+        "language_codes": (
+            "content_words",
+            "guess_language",
+        ),
+        "read.facets": (
+            "FacetCounts",
+            "facet_of",
+        ),
+        "read.stats": ("CollectionStats",),
+        "search.fusion": ("Fusion",),
+        "search.search": (
+            "ALL_LISTS",
+            "partial_blocks",
+        ),
+        "store": ("VectorStore",),
+        "upkeep.repair": ("RepairReport",),
+        "upkeep.verify": (
+            "VerifyReport",
+            "unreadable",
+        ),
+    },
+)

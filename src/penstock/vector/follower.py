@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.blocks import BlockCache, BlockReader, FollowedStates, read_positions
+from penstock.blocks import BlockReader, StoreReader, open_store_reader
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import NotFound
-from penstock.keyvalue import Reader, open_follower
+from penstock.keyvalue import Reader
 from penstock.observability import SILENT, Observer
 from penstock.vector.collection import CollectionReader, Moment, Work
 from penstock.vector.config import VectorConfig
@@ -19,7 +18,7 @@ from penstock.vector.format.state import CollectionState
 from penstock.vector.format.store_format import FORMAT
 from penstock.vector.operations import CollectionSpec
 from penstock.vector.read.reading import read_head, read_state
-from penstock.vector.read.records import check_format, list_collections, record_problems
+from penstock.vector.read.records import STORE_RECORDS, list_collections
 from penstock.vector.search.search import Searcher
 from penstock.vector.upkeep.verify import RECORDS, VerifyReport
 
@@ -32,7 +31,7 @@ class _DurableStates:
     """Collections as the writer has made them durable."""
 
     async def read(self, blocks: BlockReader, name: CollectionName) -> CollectionState:
-        await check_format(blocks.reader)
+        await STORE_RECORDS.check_format(blocks.reader)
         state = await read_state(blocks, name)
         if state is None:
             raise NotFound(f"there is no collection {name}", "nothing durable was written to it", "write to it first")
@@ -43,22 +42,23 @@ class _DurableStates:
         return not state.lost and await read_head(blocks.reader, state.name, state.number) == state.head
 
 
-class VectorReader:
+class VectorReader(StoreReader[CollectionName, CollectionState]):
     """The collections of a store as its writer has made them durable."""
 
     def __init__(
         self, reader: Reader, config: VectorConfig, *, clock: Clock = SYSTEM_CLOCK, observer: Observer = SILENT
     ) -> None:
-        cache = BlockCache(config.cache_bytes, store=FORMAT.label, observer=observer)
-        self._blocks = BlockReader(reader, FORMAT, cache, moving=True, observer=observer)
-        self.searcher = Searcher(config, clock=clock, observer=observer)
-        self._states: FollowedStates[CollectionName, CollectionState] = FollowedStates(
-            self._blocks,
+        super().__init__(
+            reader,
+            FORMAT,
             _DurableStates(),
-            staleness_seconds=config.staleness_seconds,
+            cache_bytes=config.cache_bytes,
             states_max=config.collections_open,
+            staleness_seconds=config.staleness_seconds,
             clock=clock,
+            observer=observer,
         )
+        self.searcher = Searcher(config, clock=clock, observer=observer)
 
     @classmethod
     async def open(
@@ -73,8 +73,8 @@ class VectorReader:
     ) -> Self:
         """Open the store at `path` for reading alone, beside its writer."""
         config = config or VectorConfig()
-        poll_ms = max(config.staleness_seconds * 1000 / 2, 1.0)
-        reader = await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
+        late = config.staleness_seconds
+        reader = await open_store_reader(url, path, staleness_seconds=late, clock=clock, observer=observer, **access)
         return cls(reader, config, clock=clock, observer=observer)
 
     async def collection(self, tenant: str, index: str, model: str) -> CollectionReader:
@@ -84,20 +84,12 @@ class VectorReader:
         return CollectionReader(self, CollectionSpec(name, state.dimensions, state.metric, state.analysis))
 
     async def collections(self) -> list[CollectionName]:
-        await check_format(self._blocks.reader)
+        await STORE_RECORDS.check_format(self._blocks.reader)
         return await list_collections(self._blocks.reader)
-
-    async def position(self, source: str) -> int | None:
-        """The last position of a source that is durable."""
-        return (await read_positions(self._blocks.reader, FORMAT)).of(source)
 
     async def verify_records(self) -> VerifyReport:
         """Check the records that belong to no collection: the store's own, and positions of sources."""
-        return VerifyReport(RECORDS, problems=await record_problems(self._blocks.reader))
-
-    def refresh(self) -> None:
-        """Whatever is read from now on is looked for anew, and is not older than anything read before."""
-        self._states.refresh()
+        return VerifyReport(RECORDS, problems=await STORE_RECORDS.problems(self._blocks.reader))
 
     async def read(self, spec: CollectionSpec, work: Work[T]) -> T:
         """Do `work` on one moment of a collection that is not older than allowed."""
@@ -114,14 +106,3 @@ class VectorReader:
         async with self._states.held(spec.name) as state:
             spec.check(state.dimensions, state.metric)
             yield self._blocks, state
-
-    async def close(self) -> None:
-        await self._blocks.reader.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -10,24 +10,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from penstock.blocks import (
-    BlockCache,
-    BlockFlushHandler,
-    BlockReader,
-    ChangeHandle,
-    ChangeReceipt,
-    StoreSnapshot,
-    UpkeepKeeper,
-    read_positions,
-)
+from penstock.blocks import ChangeReceipt, StoreWriter, first_moment
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coordinator import Coordinator, Mark, WriteHandle
-from penstock.errors import AtCapacity, Closed, Corrupt, InvalidInput, NotFound
+from penstock.coordinator import Mark, WriteHandle
+from penstock.errors import Corrupt, InvalidInput, NotFound
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.keyvalue import KeyValue, Reader, open_follower, open_keyvalue
+from penstock.keyvalue import KeyValue, open_follower, open_keyvalue
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.attributes import AttributeType
 from penstock.vector.bounds import whole_number
@@ -42,7 +32,7 @@ from penstock.vector.format.store_format import FORMAT
 from penstock.vector.format.terms import TextAnalysis
 from penstock.vector.operations import Change, CollectionSpec, DropCollection, VectorDelta
 from penstock.vector.read.reading import read_state
-from penstock.vector.read.records import VectorSnapshot, list_collections, read_store, rebuilt_store, record_problems
+from penstock.vector.read.records import STORE_RECORDS, VectorSnapshot, list_collections
 from penstock.vector.read.stats import CollectionStats, unreadable_stats
 from penstock.vector.search.search import Searcher
 from penstock.vector.upkeep.compaction import compact_collection
@@ -56,38 +46,41 @@ from penstock.vector.write.schema import Schema, Schemas
 __all__ = ["DIMENSIONS_MAX", "VectorStore"]
 
 T = TypeVar("T")
-VectorHandler: TypeAlias = BlockFlushHandler[VectorDelta, StoreRecord, CollectionName, CollectionState]
-
-_YIELD_BYTES: Final = 1 << 20
 
 # Several times the widest embedding in use: a row must stay well below a block's size.
 DIMENSIONS_MAX: Final = 16_384
 
 
-class VectorStore:
+class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, CollectionState, Change]):
     """Made by `open`. Leaving `async with` flushes and closes it."""
 
     def __init__(
         self,
         keyvalue: KeyValue,
-        handler: VectorHandler,
-        planner: VectorFlushPlanner,
-        coordinator: Coordinator[VectorDelta, VectorSnapshot],
-        keeper: UpkeepKeeper[VectorDelta, CollectionState],
-        searcher: Searcher,
-        clock: Clock,
+        snapshot: VectorSnapshot,
         refusals: Refusals,
+        config: VectorConfig,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer,
     ) -> None:
-        self._keyvalue = keyvalue
-        self._handler = handler
-        self._planner = planner
-        self._coordinator = coordinator
-        self._keeper = keeper
-        self.searcher = searcher
-        self._clock = clock
-        self._refusals = refusals
+        self._planner = VectorFlushPlanner(config, refusals, clock=clock, observer=observer)
+        super().__init__(
+            keyvalue,
+            FORMAT,
+            snapshot,
+            self._planner,
+            CollectionUpkeep(config),
+            refusals,
+            config,
+            states_max=config.collections_open,
+            clock=clock,
+            entropy=entropy,
+            observer=observer,
+        )
+        self.searcher = Searcher(config, clock=clock, observer=observer)
         self._schemas = Schemas()
-        self._closed = False
 
     @classmethod
     async def open(
@@ -121,23 +114,11 @@ class VectorStore:
     ) -> Self:
         """The writer over a key-value store, which it then owns."""
         config = config or VectorConfig()
-        reader = await keyvalue.snapshot()
-        cache = BlockCache(config.cache_bytes, store=FORMAT.label, observer=observer)
-        blocks = BlockReader(reader, FORMAT, cache, observer=observer)
-        positions = await read_positions(reader, FORMAT)
-        for unknown in positions.unknown.values():
-            observer.event(names.VECTOR_RECORD_CORRUPT, why=str(unknown))
-        snapshot = StoreSnapshot(blocks, await _store_record(reader, observer), positions.known, read_state)
-        refusals = Refusals(positions.unknown)
-        planner = VectorFlushPlanner(config, refusals, clock=clock, observer=observer)
-        handler = BlockFlushHandler(keyvalue, FORMAT, planner, snapshot, states_max=config.collections_open)
-        coordinator = Coordinator(
-            handler, snapshot, config.coordinator, name="vector", clock=clock, entropy=entropy, observer=observer
+        damaged = names.VECTOR_RECORD_CORRUPT
+        snapshot, unknown = await first_moment(
+            keyvalue, STORE_RECORDS, read_state, config.cache_bytes, damaged, observer
         )
-        keeper = UpkeepKeeper(coordinator, CollectionUpkeep(config), config.upkeep_pause_seconds, clock=clock)
-        handler.published, handler.landed = lambda: coordinator.current.snapshot, keeper.notice
-        searcher = Searcher(config, clock=clock, observer=observer)
-        return cls(keyvalue, handler, planner, coordinator, keeper, searcher, clock, refusals)
+        return cls(keyvalue, snapshot, Refusals(unknown), config, clock=clock, entropy=entropy, observer=observer)
 
     @staticmethod
     async def open_reader(
@@ -272,45 +253,11 @@ class VectorStore:
         self._check_open()
         # A receipt of its own for each time that a change is written.
         change = replace(changes.change() if isinstance(changes, Changes) else changes, receipt=ChangeReceipt())
-        if not change.is_stored(self._snapshot().positions) and (why := self._refusals.judge(change)) is not None:
-            raise why
+        self._check_accepted(change)
         with self._schemas.claimed(change):
-            accepted = await self._write_pieces(change, timeout)
-        handle = ChangeHandle(self._coordinator, accepted.epoch, change.receipt)
-        if durable:
-            await self._coordinator.flush(handle.epoch)
-            change.receipt.check()
-        return handle
-
-    async def _write_pieces(self, change: Change, timeout: float | None) -> WriteHandle:
-        bounds = self._coordinator.config
-        fits = change.size_bytes <= bounds.max_buffered_bytes
-        pieces = [change] if fits else pieces_of(change, bounds.max_pending_bytes)
-        for place, piece in enumerate(pieces):
-            try:
-                handle = await self._coordinator.write(VectorDelta([piece]), timeout)
-            except AtCapacity as error:
-                error.rejected = VectorDelta(pieces[place:])
-                raise
-            if piece.size_bytes >= _YIELD_BYTES:
-                # A caller that writes large tables in a loop lets flushes begin meanwhile.
-                await self._clock.sleep(0)
-        return handle
-
-    async def flush(self, *, durable: bool = True) -> None:
-        """Flush all that was accepted, and wait until it is durable, or only visible."""
-        self._check_open()
-        await self._coordinator.flush(until=Mark.DURABLE if durable else Mark.FLUSHED)
-        self._refusals.report()
-
-    async def retry(self) -> None:
-        """Go on after a failed flush: what is kept is written again."""
-        await self._coordinator.retry()
-
-    def position(self, source: str) -> int | None:
-        """The last position of a source that is in the store; input up to it is skipped."""
-        self._refusals.check_position(source)
-        return self._snapshot().positions.get(source)
+            pieces = self._pieces(change, pieces_of)
+            accepted = await self._accept(pieces, VectorDelta, timeout, lambda place: VectorDelta([*pieces[place:]]))
+        return await self._handle(accepted.epoch, change.receipt, durable=durable)
 
     # upkeep ---------------------------------------------------------------------------------------
 
@@ -349,7 +296,7 @@ class VectorStore:
             except Corrupt as error:
                 reports.append(unreadable(name, error))
         with self._snapshot().held() as snapshot:
-            if problems := await record_problems(snapshot.reader):
+            if problems := await STORE_RECORDS.problems(snapshot.reader):
                 reports.append(VerifyReport(RECORDS, problems=problems))
         return reports
 
@@ -383,49 +330,6 @@ class VectorStore:
             spec.check(state.dimensions, state.metric)
             return state
         return CollectionState.new(spec.name, CollectionRecord(UNNUMBERED, spec.dimensions, spec.metric, 0))
-
-    def _snapshot(self) -> VectorSnapshot:
-        self._check_open()
-        return self._coordinator.current.snapshot
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("the vector store is closed")
-
-    # closing --------------------------------------------------------------------------------------
-
-    async def close(self) -> None:
-        """Flush what was accepted and release everything. An error says that accepted writes are not durable."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._keeper.close()
-            await self._coordinator.shutdown()
-        except BaseException:
-            self._coordinator.abort()
-            raise
-        finally:
-            await self._handler.close()
-            await self._keyvalue.close()
-        self._refusals.report()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-async def _store_record(reader: Reader, observer: Observer) -> StoreRecord:
-    """The store's record; one that is damaged is made again, and written with the next flush."""
-    try:
-        return await read_store(reader)
-    except Corrupt as error:
-        observer.event(names.VECTOR_RECORD_CORRUPT, why=str(error))
-        return await rebuilt_store(reader)
 
 
 def _metric(metric: DistanceMetric | str) -> DistanceMetric:

@@ -1,6 +1,10 @@
 """The pages of the dashboard over real rooms: a queue with a dead letter, an edge, a catalog, coordinators."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 
 from penstock.buffer import (
     DeadLetters,
@@ -207,3 +211,18 @@ def test_a_job_that_has_ended_is_down_with_its_last_line():
     (section,) = job_sections([status], 31_000)
     assert facts(section)["state"] == "waiting for 30 s"
     assert PathStages(history(), EventBoard(), ADMIN).job(ChildStatus("index")).state is StageState.IDLE
+
+
+def test_a_job_that_a_signal_has_stopped_is_shown_as_such():
+    child = subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"])
+    try:
+        os.waitpid(child.pid, os.WUNTRACED)
+        status = ChildStatus("telemetry", "running", child.pid, since_ms=1_000)
+        stage = PathStages(history(), EventBoard(), ADMIN).job(status)
+        assert stage.state is StageState.DOWN
+        assert f"kill -CONT {child.pid}" in stage.error
+        assert facts(job_sections([status], 2_000)[0])["state"] == "stopped by a signal"
+    finally:
+        child.send_signal(signal.SIGCONT)
+        child.wait()
+    assert not status.is_stopped

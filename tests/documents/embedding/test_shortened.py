@@ -14,7 +14,7 @@ from penstock.documents.embedding import ModelProfile, ShortenedProvider, Static
 from penstock.documents.embedding.shortened import shortened
 from penstock.errors import Corrupt, InvalidInput
 from penstock.indexing import Embedding
-from penstock.testing.embedding_server import EmbeddingServer, vector_of
+from penstock.testing.servers.embedding_server import EmbeddingServer, vector_of
 from penstock.testing.shelf import IndexShelf
 from penstock.vector import CollectionName
 

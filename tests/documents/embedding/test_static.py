@@ -58,6 +58,7 @@ def test_the_port_gives_the_same_vectors():
     assert answer.tokens > 3
 
 
+@pytest.mark.processes
 def test_the_model_loads_without_a_network_a_home_or_an_environment():
     code = "from penstock.documents.embedding import StaticProvider as P; print(P().embed_now(['cat']).rows.shape)"
     done = subprocess.run(

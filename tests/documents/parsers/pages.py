@@ -86,5 +86,20 @@ PAGES = {
 <div id="primary"><div class="entry-content">{content("")}</div></div>
 <div id="sidebar" class="sidebar"><h3>menurecent</h3><ul>{_MENU}</ul></div>
 <footer class="site-footer"><p>menupowered by</p></footer>"""),
+    "DocBook": _page(f"""
+<div class="navheader"><table><tr><th colspan="3">menutitle</th></tr><tr><td><a accesskey="p" href="p">menuprev</a></td>
+<th>menuchapter</th><td><a accesskey="n" href="n">menunext</a></td></tr></table><hr></div>
+<div class="refentry">{content("")}</div><div class="navfooter"><hr><table><tr><td>menubefore</td>
+<td><a accesskey="h" href="i">menuhome</a></td><td>menubehind</td></tr></table></div>"""),
+    "Texinfo": _page(f"""
+<div class="section-level-extent"><div class="header"><p>
+Next: <a href="n" accesskey="n" rel="next">menunext</a>, Previous: <a href="p" rel="prev">menuprev</a>,
+Up: <a href="u" rel="up">menuup</a> &nbsp; [<a href="t" rel="contents">menucontents</a>][<a href="i"
+rel="index">menuindex</a>]</p></div>{content("")}<hr><div><p>Up: <a href="u" rel="up">menuup</a></p></div></div>"""),
+    "bars of links above the title, without names": _page(f"""
+<div id="top"><div id="hd"><h1><a href="../index.html">menu of the site</a></h1><div id="bar">
+<a href="a">menuhome</a> | <a href="b">menucontents</a> | <a href="c">menuindex</a></div></div>
+<table><tr><td><a href="x">menuroot</a> &gt; <a href="y">menuplace</a></td></tr></table>
+<div id="bd"><div>{content("")}</div></div></div>"""),
     "a page by hand": _page(content("")),
 }

@@ -99,6 +99,7 @@ def sandbox():
         yield opened
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_gives_text_or_one_of_our_errors_and_the_next_one_is_parsed(sandbox, name):
     try:

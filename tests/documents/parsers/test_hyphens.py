@@ -52,6 +52,26 @@ def test_signs_of_a_break_never_stay(broken, whole):
     assert mended(broken) == whole
 
 
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        ("THE IMPLIED WAR\x02RANTY OF MERCHANTABIL\x02ITY", "THE IMPLIED WARRANTY OF MERCHANTABILITY"),
+        ("Fire\x02HOL is a firewall, FireHOL is", "FireHOL is a firewall, FireHOL is"),
+        ("a user\x02supplied name is supplied by the user", "a user-supplied name is supplied by the user"),
+        ("some\x02thing is a thing of some kind, something", "something is a thing of some kind, something"),
+        ("e\x02mail and mail, e and more", "email and mail, e and more"),
+        # Halves that were broken off elsewhere are no words.
+        ("struc\x02ture, an infra\x02struc\x02ture", "structure, an infrastructure"),
+    ],
+)
+def test_the_words_of_the_document_decide_on_a_hyphen(broken, whole):
+    assert mended(broken) == whole
+
+
+def test_a_soft_hyphen_is_no_part_of_its_word():
+    assert mended("soft\u00adware and hard\u00ad\r\nware, well-known") == "software and hardware, well-known"
+
+
 def test_mending_takes_time_in_proportion_to_the_text():
     def seconds(count: int) -> float:
         text = "a" * count + "word\x02word a-b " * count

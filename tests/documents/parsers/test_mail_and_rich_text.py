@@ -93,6 +93,7 @@ def test_bytes_of_a_body_that_do_not_decode_are_told():
     assert "could not be decoded" in parsed.warnings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     [

@@ -63,6 +63,46 @@ def test_a_page_of_nothing_but_links_is_taken_whole():
     assert "chapter 49" in parse_html(page(f"<nav><ul>{links}</ul></nav>"), LIMITS).text.decode()
 
 
+LINKS = "".join(f"<li><a href=/{n}>chapter {n}</a></li>" for n in range(20))
+
+
+def test_a_footnote_and_a_remark_are_text_wherever_they_stand():
+    note = "<aside role=note class='footnote brackets'><a href='#id1'>1</a><p>As the gate says.</p></aside>"
+    remark = "<aside><p>Ask <a href='k'>the keeper</a> before the gate is opened.</p></aside>"
+    menu = f"<aside><h3>Pages</h3><ul>{LINKS}</ul></aside>"
+    text = parse_html(page(f"<h1>Gates</h1><p>They open.</p>{note}{remark}{menu}"), LIMITS).text.decode()
+    assert "As the gate says." in text
+    assert "Ask the keeper before the gate is opened." in text
+    assert "chapter" not in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<ul>{LINKS}</ul><p>Read them in this order.</p>",
+        f"<h1><a href='#here'>Contents</a></h1><ul>{LINKS}</ul><h1>Notes</h1><p>None.</p>",
+        f"<h1>Contents</h1><ul>{LINKS}</ul><h1>Notes</h1><p>None.</p>",
+        f"<p>{'A preface of some length. ' * 12}</p><ul>{LINKS}</ul><h1>Notes</h1><p>None.</p>",
+    ],
+    ids=["no title", "a title that links to itself", "behind the title", "behind a text"],
+)
+def test_links_are_left_out_only_above_the_title(body):
+    # So much text that the page is not taken whole for want of it.
+    prose = f"<p>{'The gate opens. ' * 60}</p>"
+    assert "chapter 19" in parse_html(page(body + prose), LIMITS).text.decode()
+    above = parse_html(page(f"<ul>{LINKS}</ul><h1>Notes</h1>{prose}"), LIMITS).text.decode()
+    assert "chapter" not in above
+
+
+def test_a_small_page_with_a_link_to_the_next_keeps_its_words():
+    text = parse_html(page("<div>Four words of text. <a rel=next href=n>Next</a></div>"), LIMITS).text.decode()
+    assert "Four words of text." in text
+
+
+def test_a_soft_hyphen_is_no_part_of_its_word():
+    assert parse_html(page("<p>hy&shy;drau&shy;lics</p>"), LIMITS).text == b"hydraulics"
+
+
 def test_text_that_is_left_out_beyond_the_odd_line_is_told():
     footers = "".join(f"<footer>{'Terms and conditions apply. ' * 15}</footer>" for _ in range(3))
     parsed = parse_html(page(f"<main><p>{'Some words of content. ' * 60}</p></main>{footers}"), LIMITS)

@@ -56,6 +56,12 @@ def test_the_only_heading_of_the_highest_level_is_the_title_of_a_page_that_says_
     assert under_page_title("# 1. One\n\n# 2. Two", "On titles").startswith("# On titles\n")
 
 
+def test_a_line_that_is_what_the_page_calls_itself_is_its_title() -> None:
+    text = "Small. Fast.\n\nVACUUM\n\n# 1. Syntax\n\nwords\n\n# 2. Use"
+    assert under_page_title(text, "VACUUM") == text.replace("\nVACUUM\n", "\n# VACUUM\n")
+    assert under_page_title(text, "Vacuuming") == text
+
+
 def test_no_text_is_lost_and_a_page_that_names_itself_is_left_as_it_is() -> None:
     text = "# Site\n\nmenu\n\n## Page\n\nwords"
     assert under_page_title(text, "Page - Site") == f"# Page\n\n{text}"

@@ -50,6 +50,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "subtitle_parsers"
 
 
+@pytest.mark.processes
 def test_a_parser_of_the_configuration_takes_what_it_declares(module):
     with Sandbox(options=ParserOptions(plugins=(f"{module}:Subtitles",))) as sandbox:
         for name, kind in (("film.SRT", None), ("film", "text/x-subtitles; charset=utf-8")):
@@ -59,6 +60,7 @@ def test_a_parser_of_the_configuration_takes_what_it_declares(module):
         assert sandbox.format_of(b"text", name="a.txt") is Format.TEXT
 
 
+@pytest.mark.processes
 def test_it_is_confined_like_every_other(module):
     with Sandbox(options=ParserOptions(plugins=(f"{module}:Curious",))) as sandbox:
         missing = {layer.name for layer in sandbox.layers() if layer.missing}
@@ -68,6 +70,7 @@ def test_it_is_confined_like_every_other(module):
         assert (parsed.title, parsed.text) == ("spied", b"PermissionError KeyError PermissionError")
 
 
+@pytest.mark.processes
 def test_what_it_gives_wrongly_costs_the_document(module):
     with Sandbox(options=ParserOptions(plugins=(f"{module}:Careless",))) as sandbox:
         with pytest.raises(InvalidInput, match="parser Careless gave int"):
@@ -81,6 +84,7 @@ def test_a_parser_that_cannot_be_loaded_is_named_at_once(module, spec):
         Sandbox(options=ParserOptions(plugins=(spec,)))
 
 
+@pytest.mark.processes
 def test_an_installed_package_brings_its_parser_by_an_entry_point(module, tmp_path):
     info = tmp_path / "subtitle_parsers-1.dist-info"
     info.mkdir()
@@ -90,6 +94,7 @@ def test_an_installed_package_brings_its_parser_by_an_entry_point(module, tmp_pa
         assert sandbox.parse(b"Hello", tenant="t", name="a.srt").text == b"a.srt: Hello"
 
 
+@pytest.mark.processes
 def test_the_example_in_the_repository_reads_subtitles(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "examples" / "own_parser"))
     subtitles = b"1\r\n00:00:01,000 --> 00:00:02,000\r\nThe otter\r\ndives.\r\n\r\n2\r\n00:00:03 --> 00:00:04\r\nIt is back.\r\n"

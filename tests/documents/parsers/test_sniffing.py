@@ -71,6 +71,7 @@ def archive(entries: int) -> bytes:
     return data[:start] + directory + end
 
 
+@pytest.mark.processes
 def test_a_directory_of_a_million_entries_is_not_read_here_and_refused_there_at_once():
     data = archive(1_000_000)
     assert seconds(data) < 0.05
@@ -79,6 +80,7 @@ def test_a_directory_of_a_million_entries_is_not_read_here_and_refused_there_at_
         sandbox.parse(data, tenant="t")
 
 
+@pytest.mark.processes
 def test_what_an_archive_holds_is_told_by_the_sandbox():
     with Sandbox() as sandbox:
         with pytest.raises(Unsupported, match="no Word, Excel, PowerPoint, OpenDocument or EPUB"):

@@ -61,6 +61,7 @@ def test_a_workbook_reads_visible_sheets_with_numbers_as_a_person_writes_them():
     assert (hidden.text, hidden.warnings) == (b"", ("hidden sheet 'Drafts' was left out",))
 
 
+@pytest.mark.processes
 def test_a_sheet_that_spans_everything_is_refused_before_there_is_room_for_it():
     far = workbook(number_cell("A1", "1"), '<c r="XFD2000"><v>2</v></c>')
     with Sandbox(ParserLimits(cpu_seconds=20)) as sandbox, pytest.raises(AtCapacity, match=r"spans 2000 rows|memory"):

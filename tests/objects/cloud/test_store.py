@@ -24,7 +24,7 @@ from penstock.errors import (
 from penstock.objects.cloud.services import AzureOptions, GoogleOptions, S3Options, connect
 from penstock.objects.cloud.store import PART_BYTES, CloudStore
 from penstock.testing import ManualClock
-from penstock.testing.servers import AzureServer, S3Server
+from penstock.testing.servers.object_stores import AzureServer, S3Server
 
 Promise = Callable[[CloudStore, BucketServer], Awaitable[None]]
 
@@ -57,6 +57,7 @@ LOST_BEFORE = [Fate.CUT_BEFORE, Fate.ERROR_BEFORE]
 LOST_AFTER = [Fate.CUT_AFTER, Fate.ERROR_AFTER, Fate.SILENT_AFTER, Fate.NO_ETAG]
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("fate", LOST_BEFORE + LOST_AFTER)
 def test_a_conditional_write_whose_answer_was_lost_is_of_unknown_outcome_and_sent_once(fate: Fate) -> None:
     """The client's own retries would send it again and report a conflict of the writer with itself."""
@@ -73,6 +74,7 @@ def test_a_conditional_write_whose_answer_was_lost_is_of_unknown_outcome_and_sen
     on_double(promise, request_seconds_max=3)
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("fate", LOST_BEFORE + LOST_AFTER)
 def test_a_create_whose_answer_was_lost_is_of_unknown_outcome(fate: Fate) -> None:
     async def promise(store: CloudStore, server: BucketServer) -> None:
@@ -365,6 +367,7 @@ async def _keeps_its_words(store: CloudStore, key: str) -> None:
     await store.delete(key)
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("key", HOSTILE_KEYS)
 def test_an_objects_name_never_decides_what_an_error_means(key: str) -> None:
     async def promise(store: CloudStore, server: BucketServer) -> None:

@@ -15,7 +15,7 @@ from penstock.errors import NotFound, OutcomeUnknown, PenstockError, Unavailable
 from penstock.objects import DirectoryStore, Object, ObjectStore, Register, RegisterPolicy, Stamped, StampedFormat
 from penstock.objects.register.stamp import BytesCodec
 from penstock.testing import ManualClock, SeededEntropy, Simulation, TornDisk, inline, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 SEEDS = 200
 KEY = "folder/register"
@@ -97,6 +97,7 @@ def hang_once(disk: TornDisk) -> None:
 DAMAGES = [fail_once, fail_thrice, hang_once]
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_an_update_confirmed_over_a_failed_or_slow_sync_survives_a_power_loss(
     damage: Callable[[TornDisk], None],
@@ -104,6 +105,7 @@ def test_an_update_confirmed_over_a_failed_or_slow_sync_survives_a_power_loss(
     assert lost_of_200(damage) == 0
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_store_that_takes_visible_for_durable_is_found_out(damage: Callable[[TornDisk], None]) -> None:
     assert lost_of_200(damage, CredulousStore) > SEEDS // 10

@@ -62,6 +62,7 @@ signal.pause()
 """
 
 
+@pytest.mark.processes
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
     command = [sys.executable, "-c", FORK_AND_DIE, path]
@@ -78,6 +79,7 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path: Pa
             pass
 
 
+@pytest.mark.processes
 def test_a_busy_store_goes_on_though_its_process_forks_all_the_time(tmp_path: Path) -> None:
     """As with `multiprocessing` beside a producer: every child lives on, and none takes a lock along."""
 
@@ -127,6 +129,7 @@ def stopped_holder(root: Path, key: str) -> Iterator[int]:
         holder.wait()
 
 
+@pytest.mark.processes
 def test_a_stopped_lock_holder_holds_up_the_keys_of_its_lock_and_nothing_else(tmp_path: Path) -> None:
     async def promise() -> None:
         store = DirectoryStore(str(tmp_path), lock_seconds_max=0.5)
@@ -151,6 +154,7 @@ def test_a_stopped_lock_holder_holds_up_the_keys_of_its_lock_and_nothing_else(tm
     asyncio.run(promise())
 
 
+@pytest.mark.processes
 def test_a_register_under_a_stopped_lock_holder_says_that_nothing_was_written_and_by_whom(tmp_path: Path) -> None:
     async def promise() -> None:
         clock = ManualClock()
@@ -174,6 +178,7 @@ def _after(value: Stamped[bytes]) -> Stamped[bytes]:
     return value.map(lambda _: b"after")
 
 
+@pytest.mark.processes
 def test_a_write_given_up_while_it_waits_for_a_lock_leaves_nothing(tmp_path: Path) -> None:
     async def promise() -> None:
         store = DirectoryStore(str(tmp_path), lock_seconds_max=60)

@@ -213,6 +213,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.processes
 def test_processes_increment_a_counter_without_losing_one(tmp_path: Path) -> None:
     async def promise(store: DirectoryStore) -> None:
         await store.put_if("counters/one", b"0", version=None)
@@ -235,6 +236,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.processes
 def test_the_lock_of_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
     async def promise(store: DirectoryStore) -> None:
         await store.put("object", b"before")

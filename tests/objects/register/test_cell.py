@@ -23,7 +23,7 @@ from penstock.objects.port import Body
 from penstock.objects.register.stamp import STAMPS_MAX
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, Simulation, WitnessStore, simulate
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 KEY = "room/key"
 

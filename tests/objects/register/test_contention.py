@@ -159,6 +159,7 @@ def race(seed: int, writers: int = WRITERS, policy: RegisterPolicy | None = None
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_fifty_writers_of_twenty_updates_all_finish_and_none_is_starved(seed: int) -> None:
     """No update fails (one that did would raise), each is applied once, and the unlucky wait little longer."""

@@ -38,7 +38,7 @@ from penstock.testing import (
     WitnessStore,
     simulate,
 )
-from penstock.testing.hostile_stores import PassingStore
+from penstock.testing.storage.hostile_stores import PassingStore
 
 KEY = "room/key"
 CALL_SECONDS = 0.1
@@ -517,6 +517,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.mark.processes
 def test_processes_on_one_directory_lose_no_update(tmp_path: Path) -> None:
     url = tmp_path.as_uri()
     running = [subprocess.Popen([sys.executable, "-c", PROGRAM, url]) for _ in range(PROCESSES)]

@@ -84,6 +84,7 @@ def test_among_very_many_centres_nearly_every_row_finds_its_nearest() -> None:
     assert (apart <= best * 1.0001).mean() > 0.95
 
 
+@pytest.mark.cases(quick=7)
 @pytest.mark.parametrize("others", [0, 1, 30, 4_000])
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 def test_equal_rows_end_clustering_in_lists_of_one_size(metric: DistanceMetric, others: int) -> None:

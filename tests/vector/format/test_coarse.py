@@ -10,6 +10,7 @@ from penstock.vector.format.coarse import CoarseScan
 from penstock.vector.format.metric import DistanceMetric
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("width", [16, 33, 384])
 @pytest.mark.parametrize("offset", [0.0, 5.0])
@@ -29,6 +30,7 @@ def test_a_query_alone_probes_the_lists_that_it_probes_among_many(
     assert agreeing > 0.99
 
 
+@pytest.mark.slow
 def test_centres_that_the_short_form_does_not_tell_apart_are_compared_in_full() -> None:
     """Along a line sixteen steps hold hundreds of centres each."""
     centres = np.ones((3000, 8), np.float32)
@@ -45,6 +47,7 @@ def test_few_lists_or_many_probes_are_compared_in_full() -> None:
     assert CoarseScan.suits(4000, 30)
 
 
+@pytest.mark.slow
 def test_the_short_form_counts_as_resident() -> None:
     centres = np.random.default_rng(0).standard_normal((2048, 32)).astype(np.float32)
     centroids = Centroids(np.arange(2048), centres)
@@ -54,6 +57,7 @@ def test_the_short_form_counts_as_resident() -> None:
     assert centroids.size_bytes == before + centroids._coarse[DistanceMetric.DOT].size_bytes > before
 
 
+@pytest.mark.slow
 def test_a_query_alone_has_the_reach_that_it_has_among_many() -> None:
     random = np.random.default_rng(3)
     centres = DistanceMetric.COSINE.prepare(random.standard_normal((2000, 96)).astype(np.float32))

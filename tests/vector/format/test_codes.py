@@ -38,6 +38,7 @@ def scores(metric: DistanceMetric, queries: np.ndarray, rows: np.ndarray) -> np.
     return queries @ rows.T
 
 
+@pytest.mark.cases(quick=7)
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("scale", [0.01, 1.0, 300.0])
 def test_a_true_score_is_never_beyond_the_codes_score_and_its_uncertainty(metric: DistanceMetric, scale: float) -> None:

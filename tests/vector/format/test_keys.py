@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.blocks import STORE, Address, Shelf, fragment_key, fragments_prefix, pages_prefix
-from penstock.blocks.keys import POSITIONS, head_key, page_key, position_key
+from penstock.blocks.format.keys import POSITIONS, head_key, page_key, position_key
 from penstock.errors import InvalidInput
 from penstock.vector.format.keys import (
     COLLECTIONS,

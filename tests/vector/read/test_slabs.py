@@ -25,6 +25,7 @@ def test_pieces_are_disjoint_and_keep_what_is_written() -> None:
     assert all((piece == number % 251).all() for number, piece in enumerate(pieces))
 
 
+@pytest.mark.slow
 def test_a_piece_lives_as_long_as_any_view_of_it() -> None:
     slabs = Slabs()
     view = slabs.room(MIB).view(np.float32).reshape(64, -1)[5, 3:]

@@ -105,6 +105,7 @@ def repeated(random: np.random.Generator, rows: int, width: int) -> np.ndarray:
     return made
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("metric", [DistanceMetric.COSINE, DistanceMetric.L2])
 @pytest.mark.parametrize("rows", [1_500, 12_000, 40_000])
 @pytest.mark.parametrize("made", [spread, even, repeated])

@@ -79,6 +79,7 @@ def test_rows_that_are_all_equal_are_all_found(rows: Make) -> None:
     assert (found == 0).all()
 
 
+@pytest.mark.cases(quick=2)
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("queried", [1, 40])
 def test_a_filter_that_leaves_few_rows_finds_exactly_the_best_of_them(
@@ -107,6 +108,7 @@ def test_a_filter_that_leaves_few_rows_finds_exactly_the_best_of_them(
     asyncio.run(run())
 
 
+@pytest.mark.cases(quick=4)
 @pytest.mark.parametrize("metric", list(DistanceMetric))
 @pytest.mark.parametrize("scale", [1.0, 1e-18], ids=["usual", "tiny"])
 def test_a_query_alone_has_the_answer_to_the_last_bit_that_it_has_among_many(

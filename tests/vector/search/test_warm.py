@@ -45,6 +45,7 @@ async def loaded(rows: Make, store: VectorStore, metric: str, vectors: np.ndarra
     return collection
 
 
+@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
 @pytest.mark.parametrize("dead", [0, 3], ids=["all-alive", "some-dead"])
 def test_the_short_way_and_the_general_way_agree_to_the_last_bit(

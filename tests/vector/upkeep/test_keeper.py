@@ -327,6 +327,7 @@ def test_small_steps_end_and_do_not_wait_for_the_disk_one_by_one(rows: Make) -> 
     simulate(main, 1)
 
 
+@pytest.mark.slow
 def test_a_sweep_never_meets_the_lists_that_it_makes(rows: Make) -> None:
     """Every step of a sweep passes a bucket: its place goes down through the lists, and new ones lie above it."""
 

@@ -15,7 +15,7 @@ from tests.vector.test_aside import break_value, records
 from tests.vector.test_damage import lived_in
 
 from penstock.blocks import STORE
-from penstock.blocks.keys import head_key, position_key
+from penstock.blocks.format.keys import head_key, position_key
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.testing import ManualClock
 from penstock.vector import CollectionName, DistanceMetric, RepairReport, VectorConfig, attribute

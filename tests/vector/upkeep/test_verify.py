@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.blocks import Address, RecordKind, Shelf, fragment_key, fragments_prefix
-from penstock.blocks.keys import head_key
+from penstock.blocks.format.keys import head_key
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import CollectionName, VectorConfig, VectorStore, VerifyReport
 from penstock.vector.format.content import ColumnBlock, IdBlock, PostingBlock, VectorBlock

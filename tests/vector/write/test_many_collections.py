@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import pyarrow as pa
+import pytest
 
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import VectorStore
@@ -63,6 +64,7 @@ async def calls_of_rounds(count: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_collection_costs_the_same_in_a_round_of_few_and_of_many() -> None:
     # What is made once in a process is made before anything is counted.
     asyncio.run(calls_of_rounds(1))

@@ -7,6 +7,8 @@ and filters the rows that are left. So nothing is pruned that is not proved.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +23,14 @@ from penstock.catalog.scan.row_filter import conjunction, moment
 
 __all__ = ["file_dataset", "guarantee", "references"]
 
-_FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
+
+@lru_cache(maxsize=64)
+def _format(repeated: tuple[str, ...]) -> ds.ParquetFileFormat:
+    """Parquet, with columns that are handed on as their distinct values and a number for each row."""
+    return ds.ParquetFileFormat(
+        read_options=ds.ParquetReadOptions(dictionary_columns=list(repeated)),
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
+    )
 
 
 def file_dataset(
@@ -31,19 +40,24 @@ def file_dataset(
     *,
     time_column: str | None,
     columns: Collection[str] = (),
+    proved: bool = True,
 ) -> ds.FileSystemDataset:
-    """The files with the guarantees of their times and of `columns`, which are those that a filter speaks of."""
+    """The files with the guarantees of their times and of `columns`, which are those that a filter speaks of.
+
+    Without a filter to come, nothing has to be `proved` of them.
+    """
     files.add(planned)
     system = fs.PyFileSystem(files)
+    parquet = _format(tuple(field.name for field in schema if _is_coded_text(field.type)))
     fragments = [
-        _FORMAT.make_fragment(
+        parquet.make_fragment(
             file.path,
             filesystem=system,
-            partition_expression=guarantee(file, schema, time_column, columns),
+            partition_expression=guarantee(file, schema, time_column, columns) if proved else None,
         )
         for file in planned
     ]
-    return ds.FileSystemDataset(fragments, schema, _FORMAT, system)
+    return ds.FileSystemDataset(fragments, schema, parquet, system)
 
 
 def guarantee(
@@ -73,6 +87,10 @@ def references(filter: pc.Expression, schema: pa.Schema, columns: Collection[str
         except (pa.ArrowException, KeyError):
             found.append(name)
     return found
+
+
+def _is_coded_text(kind: Any) -> bool:
+    return pat.is_dictionary(kind) and pat.is_string(kind.value_type)
 
 
 def _bounds(field: pa.Field[pa.DataType], stats: ColumnStats) -> pc.Expression | None:

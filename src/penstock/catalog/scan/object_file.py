@@ -1,7 +1,7 @@
 """Data files as Arrow's readers want them: seekable files over ranges of objects, whatever store they lie on.
 
-Arrow reads on threads of its own. Each read is handed to the event loop that the store belongs to, so the loop must
-be free: nobody may wait for Arrow on it.
+Arrow reads on threads of its own. What lies in a directory is read there and then. Any other read is handed to the event
+loop that the store belongs to, so the loop must be free: nobody may wait for Arrow on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyarrow import fs
 from penstock.catalog.format.data_file import DataFile
 from penstock.catalog.format.layout import CatalogLayout
 from penstock.errors import InvalidInput, PenstockError, Unsupported
-from penstock.objects import ObjectStore
+from penstock.objects import ObjectStore, direct_read
 
 __all__ = ["Door", "LoopDoor", "ObjectFiles", "TailCache"]
 
@@ -89,6 +89,7 @@ class ObjectFiles(fs.FileSystemHandler):
 
     def __init__(self, store: ObjectStore, layout: CatalogLayout, door: Door, tails: TailCache) -> None:
         self._store = store
+        self._direct = direct_read(store)
         self._layout = layout
         self._door = door
         self._tails = tails
@@ -123,8 +124,11 @@ class ObjectFiles(fs.FileSystemHandler):
     def _fetch(self, path: str, start: int, end: int) -> bytes:
         if start >= end:
             return b""
+        key = self._layout.key(path)
         try:
-            return self._door.run(self._store.get_range(self._layout.key(path), start, end))
+            if self._direct is not None:
+                return self._direct(key, start, end)
+            return self._door.run(self._store.get_range(key, start, end))
         except PenstockError as error:
             self.failure = self.failure or error
             raise

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TextIO
 
@@ -21,6 +22,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import InvalidInput
 from penstock.indexing import url_of
 from penstock.observability import Observer
+from penstock.telemetry import read_exposition
 from penstock.timeseries import (
     MergedReads,
     MetricMetadata,
@@ -28,14 +30,16 @@ from penstock.timeseries import (
     SeriesColumns,
     SeriesReads,
     SeriesRepair,
+    TimeSeriesConfig,
     TimeSeriesReader,
     TimeSeriesStore,
-    read_open_metrics,
+    check_limits,
+    open_metrics_batch,
     write_open_metrics,
 )
 from penstock.timeseries.promql import MatrixResult
 
-__all__ = ["compact_series", "export_samples", "import_samples", "repair_records"]
+__all__ = ["ImportedFile", "compact_series", "export_samples", "import_samples", "repair_records"]
 
 _ENDINGS: Final = {
     ".om": "openmetrics",
@@ -51,6 +55,15 @@ _TAIL_BYTES: Final = 64
 _END: Final = b"# EOF"
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """What a file brought, durable by now, and what the store has no place for."""
+
+    file: str
+    samples: int
+    exemplars: int
+
+
 def import_samples(
     settings: Settings,
     observer: Observer,
@@ -58,25 +71,30 @@ def import_samples(
     files: tuple[str, ...],
     kind: str | None,
     at: str,
-) -> Iterator[tuple[str, int]]:
-    """Files and how many samples each brought, durable by then."""
-    kinds = [_kind(file, kind) for file in files]
+) -> list[ImportedFile]:
+    """Store the samples of files. Each is read to its end first: if one of them is wrong, nothing is written."""
     default_ms = instant_ms(at, SYSTEM_CLOCK.now_ms())
+    stdin = sys.stdin.buffer.read() if "-" in files else b""
+    inputs = [_Input(file, _kind(file, kind), default_ms, stdin) for file in files]
+    config = settings.of(TimeSeriesConfig)
+    for one in inputs:
+        for batch, _ in one.batches():
+            check_limits(batch.table, config)
     store, path, tenant = place
 
-    async def work() -> list[tuple[str, int]]:
+    async def work() -> list[ImportedFile]:
         counts = []
         async with await Wiring(settings, observer).series_writer(url_of(store), path) as opened:
-            for file, own in zip(files, kinds, strict=True):
-                count = 0
-                for batch in _batches(file, own, default_ms):
+            for one in inputs:
+                samples = exemplars = 0
+                for batch, passed_over in one.batches():
                     await opened.write(batch, tenant=tenant)
-                    count += len(batch)
+                    samples, exemplars = samples + len(batch), exemplars + passed_over
                 await opened.flush()
-                counts.append((file, count))
+                counts.append(ImportedFile(one.file, samples, exemplars))
         return counts
 
-    return iter(asyncio.run(work()))
+    return asyncio.run(work())
 
 
 def export_samples(
@@ -140,16 +158,29 @@ def _kind(file: str, given: str | None) -> str:
     return found
 
 
-def _batches(file: str, kind: str, default_ms: int) -> Iterator[SampleBatch]:
-    if kind == "openmetrics":
-        with _text_input(file) as (lines, seconds):
-            yield from read_open_metrics(lines, default_ms=default_ms, seconds=seconds)
-        return
-    try:
-        for table in _tables(file, kind):
-            yield SampleBatch.from_table(table)
-    except pa.ArrowException as error:
-        raise InvalidInput(f"{file} cannot be read", str(error), f"is it {kind}? Say it with --format") from None
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A file that can be read more than once; standard input is kept."""
+
+    file: str
+    kind: str
+    default_ms: int
+    stdin: bytes
+
+    def batches(self) -> Iterator[tuple[SampleBatch, int]]:
+        """Batches of samples, each with how many exemplars stood beside them."""
+        if self.kind == "openmetrics":
+            with _text_input(self.file, self.stdin) as (lines, seconds):
+                for batch in read_exposition(lines, seconds=seconds):
+                    yield open_metrics_batch(batch, default_ms=self.default_ms), len(batch.exemplars)
+            return
+        try:
+            for table in _tables(self.file, self.kind):
+                yield SampleBatch.from_table(table), 0
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidInput(
+                f"{self.file} cannot be read", str(error), f"is it {self.kind}? Say it with --format"
+            ) from None
 
 
 def _tables(file: str, kind: str) -> Iterator[pa.Table]:
@@ -182,15 +213,14 @@ def _write_table(table: pa.Table, file: str, kind: str) -> None:
 
 
 @contextmanager
-def _text_input(file: str) -> Iterator[tuple[TextIO | list[str], bool]]:
+def _text_input(file: str, stdin: bytes) -> Iterator[tuple[TextIO | list[str], bool]]:
     """Lines, and whether their times are seconds: those of OpenMetrics are, which says where it ends."""
     if file == "-":
-        body = sys.stdin.buffer.read()
         try:
-            lines = body.decode().split("\n")
+            lines = stdin.decode().split("\n")
         except UnicodeDecodeError as error:
             raise InvalidInput("standard input cannot be read", str(error), "OpenMetrics text is UTF-8") from None
-        yield lines, body.rstrip().endswith(_END)
+        yield lines, stdin.rstrip().endswith(_END)
         return
     with Path(file).open("rb") as raw:
         raw.seek(max(0, os.fstat(raw.fileno()).st_size - _TAIL_BYTES))

@@ -87,6 +87,7 @@ class Serving:
     # Hears the events of the observer and of the jobs.
     board: EventBoard = field(default_factory=EventBoard)
     _relaying: asyncio.Future[None] | None = None
+    _keeping: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM; then requests under way are answered, jobs ended, and the edge written out."""
@@ -97,13 +98,18 @@ class Serving:
             watch = ServeWatch(self.observer, self.board)
             watch.open(stack)
             supervisor = Supervisor(self._jobs(watch), observer=self.observer, line_shown=self.board.line)
-            keeping = asyncio.ensure_future(supervisor.run())
-            stack.push_async_callback(_ended, supervisor, keeping)
+            stack.push_async_callback(self._end_jobs, supervisor)
             if "gateway" in self.config.roles or "query" in self.config.roles:
                 await self._serve(stack, supervisor, stop, watch)
             else:
+                self._keeping = asyncio.ensure_future(supervisor.run())
                 self.announce("jobs only")
                 await stop.wait()
+
+    async def _end_jobs(self, supervisor: Supervisor) -> None:
+        supervisor.stop()
+        if self._keeping is not None:
+            await self._keeping
 
     async def _serve(
         self, stack: AsyncExitStack, supervisor: Supervisor, stop: asyncio.Event, watch: ServeWatch
@@ -157,6 +163,8 @@ class Serving:
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))
             )
+        # Not before edge and ports are ours: the jobs of a second `serve` would take the queues from those of the first.
+        self._keeping = asyncio.ensure_future(supervisor.run())
         scheme = "https" if self.gateway.certificate else "http"
         self.announce(f"{scheme}://{self.gateway.host}:{server.port}")
         await stop.wait()
@@ -294,11 +302,6 @@ async def _probe(store: ObjectStore) -> None:
     """Return when a store answers, whatever it has."""
     with suppress(NotFound):
         await store.head(_PROBED_KEY)
-
-
-async def _ended(supervisor: Supervisor, keeping: asyncio.Future[None]) -> None:
-    supervisor.stop()
-    await keeping
 
 
 def _on_signals(stop: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol
 
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -54,6 +55,15 @@ class ChildStatus:
     since_ms: int = 0
     last_exit: int | None = None
     last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal or a debugger keeps the process from running. Where that cannot be known, it does not."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return self.pid is not None and stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 class ChildProcess(Protocol):

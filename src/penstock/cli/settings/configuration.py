@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from penstock.cli.settings.options import SETTINGS_FILE
 from penstock.cli.settings.sections import SECTIONS, class_of, fields_of, is_section, section_of
@@ -153,11 +153,25 @@ def _converted(said: _Said, hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Enum) and isinstance(value, str):
         value = next((member for member in hint if value.lower() in (member.name.lower(), str(member.value))), value)
     try:
-        if isinstance(value, str) and from_text and isinstance(hint, type) and issubclass(hint, float):
-            return float(value)
+        if isinstance(value, str) and from_text:
+            if isinstance(hint, type) and issubclass(hint, float):
+                return float(value)
+            value = _several(value, hint)
         return msgspec.convert(value, hint, strict=not from_text)
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidInput(f"{said.place} cannot be used", str(error), _remedy(hint)) from error
+
+
+def _several(text: str, hint: Any) -> Any:
+    """A list or a table that the environment gives: as JSON, and a list also with commas between its texts."""
+    import msgspec
+
+    kinds = {get_origin(hint), *map(get_origin, get_args(hint))}
+    if text.lstrip()[:1] in ("[", "{") and kinds & {tuple, list, dict}:
+        return msgspec.json.decode(text)
+    if kinds & {tuple, list}:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
 
 
 def _remedy(hint: Any) -> str:

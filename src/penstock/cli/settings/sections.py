@@ -24,7 +24,7 @@ SECTIONS: Final[dict[str, str]] = {
     "consumer": "penstock.buffer.config:ConsumerConfig",
     "collector": "penstock.buffer.config:CollectorConfig",
     "catalog": "penstock.catalog.config:CatalogConfig",
-    "sql": "penstock.lake.sql:SqlConfig",
+    "sql": "penstock.lake.sql_config:SqlConfig",
     "compaction": "penstock.lake.file_layout:CompactionConfig",
     "relay": "penstock.relay.config:RelayConfig",
     "timeseries": "penstock.timeseries.config:TimeSeriesConfig",

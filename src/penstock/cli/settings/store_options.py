@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -10,6 +10,7 @@ import click
 __all__ = [
     "confirm_writing",
     "consume_options",
+    "end_repair",
     "positions_option",
     "print_consumed",
     "store_argument",
@@ -46,6 +47,14 @@ def print_consumed(position: int | None, rejected: int) -> None:
     click.echo(f"stored through sequence {position}" if position is not None else "nothing was stored yet")
     if rejected:
         click.echo(f"{rejected:,} records were set aside", err=True)
+
+
+def end_repair(repaired: Sequence[bool]) -> None:
+    """Say when nothing was damaged; the exit code is 1 if anything could not be repaired."""
+    if not repaired:
+        click.echo("Nothing is damaged.")
+    if not all(repaired):
+        raise SystemExit(1)
 
 
 def positions_option(command: Callable[..., Any]) -> Any:

@@ -32,7 +32,7 @@ def catalog_place(store: str, prefix: str | None) -> tuple[str, str]:
 def signal_tables() -> dict[str, pa.Schema]:
     """Metrics, logs and traces, which are there before the first row of them; without the extra only what has files."""
     try:
-        from penstock.telemetry import TABLES, schema_of
+        from penstock.telemetry import TABLES, query_schema
     except ModuleNotFoundError:
         return {}
-    return {name: schema_of(signal) for signal, name in TABLES.items()}
+    return {name: query_schema(signal) for signal, name in TABLES.items()}

@@ -107,7 +107,7 @@ def _documents(summary: IndexingSummary) -> str:
     if summary.with_warnings:
         told += f", {summary.with_warnings:,} with warnings"
     if summary.refused:
-        told += f"; {summary.refused:,} records refused that are no notifications"
+        told += f"; {summary.refused:,} records refused: no notifications, or of a model or index that cannot be used"
     return told
 
 

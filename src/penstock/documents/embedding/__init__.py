@@ -5,8 +5,9 @@ Names are imported when they are first asked for: an embedded model sends no req
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache, NoCache
@@ -53,60 +54,54 @@ __all__ = [
     "profile_of",
 ]
 
-# The module of each name.
-_HOMES: Final = {
-    "cache": (
-        "EmbeddingCache",
-        "MemoryCache",
-        "NoCache",
-    ),
-    "dispatch": (
-        "Dispatcher",
-        "DispatchPolicy",
-        "Embedded",
-        "FailedChunk",
-    ),
-    "local": (
-        "EMBEDDED_MODELS",
-        "LOCAL_MODELS",
-        "check_local",
-        "local_provider",
-    ),
-    "pace": (
-        "Allowance",
-        "Pace",
-        "RateLimit",
-    ),
-    "profiles": (
-        "EMBEDDED_MODEL",
-        "MINILM_MODEL",
-        "PROFILES",
-        "ModelProfile",
-        "profile_of",
-    ),
-    "provider": (
-        "EmbeddingProvider",
-        "Later",
-        "Refused",
-        "Vectors",
-    ),
-    "remote": (
-        "REQUEST_SECONDS_MAX",
-        "OpenAiProvider",
-    ),
-    "reranker": (
-        "RemoteReranker",
-        "Reranker",
-        "Scores",
-    ),
-    "shortened": ("ShortenedProvider",),
-    "static": ("StaticProvider",),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """The modules behind the list are imported when a name of theirs is first asked for."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "cache": (
+            "EmbeddingCache",
+            "MemoryCache",
+            "NoCache",
+        ),
+        "dispatch": (
+            "Dispatcher",
+            "DispatchPolicy",
+            "Embedded",
+            "FailedChunk",
+        ),
+        "local": (
+            "EMBEDDED_MODELS",
+            "LOCAL_MODELS",
+            "check_local",
+            "local_provider",
+        ),
+        "pace": (
+            "Allowance",
+            "Pace",
+            "RateLimit",
+        ),
+        "profiles": (
+            "EMBEDDED_MODEL",
+            "MINILM_MODEL",
+            "PROFILES",
+            "ModelProfile",
+            "profile_of",
+        ),
+        "provider": (
+            "EmbeddingProvider",
+            "Later",
+            "Refused",
+            "Vectors",
+        ),
+        "remote": (
+            "REQUEST_SECONDS_MAX",
+            "OpenAiProvider",
+        ),
+        "reranker": (
+            "RemoteReranker",
+            "Reranker",
+            "Scores",
+        ),
+        "shortened": ("ShortenedProvider",),
+        "static": ("StaticProvider",),
+    },
+)

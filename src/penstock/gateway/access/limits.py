@@ -9,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from math import ceil
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity
 from penstock.gateway.config import GatewayConfig, TenantLimits
+from penstock.ids import SYSTEM_ENTROPY, Entropy
 
 __all__ = ["LoginGuard", "TenantQuotas", "TokenBucket", "TooMany"]
 
@@ -127,16 +129,25 @@ class _Usage:
 
 
 class LoginGuard:
-    """Bounds how often an address may fail to authenticate. A success costs nothing."""
+    """Bounds how often an address may fail to authenticate. A success costs nothing.
 
-    def __init__(self, per_minute: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    Whoever has shown good credentials from an address goes on there, whatever its neighbours try: showing them again is
+    no guess. Credentials that were never good are refused without a look at them, the right ones too.
+    """
+
+    def __init__(self, per_minute: int, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY) -> None:
         self._rate, self._burst, self._clock = per_minute / 60.0, float(per_minute), clock
         self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()
+        # Digests of an address with credentials that were good there; the credentials are not kept.
+        self._key = entropy.token(32)
+        self._good: OrderedDict[bytes, None] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """`TooMany` for an address that failed too often."""
+    def check(self, address: str, credentials: str | None = None) -> None:
+        """`TooMany` for an address that failed too often, unless the credentials were good there."""
         known = self._addresses.get(address)
         if known and (missing := known.missing_seconds(1, self._clock.monotonic())) > 0:
+            if credentials is not None and self._digest(address, credentials) in self._good:
+                return
             seconds = min(_RETRY_SECONDS_MAX, ceil(missing))
             raise TooMany("too many failed attempts to authenticate", "from this address", "", seconds)
 
@@ -148,3 +159,13 @@ class LoginGuard:
         self._addresses[address] = known
         while len(self._addresses) > _REMEMBERED_MAX:
             self._addresses.popitem(last=False)
+
+    def succeeded(self, address: str, credentials: str) -> None:
+        digest = self._digest(address, credentials)
+        self._good[digest] = None
+        self._good.move_to_end(digest)
+        if len(self._good) > _REMEMBERED_MAX:
+            self._good.popitem(last=False)
+
+    def _digest(self, address: str, credentials: str) -> bytes:
+        return blake2b(f"{address} {credentials}".encode(), key=self._key, digest_size=16).digest()

@@ -39,10 +39,6 @@ class StorageQuota:
                 "remove data, keep it for a shorter time, or raise storage_bytes",
                 _RETRY_SECONDS,
             )
-        self.add(tenant, body_bytes)
-
-    def add(self, tenant: str, body_bytes: int) -> None:
-        """Bytes that are known only now."""
         self._since[tenant] += body_bytes
 
     async def measure(self) -> None:

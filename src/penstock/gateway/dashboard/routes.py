@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock.errors import InvalidInput, NotFound, PenstockError
@@ -57,7 +58,9 @@ class DashboardRoutes:
             page("/ui/page/{name}", self.page, "Show a part."),
             page("/ui/events", self.events, "Show events."),
             page("/ui/events/new", self.new_events, "Show the events after a number."),
-            page("/ui/documents", self.change, "Retry or forget documents.", "POST", Scope.WRITE),
+            replace(
+                page("/ui/documents", self.change, "Retry or forget documents.", "POST", Scope.WRITE), audited=True
+            ),
             Route("GET", "/ui/static/{name}", None, self.static, "Get a file.", gives=("text/css",), tag=_TAG),
         ]
         if self._search:
@@ -69,8 +72,10 @@ class DashboardRoutes:
         if self._config.tokens is not None:
             found += [
                 Route("GET", "/login", None, self.login_page, "Show the login form.", gives=_HTML, tag=_TAG),
-                Route("POST", "/login", None, self.login, "Begin a session.", gives=_HTML, tag=_TAG),
-                Route("POST", "/logout", Scope.READ, self.logout, "End a session.", gives=_HTML, tag=_TAG),
+                Route("POST", "/login", None, self.login, "Begin a session.", gives=_HTML, tag=_TAG, audited=True),
+                Route(
+                    "POST", "/logout", Scope.READ, self.logout, "End a session.", gives=_HTML, tag=_TAG, audited=True
+                ),
             ]
         return found
 
@@ -188,6 +193,8 @@ class DashboardRoutes:
             principal = self._authenticate(exchange, token)
         except PenstockError as error:
             return self._page(exchange, "login.html", "/login", "Log in", status=401, problem=str(error))
+        # For the audit.
+        exchange.principal = principal
         return HttpAnswer(status=303, headers={"location": "/", "set-cookie": self._sessions.begin(principal)})
 
     async def logout(self, exchange: HttpExchange) -> HttpAnswer:

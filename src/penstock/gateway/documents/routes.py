@@ -21,9 +21,9 @@ from penstock.gateway.access.naming import check_index, check_key
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.services import DocumentServices
-from penstock.gateway.http.bodies import decompress, read_body
+from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
-from penstock.gateway.http.inputs import body_schema, decoded, one, whole_body
+from penstock.gateway.http.inputs import body_schema, decoded, one, unpacked, whole_body
 from penstock.gateway.http.routing import Route
 from penstock.indexing import (
     Asked,
@@ -138,10 +138,10 @@ class DocumentRoutes:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         key = check_key(exchange.parameters["key"])
         limit = self._config.upload_bytes_max
-        waits = one(exchange, "wait", "false") == "true"
+        waits = _truth(one(exchange, "wait", "false"), "wait")
         seconds = _seconds(one(exchange, "timeout", "30"), self._config.query_seconds_max)
         body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
-        body = decompress(body, exchange.headers.get("content-encoding"), limit)
+        body = await unpacked(exchange, body, limit)
         place = _Place.of(self._services.uploads_url, name, key)
         meta = await self._services.uploads.put(place.store_key, body)
         event = await self._told(exchange, name, place, meta)
@@ -308,6 +308,12 @@ def _seconds(text: str, longest: float) -> float:
     if not 0 < seconds <= longest:
         raise InvalidInput(f"timeout {text[:40]!r}", f"it is a number of seconds above 0, up to {longest:g}")
     return seconds
+
+
+def _truth(text: str, name: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{name} {text[:40]!r}", "it is true or false")
+    return text == "true"
 
 
 def _whole(text: str, low: int, high: int, name: str) -> int:

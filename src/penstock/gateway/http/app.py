@@ -7,6 +7,7 @@ this module: an error of the house becomes its status, anything else a 500 whose
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -59,20 +60,31 @@ class Gateway:
 
     async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         exchange = HttpExchange(scope, receive)
+        # A request is under way until its answer is read: until then the answer is held.
+        with ExitStack() as under_way:
+            answer = await self._answer(exchange, under_way)
+            if answer is not None:
+                await answer.send(_with_headers(send, exchange.method == "HEAD"))
+
+    async def _answer(self, exchange: HttpExchange, under_way: ExitStack) -> HttpAnswer | None:
+        """None for a client that went away."""
         began = self._clock.monotonic()
         route = _NO_ROUTE
         refuse: Refuse = json_refusal
-        scope_needed: Scope | None = None
+        is_audited = False
         try:
             self.guard.check_site(exchange)
             endpoint = self.routes.find(exchange)
-            route, refuse, scope_needed = endpoint.path, endpoint.refuse, endpoint.scope
+            route, refuse = endpoint.path, endpoint.refuse
+            is_audited = endpoint.audited or endpoint.scope is Scope.ADMIN
             proves = endpoint.proves_itself is not None and endpoint.proves_itself(exchange)
             exchange.principal = self.guard.principal(exchange, None if proves else endpoint.scope)
-            with self.guard.admitted(exchange, stores=endpoint.stores):
-                answer = await endpoint.handler(exchange)
+            lease = under_way.enter_context(self.guard.admitted(exchange, stores=endpoint.stores))
+            answer = await endpoint.handler(exchange)
+            lease.give_back()
+            lease.take(len(answer.body))
         except Disconnected:
-            return
+            return None
         except MethodNotAllowed as error:
             refusal = Refusal(405, "MethodNotAllowed", error.what, error.why, error.remedy)
             answer = json_refusal(exchange, refusal)
@@ -82,10 +94,11 @@ class Gateway:
         seconds = self._clock.monotonic() - began
         self._observer.observe(names.GATEWAY_REQUEST_SECONDS, seconds, route=route)
         self._observer.count(names.GATEWAY_REQUESTS, route=route, status=str(answer.status))
-        if scope_needed is Scope.ADMIN:
-            told = {"tenant": exchange.principal.tenant, "token": exchange.principal.token_id or "none"}
-            self._observer.event(names.GATEWAY_AUDIT, route=route, status=answer.status, **told)
-        await answer.send(_with_headers(send, exchange.method == "HEAD"))
+        if is_audited:
+            whose = {"tenant": exchange.principal.tenant, "token": exchange.principal.token_id or "none"}
+            asked = {"method": exchange.method, "route": route, "address": self.guard.address(exchange)}
+            self._observer.event(names.GATEWAY_AUDIT, status=answer.status, **asked, **whose)
+        return answer
 
     def _refusal(self, error: Exception, route: str) -> Refusal:
         refusal = refusal_of(error)

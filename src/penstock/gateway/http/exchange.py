@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock.errors import InvalidInput
+from penstock.gateway.access.held_bytes import ByteLease
 from penstock.gateway.access.tokens import Principal
 from penstock.gateway.http.bodies import Receive
 
@@ -60,20 +61,30 @@ class HttpExchange:
     parameters: dict[str, str] = field(default_factory=dict)
     # Bytes of the body that came so far, when the client announced no length.
     unannounced_bytes: int = 0
+    # What it holds of the bytes of all requests; a request that was not admitted holds nothing.
+    lease: ByteLease | None = None
     _headers: dict[str, str] | None = None
 
-    def count_body(self) -> None:
-        """From now on, count what comes of a body whose length was not announced."""
-        if self.announced_bytes is not None:
-            return
-        receive = self.receive
+    def count_body(self, lease: ByteLease, unannounced: Callable[[int], None]) -> None:
+        """From now on, hold what comes of the body; `unannounced` hears of bytes whose number was not announced."""
+        receive, is_announced = self.receive, self.announced_bytes is not None
+        self.lease = lease
 
         async def counting() -> Message:
             message = await receive()
-            self.unannounced_bytes += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            lease.take(size)
+            if not is_announced:
+                self.unannounced_bytes += size
+                unannounced(size)
             return message
 
         self.receive = counting
+
+    def hold(self, count: int) -> None:
+        """Hold more bytes than came, such as those of a body that was unpacked."""
+        if self.lease is not None:
+            self.lease.take(count)
 
     @property
     def method(self) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PermissionDenied
 from penstock.gateway.access.addresses import Networks, client_address
+from penstock.gateway.access.held_bytes import ByteLease, HeldBytes
 from penstock.gateway.access.limits import LoginGuard, TenantQuotas
 from penstock.gateway.access.storage import StorageQuota
 from penstock.gateway.access.tokens import Principal, Scope, TokenBook, Unauthenticated
@@ -40,6 +42,7 @@ class Guard:
         self._config, self._book, self._clock, self._session = config, book, clock, session
         self._logins = LoginGuard(config.failed_logins_per_minute, clock)
         self.quotas = TenantQuotas(config, clock)
+        self.held = HeldBytes(config.concurrent_bytes, config.tenant.concurrent_bytes)
         self._storage = storage
         self._proxies = Networks(check_networks("proxies", config.proxies))
         self._hosts = _OWN_HOSTS | {config.host} | {host.lower() for host in config.hosts}
@@ -69,6 +72,8 @@ class Guard:
         authorization = exchange.headers.get("authorization")
         found = None if authorization else self._session(exchange.headers.get("cookie"), book)
         found = found or self.authenticate(exchange, authorization)
+        # Known from here on, also where it is refused for what it asks.
+        exchange.principal = found
         if scope not in found.scopes:
             raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token that was made with it")
         return found
@@ -77,14 +82,16 @@ class Guard:
         """Whose token it is; failures are counted against the address that they come from."""
         book = self._book()
         assert book is not None, "a gateway without tokens has nobody to authenticate"
-        with self.counted_failures(exchange):
-            return book.authenticate(authorization, self._clock.now_ms())
+        with self.counted_failures(exchange, authorization):
+            found = book.authenticate(authorization, self._clock.now_ms())
+        self._logins.succeeded(self.address(exchange), authorization or "")
+        return found
 
     @contextmanager
-    def counted_failures(self, exchange: HttpExchange) -> Iterator[None]:
+    def counted_failures(self, exchange: HttpExchange, credentials: str | None = None) -> Iterator[None]:
         """Whoever fails in the block too often, by address, is refused before it."""
         address = self.address(exchange)
-        self._logins.check(address)
+        self._logins.check(address, credentials)
         try:
             yield
         except Unauthenticated:
@@ -96,21 +103,25 @@ class Guard:
         return client_address(exchange.client, exchange.headers.get("x-forwarded-for"), self._proxies)
 
     @contextmanager
-    def admitted(self, exchange: HttpExchange, *, stores: bool = False) -> Iterator[None]:
-        """Count the request against its tenant's quotas while it runs; `stores` when it adds to what is kept."""
+    def admitted(self, exchange: HttpExchange, *, stores: bool = False) -> Iterator[ByteLease]:
+        """Count the request against its tenant's quotas while it runs, and hold the bytes of its body.
+
+        `stores` when it adds to what is kept.
+        """
         tenant, announced = exchange.principal.tenant, exchange.announced_bytes or 0
-        storage = self._storage if stores else None
-        if storage is not None:
-            storage.check(tenant, announced)
-        exchange.count_body()
-        with self.quotas.request(tenant, announced):
+        keep = partial(self._storage.check, tenant) if self._storage and stores else _nothing_kept
+        keep(announced)
+        with self.quotas.request(tenant, announced), self.held.lease(tenant) as lease:
+            exchange.count_body(lease, keep)
             try:
-                yield
+                yield lease
             finally:
                 # What was not announced is known now, and counts against the next requests.
                 self.quotas.more_bytes(tenant, exchange.unannounced_bytes)
-                if storage is not None:
-                    storage.add(tenant, exchange.unannounced_bytes)
+
+
+def _nothing_kept(_count: int) -> None:
+    """Of a request that stores nothing, or without a quota on storage."""
 
 
 def _hostname(host: str) -> str:

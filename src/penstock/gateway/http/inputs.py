@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +12,7 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.bodies import decompress, read_body
 from penstock.gateway.http.exchange import HttpExchange
 
-__all__ = ["body_schema", "decoded", "one", "whole_body"]
+__all__ = ["body_schema", "decoded", "one", "unpacked", "whole_body"]
 
 T = TypeVar("T")
 
@@ -19,7 +20,18 @@ T = TypeVar("T")
 async def whole_body(exchange: HttpExchange, config: GatewayConfig) -> bytes:
     """The body as it was before its compression, within the bounds."""
     body = await read_body(exchange.receive, exchange.announced_bytes, config.body_bytes_max, config.body_seconds_max)
-    return decompress(body, exchange.headers.get("content-encoding"), config.decompressed_bytes_max)
+    return await unpacked(exchange, body, config.decompressed_bytes_max)
+
+
+async def unpacked(exchange: HttpExchange, body: bytes, bytes_max: int) -> bytes:
+    """A body without its `Content-Encoding`; what it unpacks to is held for the length of the request."""
+    encoding = exchange.headers.get("content-encoding")
+    if not encoding:
+        return body
+    # Little of it may become much: the loop does not wait for that.
+    found = await asyncio.to_thread(decompress, body, encoding, bytes_max)
+    exchange.hold(len(found))
+    return found
 
 
 def decoded(body: bytes, kind: type[T]) -> T:

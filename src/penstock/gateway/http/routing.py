@@ -56,6 +56,8 @@ class Route:
     tag: str = "api"
     # Whether it adds to what its tenant keeps.
     stores: bool = False
+    # Whether every answer of it is noted, though it is not for administrators alone.
+    audited: bool = False
     # Whether a request proves who sent it in another way than by a token; its handler then finds out.
     proves_itself: Callable[[HttpExchange], bool] | None = None
 

@@ -1,7 +1,8 @@
 """Serves an application over HTTP with uvicorn: TLS, bounded headers, and a time for everything.
 
 uvicorn bounds idle connections; what it leaves open is closed here: a client that sends its headers slowly, or without
-end, or does not read its answer, keeps no connection.
+end, or goes on with a body that was refused, or sends many requests ahead of their answers, or does not read its answer,
+keeps no connection. Connections have a number, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import ceil
 from typing import Any, ClassVar, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import InvalidInput, Unavailable
@@ -25,6 +26,11 @@ __all__ = ["HttpServer", "serving"]
 # For requests under way when the server stops.
 _GRACE_SECONDS: Final = 10
 _STARTED_LOOK_SECONDS: Final = 0.01
+# Requests of one connection that wait for the answer to the one before them. Each is held with all of its headers.
+_PIPELINED_MAX: Final = 16
+_NO_ROOM: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
 
 
 class _BoundedHttp(HttpToolsProtocol):
@@ -33,6 +39,7 @@ class _BoundedHttp(HttpToolsProtocol):
     seconds_max: ClassVar[float]
     bytes_max: ClassVar[int]
     send_seconds_max: ClassVar[float]
+    connections_max: ClassVar[int]
 
     _waiting: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
@@ -41,12 +48,23 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            transport.write(_NO_ROOM)
+            transport.close()
+            return
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._stop_sending()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Bytes that begin no request (an empty line, the rest of a body that was refused) have stopped uvicorn's timer.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle and cycle.response_complete and self._waiting is None and not self.transport.is_closing():
+            self._await_headers()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -88,6 +106,8 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_waiting()
         super().on_headers_complete()
+        if len(self.pipeline) > _PIPELINED_MAX:
+            raise ValueError("too many requests were sent ahead of their answers")
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
@@ -126,6 +146,7 @@ class HttpServer:
             "seconds_max": config.header_seconds_max,
             "bytes_max": config.header_bytes_max,
             "send_seconds_max": config.send_seconds_max,
+            "connections_max": config.connections_max,
         }
         settings = uvicorn.Config(
             app,
@@ -135,6 +156,8 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
+            # Else whoever sends garbage writes a line of the log with each of it.
+            log_level="error",
             access_log=False,
             server_header=False,
             date_header=True,

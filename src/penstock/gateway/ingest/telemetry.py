@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -61,19 +60,6 @@ class TelemetrySink(Protocol):
     """Where bundles go: a quiver, or whatever acknowledges as it does."""
 
     async def ingest(self, bundle: Bundle, timeout: float | None = None) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A body and how it is to be read."""
-
-    body: bytes
-    encoding: str
-    source: RowSource
-    limits: DecodeLimits
-
-    def unpacked(self) -> bytes:
-        return unpack(self.body, self.encoding, self.limits)
 
 
 class IngestRoutes:
@@ -152,15 +138,13 @@ class IngestRoutes:
             kind = exchange.content_type
             if kind not in (_PROTOBUF, _JSON):
                 raise Unsupported(f"the content type {kind[:80]!r} is not supported", "", f"use {_PROTOBUF} or {_JSON}")
-            request = await self._request(exchange)
+            body = await self._message(exchange)
             if kind == _PROTOBUF:
-                body = await _off_loop(len(request.body), request.unpacked) if request.encoding else request.body
                 found = await self.store_otlp(signal, body, exchange.principal)
             else:
+                source = self._source(exchange.principal)
                 found = await self._stored(
-                    signal.name.lower(),
-                    len(request.body),
-                    lambda: decode_otlp_json(signal, request.unpacked(), request.source, request.limits),
+                    signal.name.lower(), len(body), lambda: decode_otlp_json(signal, body, source, self._limits)
                 )
             return otlp_success(signal, found, kind)
 
@@ -181,34 +165,28 @@ class IngestRoutes:
 
     async def remote_write(self, exchange: HttpExchange) -> HttpAnswer:
         version = remote_write_version(exchange)
-        request = await self._request(exchange)
-        body = await _off_loop(len(request.body), lambda: unpack(request.body, "snappy", request.limits))
+        body = await self._message(exchange, "snappy")
         decode = partial(decode_write_requests, version=version, limits=self._limits)
         if version is RemoteWriteVersion.V1:
             found = await self._store_together("metrics", version, body, exchange.principal, decode)
         else:
             # Each request of the second version numbers its texts anew, and is told how much of it was written.
-            found = await self._stored("metrics", len(body), lambda: decode([body], request.source))
+            source = self._source(exchange.principal)
+            found = await self._stored("metrics", len(body), lambda: decode([body], source))
         return remote_write_answer(found, version)
 
     async def arrow(self, exchange: HttpExchange) -> HttpAnswer:
         table = check_table(exchange.parameters["table"])
-        request = await self._request(exchange)
-        signal = signal_of(table)
-        found = await self._stored(
-            table, len(request.body), lambda: decode_arrow(request.unpacked(), request.source, signal, request.limits)
-        )
+        body = await self._message(exchange)
+        signal, source = signal_of(table), self._source(exchange.principal)
+        found = await self._stored(table, len(body), lambda: decode_arrow(body, source, signal, self._limits))
         return json_answer({"rows": found.batch.num_rows})
 
     async def rows(self, exchange: HttpExchange) -> HttpAnswer:
         table = check_table(exchange.parameters["table"])
-        request = await self._request(exchange)
-        signal = signal_of(table)
-        found = await self._stored(
-            table,
-            len(request.body),
-            lambda: decode_json_lines(request.unpacked(), request.source, signal, request.limits),
-        )
+        body = await self._message(exchange)
+        signal, source = signal_of(table), self._source(exchange.principal)
+        found = await self._stored(table, len(body), lambda: decode_json_lines(body, source, signal, self._limits))
         return json_answer({"rows": found.batch.num_rows})
 
     # Shared ------------------------------------------------------------------------------------------
@@ -233,13 +211,19 @@ class IngestRoutes:
 
         return await self._coalescer.take((kind, principal.tenant), body, take)
 
-    async def _request(self, exchange: HttpExchange) -> _Request:
+    async def _message(self, exchange: HttpExchange, encoding: str | None = None) -> bytes:
+        """The body without its encoding, which is the header's where a protocol does not name one."""
         config = self._config
         body = await read_body(
             exchange.receive, exchange.announced_bytes, config.body_bytes_max, config.body_seconds_max
         )
-        encoding = exchange.headers.get("content-encoding", "")
-        return _Request(body, encoding, self._source(exchange.principal), self._limits)
+        encoding = exchange.headers.get("content-encoding", "") if encoding is None else encoding
+        if not encoding:
+            self._limits.check_request(len(body))
+            return body
+        found = await _off_loop(len(body), lambda: unpack(body, encoding, self._limits))
+        exchange.hold(len(found))
+        return found
 
     def _source(self, principal: Principal) -> RowSource:
         return RowSource(principal.tenant, self._clock.now_ms() * 1_000_000)

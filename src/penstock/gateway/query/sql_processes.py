@@ -1,6 +1,7 @@
 """SQL in processes of its own: a query that takes too long, or too much, ends its process and nothing else.
 
-Processes are started when they are needed, up to `queries_at_once`, and kept for the next query. One that is out of
+Processes are started when they are needed, up to `queries_at_once`, and kept for the next query of the same tenant: a
+process never answers two tenants, so that whatever a query may leave behind is found by nobody else. One that is out of
 time, or whose caller went away, is killed whole: nothing of it is left to be interrupted.
 """
 
@@ -10,8 +11,9 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
+from weakref import WeakValueDictionary
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity, Closed, DeadlineExceeded, Unavailable
@@ -55,9 +57,10 @@ class SqlProcesses:
         self._command, self._config = tuple(command), config or SqlConfig()
         self._environment, self._clock, self._observer = environment, clock, observer
         self._lender = lender
-        self._room = asyncio.Semaphore(self._config.queries_at_once)
+        self._rooms = _Rooms(self._config.queries_at_once)
         self._idle: list[_SqlProcess] = []
         self._busy: set[_SqlProcess] = set()
+        self._starting = 0
         self._closed = False
 
     @property
@@ -80,7 +83,7 @@ class SqlProcesses:
         question = SqlQuestion(sql=sql, tenant=tenant, as_of=as_of, rows_max=rows_max, seconds_max=seconds)
         began, outcome = self._clock.monotonic(), "failed"
         try:
-            async with self._waited_for(seconds):
+            async with self._rooms.place(tenant, seconds):
                 answer = await self._answered(question)
             outcome = "answered"
             self._observer.observe(names.SQL_PLAN_SECONDS, answer.plan_seconds)
@@ -91,7 +94,7 @@ class SqlProcesses:
 
     async def layers(self) -> list[tuple[str, str]]:
         """What confines a process here, each part with why it is missing where it is."""
-        process = await self._process()
+        process = await self._process(None)
         self._idle.append(process)
         return process.layers
 
@@ -101,11 +104,8 @@ class SqlProcesses:
             await process.kill()
         self._idle.clear()
 
-    def _waited_for(self, seconds: float) -> _Room:
-        return _Room(self._room, seconds, self._config.queries_at_once)
-
     async def _answered(self, question: SqlQuestion) -> SqlAnswer:
-        process = await self._process()
+        process = await self._process(question.tenant)
         self._busy.add(process)
         is_whole = False
         try:
@@ -132,34 +132,60 @@ class SqlProcesses:
                 await process.kill()
         return read_answer(header, body)
 
-    async def _process(self) -> _SqlProcess:
-        while self._idle:
-            process = self._idle.pop()
-            if process.is_alive:
-                return process
+    async def _process(self, tenant: str | None) -> _SqlProcess:
+        """One that has served this tenant or nobody."""
+        process = self._kept(tenant)
+        if process is None:
+            await self._make_room()
+            process = await self._started()
+        process.tenant = tenant
+        return process
+
+    def _kept(self, tenant: str | None) -> _SqlProcess | None:
+        self._idle = [one for one in self._idle if one.is_alive]
+        for wanted in (tenant, None):
+            for number, process in enumerate(self._idle):
+                if process.tenant == wanted:
+                    return self._idle.pop(number)
+        return None
+
+    async def _make_room(self) -> None:
+        """End the process that has been idle for longest, where there are as many as there may be."""
+        while self._idle and len(self._idle) + len(self._busy) + self._starting >= self._config.queries_at_once:
+            await self._idle.pop(0).kill()
+
+    async def _started(self) -> _SqlProcess:
         if self._closed:
             raise Closed("the gateway is closed", "it answers no more queries")
+        self._starting += 1
         try:
             return await _SqlProcess.start(self._command, self._environment, self._lender, self._config)
         except OSError as error:
             raise Unavailable("no SQL process can be started", str(error), "try again") from error
+        finally:
+            self._starting -= 1
 
 
-class _Room:
-    """A place among the queries at once, waited for no longer than a query may take."""
+class _Rooms:
+    """Places among the queries at once, of which one tenant never has all, waited for no longer than a query may take."""
 
-    def __init__(self, room: asyncio.Semaphore, seconds: float, count: int) -> None:
-        self._room, self._seconds, self._count = room, seconds, count
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._all = asyncio.Semaphore(count)
+        # Those that somebody asks under, or waits for.
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def __aenter__(self) -> None:
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._room.acquire()
-        except TimeoutError:
-            raise DeadlineExceeded("the query was not begun", f"{self._count} others are being answered") from None
-
-    async def __aexit__(self, *_: object) -> None:
-        self._room.release()
+    @asynccontextmanager
+    async def place(self, tenant: str, seconds: float) -> AsyncIterator[None]:
+        share = self._shares.setdefault(tenant, asyncio.Semaphore(max(1, self._count - 1)))
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(seconds):
+                    await held.enter_async_context(share)
+                    await held.enter_async_context(self._all)
+            except TimeoutError:
+                raise DeadlineExceeded("the query was not begun", "too many others are being answered") from None
+            yield
 
 
 class _SqlProcess:
@@ -175,6 +201,8 @@ class _SqlProcess:
         # Arrow aligns and pads what it sends.
         self._body_bytes_max = 2 * config.answer_bytes_max + _PADDING_BYTES_MAX
         self.layers: list[tuple[str, str]] = []
+        # Whose queries it answers; None until the first.
+        self.tenant: str | None = None
 
     @classmethod
     async def start(

@@ -44,6 +44,7 @@ async def list_places(
     for bucket, named in by_bucket.items():
         try:
             spec = reading.spec_of(bucket)
+            _check_outside(named, spec.url, own)
             found.objects |= await _in_bucket(unreadable.passing_over(spec) if unreadable else spec, named, own)
         except InvalidInput:
             raise
@@ -92,11 +93,23 @@ async def _single(store: ObjectStore, key: str) -> list[ObjectMeta]:
         return []
 
 
+def _check_outside(places: Iterable[Place], bucket_url: str, own: str) -> None:
+    """Refuse the store and what lies in it: each run would find what the one before has written."""
+    bucket, store = _real(bucket_url), _real(own)
+    for place in places:
+        named = "/".join(part for part in (bucket, place.key or place.prefix) if part)
+        if named == store:
+            why = "it is the store of the index itself"
+        elif named.startswith(f"{store}/"):
+            why = f"it lies inside the store of the index, {own}"
+        else:
+            continue
+        raise InvalidInput(f"{named} cannot be indexed", why, "give another --store")
+
+
 def _without_own(metas: list[ObjectMeta], bucket_url: str, own: str) -> list[ObjectMeta]:
     """Without what lies in the store, by whatever way it is named."""
     bucket, store = _real(bucket_url), _real(own)
-    if store == bucket:
-        raise InvalidInput(f"{own} cannot be indexed", "it is the store of the index itself", "give another --store")
     if not store.startswith(f"{bucket}/"):
         return metas
     inside = store.removeprefix(bucket).strip("/")

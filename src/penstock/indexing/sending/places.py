@@ -45,7 +45,9 @@ def url_of(store: str) -> str:
         return str(parse_url(store))
     if not store.strip():
         raise InvalidInput("an empty path cannot be a store", "it names nothing", "write a folder, or a store's URL")
-    return _folder_url(Path(store).absolute())
+    path = Path(store)
+    # Upwards from behind a link leads to where the system says, which only following links tells.
+    return _folder_url(path.resolve() if ".." in path.parts else path.absolute())
 
 
 def with_account(url: str, account: str | None) -> str:

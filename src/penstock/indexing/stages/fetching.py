@@ -2,7 +2,7 @@
 
 A notification says how large its object is and which version. So one conditional range read of one byte more than that
 brings a small object whole, or shows that it is not what was notified: with as many bytes as were named, it is. Large
-ones are looked at. What cannot be had so is left to the reader, which looks before it reads and knows what to say of it.
+ones are looked at, and asked for one byte. What cannot be had so is left to the reader, which looks before it reads and knows what to say of it.
 
 An object that does not answer soon is waited for in the background, together with all others that do not: however many
 they are, they cost a task about as much time as one.
@@ -11,7 +11,7 @@ they are, they cost a task about as much time as one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -76,7 +76,8 @@ def windows(sized: Iterable[tuple[K, int]], limits: FetchLimits = _LIMITS) -> It
 class Wanted(NamedTuple):
     """An object to ask for; `whole` when its bytes are of use, and not only what it is."""
 
-    store: ObjectStore
+    # Opens its bucket, or waits for whoever does: that too may take as long as an answer.
+    opened: Callable[[], Awaitable[ObjectStore]]
     upload: UploadNotification
     whole: bool = True
 
@@ -140,9 +141,16 @@ class Fetcher(Generic[K]):
 
 async def ask(wanted: Wanted, observer: Observer = SILENT) -> Fetched | None:
     """A small object whole, or what a large one is; None when that needs a closer look."""
-    store, upload, whole = wanted
+    opened, upload, whole = wanted
     try:
-        return await (_whole(store, upload, observer) if whole and is_small(upload) else store.head(upload.key))
+        store = await opened()
+        if whole and is_small(upload):
+            return await _whole(store, upload, observer)
+        meta = await store.head(upload.key)
+        if whole and meta.size:
+            # Some that tell of an object never give it: better found out here than by a reader that all wait for.
+            await store.get_range(upload.key, 0, 1, version=meta.version)
+        return meta
     except Unavailable as error:
         return error
     except (PenstockError, ValueError, TypeError):

@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -137,7 +138,8 @@ class _Reader:
         self._reading, self._observer = reading, observer
         self._access = reading.access
         self._loop = asyncio.new_event_loop()
-        self._stores: dict[str, ObjectStore] = {}
+        # By name. One that could not be opened is not tried again by this task.
+        self._stores: dict[str, asyncio.Task[ObjectStore]] = {}
         self._sandbox = sandbox
         self._fetcher: Fetcher[int] = Fetcher(self._loop, observer=observer)
         # What was asked for ahead, by the document it is of.
@@ -153,9 +155,15 @@ class _Reader:
 
     def __exit__(self, *_: object) -> None:
         self._fetcher.close()
-        for store in self._stores.values():
-            self._loop.run_until_complete(store.close())
+        self._loop.run_until_complete(self._close_stores())
         self._loop.close()
+
+    async def _close_stores(self) -> None:
+        for opening in self._stores.values():
+            opening.cancel()
+        for store in await asyncio.gather(*self._stores.values(), return_exceptions=True):
+            if not isinstance(store, BaseException):
+                await store.close()
 
     def read_all(self, asked: Sequence[_Asked]) -> Iterator[Piece]:
         """What is read of all of them; those whose objects do not answer soon come last."""
@@ -183,9 +191,8 @@ class _Reader:
             if upload.bucket in self._away:
                 continue
             try:
-                wanted[place] = Wanted(self._bucket(upload), upload, whole=request.parsed is None)
-            except Unavailable as error:
-                self._fetched[place] = error
+                opened = partial(self._opened, upload.bucket, self._spec(upload))
+                wanted[place] = Wanted(opened, upload, whole=request.parsed is None)
             except (PenstockError, *_UNFORESEEN):
                 # Whoever reads from it finds out, and tells it of its document.
                 continue
@@ -200,15 +207,15 @@ class _Reader:
         self._away |= {bucket for bucket, what in told if isinstance(what, Unavailable)} - self._answered
 
     def read(self, place: int, request: ReadRequest) -> Iterator[Piece]:
-        bucket = request.upload.bucket
-        if bucket in self._away and place not in self._fetched:
+        bucket, fetched = request.upload.bucket, self._fetched.get(place)
+        if bucket in self._away and not isinstance(fetched, bytes | Unavailable):
             yield place, Ending(outcome=ReadOutcome.UNASKED)
             return
         try:
-            for piece in _traced(request, self._read(request, self._fetched.get(place)), self._observer):
+            for piece in _traced(request, self._read(request, fetched), self._observer):
                 yield place, piece
         except Unavailable as error:
-            self._broken_off[bucket] += place not in self._fetched
+            self._broken_off[bucket] += not isinstance(fetched, Unavailable)
             if bucket not in self._answered or self._broken_off[bucket] >= _BROKEN_OFF_MAX:
                 self._away.add(bucket)
             yield place, Ending(outcome=ReadOutcome.AWAY, detail=(str(error),))
@@ -345,15 +352,23 @@ class _Reader:
         return self._chunkers[chunking]
 
     def _bucket(self, upload: UploadNotification) -> ObjectStore:
+        return self._store(upload.bucket, self._spec(upload))
+
+    def _spec(self, upload: UploadNotification) -> StoreSpec:
         """Where an object is read from, if that may be."""
         spec = self._reading.spec_of(upload.bucket)
         self._access.check(self._reading.url_of(upload.bucket), check_key(upload.key))
-        return self._store(upload.bucket, StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options}))
+        return StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options})
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
+        return self._loop.run_until_complete(self._opened(name, spec))
+
+    async def _opened(self, name: str, spec: StoreSpec) -> ObjectStore:
+        """A store, opened once for all who ask for it at the same time or later."""
         if name not in self._stores:
-            self._stores[name] = self._loop.run_until_complete(spec.open(observer=self._observer))
-        return self._stores[name]
+            self._stores[name] = self._loop.create_task(spec.open(observer=self._observer))
+        # Whoever is no longer waited for must not end it for the others.
+        return await asyncio.shield(self._stores[name])
 
 
 @dataclass(slots=True)

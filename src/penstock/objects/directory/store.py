@@ -104,6 +104,11 @@ class DirectoryStore:
             check_range(key, start, end)
         return await self._reading(self._get_ranges, check_key(key), ranges, version)
 
+    def read_now(self, key: str, start: int, end: int) -> bytes:
+        """As `get_range`, on the thread of the caller: for threads that read, and have no loop to wait for."""
+        check_range(key, start, end)
+        return self._get_ranges(check_key(key), [(start, end)], None)[0]
+
     async def head(self, key: str) -> ObjectMeta:
         return _meta(key, await self._reading(self._folder.stat, check_key(key)))
 

@@ -28,6 +28,7 @@ __all__ = [
     "TRACES",
     "VERSION",
     "ValueKind",
+    "query_schema",
     "schema_of",
     "signal_of",
 ]
@@ -205,6 +206,12 @@ TRACES: Final = _versioned(
 )
 
 SCHEMAS: Final = {Signal.METRICS: METRICS, Signal.LOGS: LOGS, Signal.TRACES: TRACES}
+_FROM_ONE_SENDER: Final = frozenset({"tenant", "scope", "scope_version"})
+_REPEATED: Final = {
+    Signal.METRICS: _FROM_ONE_SENDER | {"metric", "type", "convention", "unit", "description", "temporality"},
+    Signal.LOGS: _FROM_ONE_SENDER | {"severity_text", "event_name"},
+    Signal.TRACES: _FROM_ONE_SENDER | {"name", "kind", "status", "trace_state"},
+}
 # The table, and the slot of a bundle, that each signal goes to.
 TABLES: Final = {signal: signal.name.lower() for signal in Signal}
 
@@ -214,6 +221,12 @@ def schema_of(signal: Signal, version: int = VERSION) -> pa.Schema:
     if version != VERSION:
         raise Unsupported(f"version {version} of the {TABLES[signal]} schema cannot be read", f"this is {VERSION}")
     return SCHEMAS[signal]
+
+
+def query_schema(signal: Signal) -> pa.Schema:
+    """The columns of a signal for engines of queries: text of which many rows have the same is of the type dictionary."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([one.with_type(coded) if one.name in _REPEATED[signal] else one for one in schema_of(signal)])
 
 
 def signal_of(table: str) -> Signal | None:

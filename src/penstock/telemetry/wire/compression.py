@@ -18,6 +18,10 @@ _VARINT_BYTES_MAX: Final = 5
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 # A zstd frame may ask for a window of any size before its first byte is read.
 _ZSTD_WINDOW_BYTES_MAX: Final = 1 << 27
+# The end of a member or frame copies what was handed over behind it.
+_PIECE_BYTES: Final = 16 * 1024
+# Members or frames of one body. Each takes a decompressor of its own, and could hold nothing in ten bytes.
+_MEMBERS_MAX: Final = 4_096
 
 
 def unpack(body: bytes, encoding: str, limits: DecodeLimits) -> bytes:
@@ -73,20 +77,25 @@ def decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
 
 def _inflated(body: bytes, window: int, bytes_max: int, name: str) -> bytes:
     parts: list[bytes] = []
-    size, rest = 0, body
+    size = at = 0
+    members = 1
+    view, reader = memoryview(body), zlib.decompressobj(window)
     try:
-        while rest:
-            reader = zlib.decompressobj(window)
-            part = reader.decompress(rest, bytes_max + 1 - size)
+        while at < len(body):
+            if reader.eof:
+                members = _next_member(members, name)
+                reader = zlib.decompressobj(window)
+            piece = view[at : at + _PIECE_BYTES]
+            part = reader.decompress(piece, bytes_max + 1 - size)
             size += len(part)
             if size > bytes_max:
                 raise _over(bytes_max)
-            if not reader.eof:
-                raise InvalidInput(f"the body is no {name}", "it is cut off")
+            at += len(piece) - len(reader.unused_data)
             parts.append(part)
-            rest = reader.unused_data
     except zlib.error as error:
         raise InvalidInput(f"the body is no {name}", str(error)) from error
+    if not reader.eof:
+        raise InvalidInput(f"the body is no {name}", "it is cut off")
     return b"".join(parts)
 
 
@@ -107,13 +116,29 @@ def _unpacked_zstd(body: bytes, bytes_max: int) -> bytes:
 
 def _check_frames(body: bytes) -> None:
     """Refuse a body whose last frame is not complete. What it unpacks to is known to be small enough."""
-    rest = body
-    while rest:
-        frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).decompressobj()
-        frame.decompress(rest)
-        if not frame.eof:
-            raise InvalidInput("the body is no zstd", "it is cut off")
-        rest = frame.unused_data
+    at, frames, view = 0, 1, memoryview(body)
+    frame = _frame_reader()
+    while at < len(body):
+        if frame.eof:
+            frames = _next_member(frames, "zstd")
+            frame = _frame_reader()
+        piece = view[at : at + _PIECE_BYTES]
+        frame.decompress(piece)
+        at += len(piece) - len(frame.unused_data)
+    if not frame.eof:
+        raise InvalidInput("the body is no zstd", "it is cut off")
+
+
+def _frame_reader() -> zstandard.ZstdDecompressionObj:
+    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).decompressobj()
+
+
+def _next_member(number: int, name: str) -> int:
+    if number == _MEMBERS_MAX:
+        raise InvalidInput(
+            f"the {name} of the body has too many parts", f"the bound is {_MEMBERS_MAX:,}", "pack it whole"
+        )
+    return number + 1
 
 
 def _over(bytes_max: int) -> AtCapacity:

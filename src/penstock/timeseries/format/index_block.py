@@ -147,17 +147,36 @@ class IndexBlock:
     def merge(cls, parts: Sequence[IndexBlock]) -> IndexBlock:
         if len(parts) == 1:
             return parts[0]
-        rows: dict[tuple[str, str], tuple[int, list[bytes]]] = {}
-        for part in parts:
-            columns = (part.keys.tolist(), part.names.to_pylist(), part.values.to_pylist(), part.bitmaps.to_pylist())
-            for key, name, value, bitmap in zip(*columns, strict=True):
-                rows.setdefault((name, value), (key, []))[1].append(bitmap)
-        bitmaps = [
-            bitmaps[0] if len(bitmaps) == 1 else pyroaring.BitMap.union(*map(_bitmap, bitmaps)).serialize()
-            for _, bitmaps in rows.values()
-        ]
-        labels = list(rows)
-        return cls.of((key for key, _ in rows.values()), [n for n, _ in labels], [v for _, v in labels], bitmaps)
+        whole = cls(
+            np.concatenate([part.keys for part in parts]),
+            pa.concat_arrays([part.names for part in parts]),
+            pa.concat_arrays([part.values for part in parts]),
+            pa.concat_arrays([part.bitmaps for part in parts]),
+        )
+        order, starts = whole._groups()
+        if len(starts) == len(whole):
+            return whole
+        first, counts = order[starts], np.diff(starts, append=len(order))
+        # In the order in which labels come first; unions stand behind the bitmaps that are taken as they are.
+        labels = np.argsort(first)
+        kept = first[labels]
+        shared = np.flatnonzero(counts[labels] > 1)
+        places = kept.copy()
+        places[shared] = len(whole) + np.arange(len(shared))
+        unions = [whole._union(order[starts[label] :][: counts[label]]) for label in labels[shared].tolist()]
+        bitmaps = pa.concat_arrays([whole.bitmaps, bytes_column(unions, pa.binary())])
+        return cls(whole.keys[kept], taken(whole.names, kept), taken(whole.values, kept), taken(bitmaps, places))
+
+    def _union(self, rows: Indices) -> bytes:
+        found: bytes = pyroaring.BitMap.union(*map(_bitmap, taken(self.bitmaps, rows).to_pylist())).serialize()
+        return found
+
+    def _groups(self) -> tuple[Indices, Indices]:
+        """The rows ordered by their labels, rows of one label in their order, and where each label begins."""
+        names, values = self.names.dictionary_encode(), self.values.dictionary_encode()
+        codes = codes_of(names) * len(values.dictionary) + codes_of(values)
+        order = np.argsort(codes, kind="stable")
+        return order, np.flatnonzero(np.diff(codes[order], prepend=-1))
 
 
 def _bitmap(body: bytes) -> pyroaring.BitMap:

@@ -3,7 +3,7 @@
 Blocks of a tenant lie under keys of 34 bits for the period and 30 bits for what is inside it: the number of a series,
 or a hash of a label. Samples are filed by hour; labels and the index by day, because series live longer than an hour.
 A period is an hour or a day, told apart by its number. So the blocks of a period stand side by side in every directory.
-The rest of the layout is that of all block stores (`penstock.blocks.keys`); docs/format/timeseries.md draws it whole.
+The rest of the layout is that of all block stores (`penstock.blocks.format.keys`); docs/format/timeseries.md draws it whole.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Patterns of matchers and of `label_replace` are anchored at both ends, and a dot
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 from penstock.errors import InvalidInput, Unsupported
@@ -15,6 +16,9 @@ __all__ = ["anchored", "expand"]
 # What a compiled program may take; larger ones are refused by RE2.
 _MEMORY_BYTES_MAX = 8 << 20
 _PATTERN_CHARACTERS_MAX = 10_000
+# Of a pattern, in an error.
+_SHOWN_CHARACTERS = 100
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @functools.lru_cache(maxsize=256)
@@ -32,6 +36,11 @@ def anchored(pattern: str) -> Any:
             "it is not installed",
             "install penstock with its extra `timeseries`",
         ) from None
+    if "C" in _ESCAPED.findall(pattern):
+        # A single byte, which RE2 knows and Go's expressions do not.
+        raise InvalidInput(
+            f"invalid regular expression {pattern[:_SHOWN_CHARACTERS]!r}", "invalid escape sequence: \\C"
+        )
     options = re2.Options()
     options.dot_nl = True
     options.log_errors = False
@@ -39,7 +48,14 @@ def anchored(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise InvalidInput(f"invalid regular expression {pattern!r}", str(error)) from None
+        raise InvalidInput(f"invalid regular expression {pattern[:_SHOWN_CHARACTERS]!r}", _words(error)) from None
+
+
+def _words(error: Exception) -> str:
+    """RE2 tells what it found as bytes."""
+    said = error.args[0] if error.args else b""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    return text[: 2 * _SHOWN_CHARACTERS]
 
 
 def expand(template: str, match: Any) -> str:

@@ -21,6 +21,7 @@ from penstock.timeseries.format.keys import hour_key, keys_of
 from penstock.timeseries.format.presence_block import PresenceBlock
 from penstock.timeseries.format.sample_block import BLOCK_SAMPLES, SampleBlock
 from penstock.timeseries.format.state import INDEX, PRESENCE, SAMPLES
+from penstock.timeseries.offload import offload
 from penstock.timeseries.write.draft import TenantDraft
 
 __all__ = ["file_index", "file_presence", "file_samples", "place_samples", "stack_series"]
@@ -116,7 +117,8 @@ async def file_index(draft: TenantDraft, blocks: BlockReader, hour: int, content
             draft.append(INDEX, low, share)
             continue
         draft.replace(INDEX, low, None)
-        _recut(draft, INDEX, low, IndexBlock.merge([*stored.values(), share]))
+        merged = await offload(sum(map(len, stored.values())), IndexBlock.merge, [*stored.values(), share])
+        _recut(draft, INDEX, low, merged)
 
 
 def _recut(draft: TenantDraft, shelf: Shelf, low: int, content: KeyedBlock) -> None:

@@ -1,6 +1,6 @@
 """The keys that are a vector store's own: names of collections, and the prefix beneath which each has its data.
 
-The rest of the layout is that of all block stores (`penstock.blocks.keys`); docs/format/vector.md draws it whole.
+The rest of the layout is that of all block stores (`penstock.blocks.format.keys`); docs/format/vector.md draws it whole.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from penstock.vector.format.state import CollectionRecord, Head
 from penstock.vector.format.store_format import COLLECTION_RECORD, FORMAT
 from penstock.vector.format.terms import TextAnalysis
 from penstock.vector.read.reading import read_head, unclaimed_numbers
-from penstock.vector.read.records import list_collections, read_store, rebuilt_store
+from penstock.vector.read.records import STORE_RECORDS, list_collections
 from penstock.vector.upkeep.rebuild import rebuild
 from penstock.vector.upkeep.survey import Survey, survey_collection
 
@@ -85,9 +85,9 @@ async def repairs(
 ) -> AsyncIterator[tuple[RepairReport, Operations]]:
     """Every damaged thing of a store, one after the other, with the writes that repair it."""
     try:
-        await read_store(reader)
+        await STORE_RECORDS.read(reader)
     except Corrupt as error:
-        record = await rebuilt_store(reader)
+        record = await STORE_RECORDS.rebuilt(reader)
         yield (
             RepairReport("the store's record", (str(error),)),
             [(STORE, FORMAT.encode_record(RecordKind.STORE, record))],

@@ -19,8 +19,9 @@ def job_sections(statuses: Sequence[ChildStatus], now_ms: int) -> list[Section]:
 
 def _section(status: ChildStatus, now_ms: int) -> Section:
     since = seconds_text(max(0, now_ms - status.since_ms) / 1000) if status.since_ms else "–"
+    state = "stopped by a signal" if status.is_stopped else status.state
     facts = [
-        Fact("state", f"{status.state} for {since}" if status.since_ms else status.state),
+        Fact("state", f"{state} for {since}" if status.since_ms and not status.is_stopped else state),
         Fact("process", str(status.pid or "–")),
         Fact("restarts", f"{status.restarts:,}"),
         Fact("last exit code", "–" if status.last_exit is None else str(status.last_exit)),

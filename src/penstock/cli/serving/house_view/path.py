@@ -99,6 +99,8 @@ class PathStages:
             state = StageState.IDLE
         facts = [*facts, Fact("restarts", f"{status.restarts:,}")]
         error = "" if state is not StageState.DOWN else next(reversed(status.last_lines), "It has ended.")
+        if status.state == "running" and status.is_stopped:
+            state, error = StageState.DOWN, f"It was stopped by a signal; `kill -CONT {status.pid}` lets it go on."
         error = error or self.events.last_bad(prefixes, status.name)
         rate = rate_text(self.figures.rate(metric), unit)
         title = {"index": "Indexing job", "telemetry": "Telemetry job", "compact": "Compaction job"}

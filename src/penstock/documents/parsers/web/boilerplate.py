@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INVISIBLE", "is_around", "is_content", "is_menu", "is_permalink", "may_be_text", "names"]
+__all__ = [
+    "INVISIBLE",
+    "is_around",
+    "is_content",
+    "is_menu",
+    "is_note",
+    "is_pager_link",
+    "is_permalink",
+    "leads_away",
+    "may_be_text",
+    "names",
+]
 
 
 def names(text: str) -> frozenset[str]:
@@ -20,7 +31,8 @@ def names(text: str) -> frozenset[str]:
 INVISIBLE: Final = names("script style noscript template svg iframe object canvas audio video head button select")
 _AROUND_TAGS: Final = names("nav header footer aside")
 _AROUND_ROLES: Final = names("navigation banner contentinfo search complementary menu menubar")
-# Names of classes and ids around the content, by Sphinx and its themes, MkDocs, Docusaurus, MediaWiki and blogs.
+# Names of classes and ids around the content, by Sphinx and its themes, MkDocs, Docusaurus, MediaWiki, DocBook, Texinfo,
+# Javadoc, Doxygen, Apache's manual and blogs.
 _AROUND_NAMES: Final = names(
     """
     sphinxsidebar sphinxsidebarwrapper related sidebar sidebar-drawer sidebar-container toc-drawer toc-sticky toc-tree
@@ -30,6 +42,7 @@ _AROUND_NAMES: Final = names(
     theme-doc-footer navbar__inner menu__list
     mw-navigation mw-panel mw-head mw-page-base mw-jump-link mw-editsection printfooter catlinks navbox vertical-navbox
     sitenotice siteSub contentSub
+    navheader navfooter nav-panel footer-relations topNav bottomNav subNav navpath nav-path toplang bottomlang quickview
     breadcrumb breadcrumbs navigation nav menu main-menu site-navigation pagination pager post-navigation nav-links
     skip-link skip-to-content cookie-banner cookie-notice share-buttons sharedaddy
     """
@@ -39,8 +52,13 @@ _MENU_ROLES: Final = frozenset(("navigation", "search", "menu", "menubar"))
 _MENU_NAMES: Final = names(
     "siteSub contentSub mw-editsection mw-jump-link navbox vertical-navbox printfooter catlinks theme-doc-breadcrumbs "
     "theme-doc-toc-mobile "
-    "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link"
+    "rst-footer-buttons pagination-nav breadcrumb breadcrumbs share-buttons sharedaddy skip-link navheader navfooter nav-panel"
 )
+# Remarks of the text itself, wherever they stand.
+_NOTE_ROLES: Final = names("note doc-footnote doc-endnote doc-tip doc-notice doc-example")
+_NOTE_NAMES: Final = names("footnote footnote-list footnotes admonition note sidenote")
+# How a link says that it leads to the pages before, behind and above this one, or to their list.
+_PAGER_RELATIONS: Final = names("prev previous next up contents index home start first last")
 
 
 def is_content(tag: str, attributes: Mapping[str, str | None]) -> bool:
@@ -63,6 +81,21 @@ def may_be_text(tag: str, attributes: Mapping[str, str | None]) -> bool:
 def is_menu(tag: str, attributes: Mapping[str, str | None]) -> bool:
     """Whether an element inside the content is a menu nevertheless."""
     return tag == "nav" or attributes.get("role") in _MENU_ROLES or _named(attributes, _MENU_NAMES)
+
+
+def is_note(attributes: Mapping[str, str | None]) -> bool:
+    """Whether an element says that it holds a remark or a footnote."""
+    return attributes.get("role") in _NOTE_ROLES or _named(attributes, _NOTE_NAMES)
+
+
+def is_pager_link(attributes: Mapping[str, str | None]) -> bool:
+    """Whether a link says that it turns pages."""
+    return not _PAGER_RELATIONS.isdisjoint((attributes.get("rel") or "").lower().split())
+
+
+def leads_away(attributes: Mapping[str, str | None]) -> bool:
+    """Whether a link leads to another page: headings are links to themselves, and anchors lead nowhere."""
+    return not (attributes.get("href") or "#").startswith("#")
 
 
 def is_permalink(text: str, attributes: Mapping[str, str | None]) -> bool:

@@ -2,7 +2,8 @@
 
 A page names itself in its `title` element, mostly with the name of its site before or behind. The first heading is
 often something else: the site's own name, `1. Introduction`, or the caption of a menu. Where the first heading is not
-what the page calls itself, the text begins with the heading that is, or with the page's own name for itself.
+what the page calls itself, the text begins with the heading that is, or with the page's own name for itself; a line
+above all headings that has this name is made the heading.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _SEPARATOR: Final = re.compile(r" [|–—·•»›>:-]+ |: ")
 # Site, section and page come among the first headings; further down stand parts of the text.
 _HEADINGS_MAX: Final = 5
+# Lines above them in which it may stand plainly.
+_LINES_MAX: Final = 20
+_LINE: Final = re.compile(r"^\S.*$", re.MULTILINE)
 # A longer name is a sentence for search engines.
 _TITLE_CHARACTERS_MAX: Final = 160
 # One word may be anything: `Home`, `Document`.
@@ -37,9 +41,20 @@ def under_page_title(text: str, title: str | None) -> str:
     named = _named(name, headings)
     # The site's heading stands above that of the page.
     chosen = named[-1] if named else headings[0]
-    if not named and not _has_top_heading(text) and _differs(name, chosen):
-        chosen = name
+    if not named and not _has_top_heading(text):
+        line = _name_line(text, name)
+        if line is not None:
+            return f"{text[: line.start()]}{heading(name, 1)}{text[line.end() :]}"
+        if _differs(name, chosen):
+            chosen = name
     return text if chosen == headings[0] else f"{heading(chosen, 1)}\n\n{text}"
+
+
+def _name_line(text: str, name: str) -> re.Match[str] | None:
+    """The line above the first heading that is what the page calls itself."""
+    first = next(_HEADING.finditer(text)).start()
+    lines = zip(range(_LINES_MAX), _LINE.finditer(text, 0, first), strict=False)
+    return next((line for _, line in lines if _words(line.group()) == _words(name)), None)
 
 
 def _has_top_heading(text: str) -> bool:

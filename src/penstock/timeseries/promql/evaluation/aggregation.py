@@ -109,9 +109,10 @@ def count_values(
     wanted = grouping if without else (*grouping, label)
     counts: dict[Labels, Cells] = {}
     for row, labels in enumerate(frame.labels):
-        values, shown = frame.values[row], frame.present[row]
-        for value in np.unique(values[shown]):
-            same = shown & (np.isnan(values) if np.isnan(value) else values == value)
+        # By their bits: zero and negative zero are told apart, and NaNs of all kinds meet in one label.
+        bits, shown = np.ascontiguousarray(frame.values[row]).view(np.int64), frame.present[row]
+        for one in np.unique(bits[shown]):
+            same, value = shown & (bits == one), one.view(np.float64)
             group = grouping_labels(replace(labels, label, plain_text(float(value))), wanted, without=without)
             counts[group] = counts.get(group, np.zeros(frame.steps)) + same
         context.budget.check_cells(len(counts), frame.steps)

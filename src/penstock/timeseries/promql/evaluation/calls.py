@@ -11,7 +11,8 @@ from penstock.errors import InvalidInput, Unsupported
 from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, single
 from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.evaluation.selections import info_selection, label_matchers
+from penstock.timeseries.promql.evaluation.info_reference import info_lookup_times
+from penstock.timeseries.promql.evaluation.selections import label_matchers
 from penstock.timeseries.promql.evaluation.selectors import info_times, sample_times
 from penstock.timeseries.promql.functions import bounds, histograms, rates, regression, relabeling
 from penstock.timeseries.promql.functions.elementwise import DATES, ELEMENTWISE, clamp, larger, round_to, smaller
@@ -268,9 +269,10 @@ def _label_join(evaluator: ArgumentEvaluator, expr: CallExpr) -> VectorFrame:
 
 def _info(evaluator: ArgumentEvaluator, expr: CallExpr) -> VectorFrame:
     frame = evaluator.vector(expr.arguments[0])
-    read = info_selection(expr, evaluator.context)
-    described = info_times(read.matchers, read.start_ms, read.end_ms, evaluator.context)
-    return with_info(frame, described, info_matchers(label_matchers(expr)))
+    asked = info_matchers(label_matchers(expr))
+    times = info_lookup_times(expr.arguments[0], evaluator.context)
+    described = info_times((*asked.names, *asked.data), times, evaluator.context)
+    return with_info(frame, described, asked)
 
 
 def _constant(evaluator: ArgumentEvaluator, expr: CallExpr) -> Cells:

@@ -154,7 +154,8 @@ class Evaluator:
                 return limit_ratio(frame, parameter, self.context, unwrapped(expr.parameter).place)
             if expr.operator != "quantile":
                 return ranked(expr.operator, frame, parameter, expr.grouping, without=expr.without)
-            # Of all that are too large or too small, the extremes; NaN is both.
-            extremes = np.array([parameter.min(), parameter.max()])
+            # Of all that are too large the largest, of all that are too small the smallest, and NaN.
+            largest, smallest = np.fmax.reduce(parameter), np.fmin.reduce(parameter)
+            extremes = np.array([largest, min(smallest, 0.0), parameter.max()])
             warn_of_quantiles(extremes, self.context, unwrapped(expr.parameter).place)
         return aggregate(expr.operator, frame, parameter, expr.grouping, without=expr.without)

@@ -191,7 +191,7 @@ def _refuse_ambiguous_one(sides: _Sides, matching: VectorMatching, *, swapped: b
         raise InvalidInput(
             f"found duplicate series for the match group {set_text(sides.groups[group])} on the "
             f"{'left' if swapped else 'right'} hand-side of the operation: "
-            f"[{', '.join(set_text(sides.one.labels[row]) for row in rows[::-1])}];many-to-many matching not allowed: "
+            f"[{', '.join(set_text(labels) for labels in sorted(sides.one.labels[row] for row in rows))}];many-to-many matching not allowed: "
             "matching labels must be unique on one side",
             "series of the other side would find several partners",
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from penstock.timeseries.promql.columns.grid import subquery_grid
 from penstock.timeseries.promql.context import EvaluationContext
+from penstock.timeseries.promql.evaluation.info_reference import info_lookup_times
 from penstock.timeseries.promql.evaluation.selectors import positive, reach, times_of
 from penstock.timeseries.promql.functions.info import info_matchers
 from penstock.timeseries.promql.matchers import Matcher
@@ -20,7 +21,7 @@ from penstock.timeseries.promql.syntax.tree import (
     children,
 )
 
-__all__ = ["SeriesSelection", "info_selection", "label_matchers", "selections"]
+__all__ = ["SeriesSelection", "label_matchers", "selections"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,35 +48,23 @@ def selections(expr: Expr, context: EvaluationContext) -> Iterator[SeriesSelecti
             yield from selections(expr.inner, context.within(grid))
     elif isinstance(expr, CallExpr) and expr.function == "info":
         yield from selections(expr.arguments[0], context)
-        yield info_selection(expr, context)
+        yield _info_selection(expr, context)
     else:
         for child in children(expr):
             yield from selections(child, context)
 
 
-def info_selection(expr: CallExpr, context: EvaluationContext) -> SeriesSelection:
-    """The info series of a call, from the times that the first selector of its argument looks at."""
-    selector = first_selector(expr.arguments[0])
-    modifiers = Modifiers() if selector is None else selector.modifiers
+def _info_selection(expr: CallExpr, context: EvaluationContext) -> SeriesSelection:
+    """The info series of a call, from the times that it looks at."""
     asked = info_matchers(label_matchers(expr))
-    times = times_of(modifiers, context)
-    start_ms, end_ms = reach(Modifiers(), times, context.config.lookback_ms, None)
-    if modifiers.at is None:
-        # Up to the end of the query, which need not be a step.
-        end_ms += context.grid.end_ms - int(context.grid.times_ms[-1])
-    return SeriesSelection((*asked.names, *asked.data), start_ms, end_ms)
+    times = info_lookup_times(expr.arguments[0], context)
+    return SeriesSelection((*asked.names, *asked.data), *reach(Modifiers(), times, context.config.lookback_ms, None))
 
 
 def label_matchers(expr: CallExpr) -> tuple[Matcher, ...]:
     """The matchers that a call of `info` is given."""
     second = expr.arguments[1] if len(expr.arguments) > 1 else None
     return second.matchers if isinstance(second, VectorSelector) else ()
-
-
-def first_selector(expr: Expr) -> VectorSelector | None:
-    if isinstance(expr, VectorSelector):
-        return expr
-    return next(filter(None, map(first_selector, children(expr))), None)
 
 
 def _read(expr: VectorSelector, range_ms: int | None, context: EvaluationContext) -> SeriesSelection:

@@ -50,10 +50,10 @@ def sample_times(expr: VectorSelector, context: EvaluationContext) -> VectorFram
     return _times_of_samples(*_newest(expr, context))
 
 
-def info_times(matchers: tuple[Matcher, ...], start_ms: int, end_ms: int, context: EvaluationContext) -> VectorFrame:
-    """Times of the newest samples at each step, of those in a range."""
-    columns = _select(matchers, start_ms, end_ms, context)
-    return _times_of_samples(columns, *_newest_of(columns, context.grid.times_ms, context))
+def info_times(matchers: tuple[Matcher, ...], times: Times, context: EvaluationContext) -> VectorFrame:
+    """Times of the newest samples at each of these times: one a step, or one for all."""
+    columns = _select(matchers, *reach(Modifiers(), times, context.config.lookback_ms, None), context)
+    return _times_of_samples(columns, *_newest_of(columns, times, context))
 
 
 def _times_of_samples(columns: SeriesColumns, positions: npt.NDArray[np.int64], present: Presence) -> VectorFrame:

@@ -28,7 +28,8 @@ ELEMENTWISE: dict[str, Callable[[Cells], Cells]] = {
     "log10": np.log10,
     "log2": np.log2,
     "rad": lambda values: values * np.pi / 180,
-    "sgn": np.sign,
+    # Zeros keep their sign.
+    "sgn": lambda values: np.where(values == 0, values, np.sign(values)),
     "sin": np.sin,
     "sinh": np.sinh,
     "sqrt": np.sqrt,

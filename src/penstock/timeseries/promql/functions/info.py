@@ -73,7 +73,7 @@ def with_info(frame: VectorFrame, info: VectorFrame, asked: InfoLabels) -> Vecto
         return empty_frame(frame.steps)
     shown = np.array(present)
     values: Cells = np.where(shown, frame.values[rows], 0.0)
-    return merged(VectorFrame(labels, values, shown, np.zeros(len(rows), np.bool_)))
+    return merged(VectorFrame(labels, values, shown, frame.unnamed[rows]))
 
 
 _Described = dict[Labels, list[tuple[list[Labels], Presence]]]

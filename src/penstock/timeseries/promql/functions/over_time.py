@@ -70,11 +70,12 @@ def _extreme_time(windows: Windows, *, largest: bool) -> VectorFrame:
     out = np.zeros(len(low))
     for runs, positions, shown in blocks(low, counts):
         samples = windows.columns.values[positions]
-        ranked = samples if largest else -samples
-        ranked = np.where(shown & ~np.isnan(samples), ranked, -np.inf)
-        best = ranked.shape[1] - 1 - np.argmax(ranked[:, ::-1], axis=1)
-        all_nan = ~(shown & ~np.isnan(samples)).any(axis=1)
-        best = np.where(all_nan, counts[runs] - 1, best)
+        valid = shown & ~np.isnan(samples)
+        ranked = np.where(valid, samples if largest else -samples, -np.inf)
+        # Minus infinity may be a sample, too: only what is there is looked for.
+        extreme = valid & (ranked == ranked.max(axis=1, keepdims=True))
+        best = ranked.shape[1] - 1 - np.argmax(extreme[:, ::-1], axis=1)
+        best = np.where(~valid.any(axis=1), counts[runs] - 1, best)
         out[runs] = windows.columns.timestamps[positions[np.arange(len(runs)), best]] / 1000
     return windows.frame(out.reshape(windows.low.shape), windows.counts >= 1)
 

@@ -25,6 +25,7 @@ _OF_STEP = frozenset(
         "days_in_month",
         "end",
         "hour",
+        "info",
         "minute",
         "month",
         "predict_linear",

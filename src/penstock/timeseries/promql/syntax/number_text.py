@@ -9,6 +9,7 @@ __all__ = ["general_text", "go_text", "open_metrics_text", "plain_text"]
 
 # Outside of these, JSON has an exponent.
 _PLAIN_MIN, _PLAIN_MAX = 1e-6, 1e21
+_GO_PLAIN_MIN, _GO_PLAIN_MAX = 1e-4, 1e6
 
 
 def plain_text(value: float) -> str:
@@ -20,10 +21,12 @@ def plain_text(value: float) -> str:
 
 
 def go_text(value: float) -> str:
-    """As Go prints a number in a message: an exponent of at least two digits where the number would be long."""
-    text = general_text(value)
-    digits, mark, exponent = text.partition("e")
-    return f"{digits}e{exponent[0]}{exponent[1:].zfill(2)}" if mark else text
+    """As Go prints a number in a message: from a million on, and below a ten thousandth, with an exponent."""
+    size = abs(value)
+    if not math.isfinite(value) or size == 0 or _GO_PLAIN_MIN <= size < _GO_PLAIN_MAX:
+        return plain_text(value)
+    digits, _, exponent = format(Decimal(repr(value)).normalize(), "e").partition("e")
+    return f"{digits}e{exponent[0]}{exponent[1:].zfill(2)}"
 
 
 def general_text(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from penstock.errors import AtCapacity
 from penstock.timeseries.promql.syntax.cursor import KEYWORDS, TokenCursor
@@ -155,7 +156,9 @@ class _ExpressionParser:
             if isinstance(operand, NumberLiteral):
                 return NumberLiteral(-operand.value if sign.value == "-" else operand.value, place)
             return UnaryExpr(sign.value, operand, place)
-        expr = self._primary()
+        return self._modified_by_suffixes(self._primary())
+
+    def _modified_by_suffixes(self, expr: Expr) -> Expr:
         while True:
             start = expr.place.start
             if self._cursor.next.is_operator("["):
@@ -251,8 +254,9 @@ class _ExpressionParser:
         """Matchers of labels alone, which unlike a selector's may all match the empty value."""
         start = self._cursor.next
         if start.is_operator("{"):
-            selector = parse_selector(self._cursor, may_be_empty=True)
-            if self._cursor.next.is_operator(",", ")"):
+            # When `info` looks is decided by its first argument: modifiers are read, and do nothing.
+            selector = self._modified_by_suffixes(parse_selector(self._cursor, may_be_empty=True))
+            if isinstance(selector, VectorSelector) and self._cursor.next.is_operator(",", ")"):
                 return selector
         selected = start.kind == LexemeKind.NAME and not self._cursor.after_next.is_operator("(")
         instead = ", got vector selector instead" if selected else ""
@@ -294,7 +298,8 @@ class _ExpressionParser:
         else:
             seconds = self._signed_number("@", "timestamp")
             if not -_AT_SECONDS_MAX < seconds < _AT_SECONDS_MAX:
-                why = f"timestamp out of bounds for @ modifier: {go_text(seconds)}"
+                text = f"{seconds:f}" if math.isfinite(seconds) else go_text(seconds)
+                why = f"timestamp out of bounds for @ modifier: {text}"
                 raise self._cursor.fail(sign.start, why)
             at = to_ms(seconds)
         modifiers = self._modifiers(expr, sign, "@")

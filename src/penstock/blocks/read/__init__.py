@@ -1,0 +1,1 @@
+"""Reading: blocks and directories, heads, positions, and states of one moment."""

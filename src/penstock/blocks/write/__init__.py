@@ -1,0 +1,1 @@
+"""Writing: drafts that end as one write batch, flushes of the coordinator, refusals, and upkeep between writes."""

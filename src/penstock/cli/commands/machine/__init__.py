@@ -1,0 +1,1 @@
+"""Commands about this machine: what it gives Penstock to stand on, and a demonstration."""

@@ -1,0 +1,56 @@
+"""`penstock demo`: the path of a record and of a document on this machine, with real processes and real kills.
+
+First the queue (`demo_queue.py`), then telemetry goes in and PromQL and SQL answer (`demo_telemetry.py`), then documents
+go in and search comes out (`demo_documents.py`). It exits with 1 if anything is lost or doubled.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.errors import InvalidInput
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option("--directory", type=click.Path(path_type=Path), help="New directory to keep the data in.")
+@click.option(
+    "--records", type=click.IntRange(1000), default=15_000, show_default=True, help="Number of records per producer."
+)
+def demo(directory: Path | None, records: int) -> None:
+    """Run and kill real processes, and count what arrived."""
+    from tempfile import TemporaryDirectory
+
+    if directory is not None:
+        _make_new(directory)
+        passed = _play(directory.resolve(), records)
+    else:
+        with TemporaryDirectory(prefix="penstock-demo-") as temporary:
+            passed = _play(Path(temporary), records)
+    raise SystemExit(0 if passed else 1)
+
+
+def _play(directory: Path, records: int) -> bool:
+    from rich.console import Console
+
+    from penstock.cli.demonstration.documents import DocumentsAct
+    from penstock.cli.demonstration.queue import QueueAct
+    from penstock.cli.demonstration.telemetry import TelemetryAct
+
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    acts = (
+        QueueAct(directory, records, console).run,
+        TelemetryAct(directory, console).play,
+        DocumentsAct(directory, console).play,
+    )
+    return all(act() for act in acts)
+
+
+def _make_new(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:
+        raise InvalidInput(f"{directory} cannot hold the demo", "it exists already", "name a new directory") from None

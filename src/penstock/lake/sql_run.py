@@ -1,0 +1,137 @@
+"""One SELECT on one connection of DuckDB: run on a thread, cut at its bounds, its errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from penstock.errors import AtCapacity, Closed, InvalidInput, NotFound, PenstockError
+from penstock.lake.planned_dataset import PlannedDataset
+from penstock.lake.sql_config import SqlConfig
+from penstock.lake.sql_snapshot import SqlSnapshot
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["SqlRun", "connect"]
+
+_BATCH_ROWS: Final = 2048
+_INTERRUPT_SECONDS: Final = 0.05
+# Behind its view, so that a filter on floats stays with DuckDB: Arrow has another mind about NaN.
+_BASE: Final = "penstock_base_"
+
+
+class SqlRun:
+    """One query on one connection of its own, on a thread."""
+
+    def __init__(
+        self,
+        sql: str,
+        rows_max: int,
+        config: SqlConfig,
+        snapshot: SqlSnapshot,
+        cursor: duckdb.DuckDBPyConnection,
+    ) -> None:
+        self._sql = sql
+        self._rows_max = rows_max
+        self._config = config
+        self.snapshot = snapshot
+        self._connection = cursor
+        self._is_given_up = False
+
+    def run(self) -> tuple[pa.Table, bool]:
+        import duckdb
+
+        with self._connection as connection:
+            try:
+                for name, dataset in self.snapshot.datasets.items():
+                    _register(connection, name, dataset)
+                self._check()
+                return self._answer(connection.execute(self._sql).to_arrow_reader(_BATCH_ROWS))
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                raise self._explained(error) from error
+
+    async def give_up(self, work: asyncio.Future[Any]) -> None:
+        """End it and wait for that. DuckDB forgets an interrupt that comes between two steps, so it is repeated."""
+        import duckdb
+
+        self._is_given_up = True
+        while not work.done():
+            with suppress(duckdb.Error):
+                # It may be closed by now.
+                self._connection.interrupt()
+            await asyncio.wait({work}, timeout=_INTERRUPT_SECONDS)
+        work.exception()
+
+    def _check(self) -> None:
+        if self._is_given_up:
+            raise Closed("the query was given up", "nobody waits for its answer")
+
+    def _answer(self, reader: pa.RecordBatchReader) -> tuple[pa.Table, bool]:
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in reader:
+            self._check()
+            batches.append(batch.slice(0, self._rows_max - rows))
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > self._rows_max:
+                return pa.Table.from_batches(batches, reader.schema), True
+            if size > self._config.answer_bytes_max:
+                raise AtCapacity(
+                    "the answer is too large",
+                    f"its first {rows:,} rows have {size:,} bytes",
+                    "ask for fewer rows or columns, or raise answer_bytes_max",
+                )
+        return pa.Table.from_batches(batches, reader.schema), False
+
+    def _explained(self, error: Exception) -> PenstockError:
+        import duckdb
+
+        if self.snapshot.reader.failure is not None:
+            return self.snapshot.reader.failure
+        text = str(error).strip()
+        if isinstance(error, duckdb.CatalogException) and "Table with name" in text:
+            names = ", ".join(sorted(self.snapshot.datasets)) or "none of those that it names"
+            return NotFound("the query names a table that is not there", text.splitlines()[0], f"tables found: {names}")
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return AtCapacity(
+                "the query needs too much memory", text.splitlines()[0], "narrow it, or raise memory_bytes"
+            )
+        return InvalidInput("the query cannot be answered", text, "correct it; the tables are those of the catalog")
+
+
+def connect(config: SqlConfig) -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{config.memory_bytes}B",
+            "threads": str(config.threads),
+            "temp_directory": "",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+        },
+    )
+    # Last: without access to files, not even the folder for temporary ones could be turned off.
+    connection.execute("SET TimeZone = 'UTC'; SET enable_external_access = false; SET lock_configuration = true")
+    return connection
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset) -> None:
+    floats = [field.name for field in dataset.schema if pat.is_floating(field.type)]
+    if not floats:
+        connection.register(name, dataset)
+        return
+    connection.register(_BASE + name, dataset)
+    opaque = ", ".join(f"coalesce({_quoted(column)}, NULL) AS {_quoted(column)}" for column in floats)
+    connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * REPLACE ({opaque}) FROM {_quoted(_BASE + name)}")  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

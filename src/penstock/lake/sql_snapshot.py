@@ -1,0 +1,113 @@
+"""The catalog at one position, with the tables that a query names: what all its scans read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.catalog import (
+    Catalog,
+    DataFile,
+    HeldCatalog,
+    LoopDoor,
+    ObjectFiles,
+    Position,
+    TailCache,
+    union_schema,
+)
+from penstock.lake.planned_dataset import PlannedDataset
+from penstock.lake.text_columns import columns_to_read, mark_repeated
+
+__all__ = ["SqlSnapshot", "TableColumns"]
+
+_TAILS_BYTES: Final = 64 << 20
+_SCHEMAS_MAX: Final = 50_000
+
+
+class TableColumns:
+    """The columns of tables: those that are known, and those that were read from the footers of files."""
+
+    def __init__(self, known: Mapping[str, pa.Schema], time_column: str) -> None:
+        self.known = dict(known)
+        self.time_column = time_column
+        self.tails = TailCache(_TAILS_BYTES)
+        self._schemas: dict[frozenset[str], pa.Schema] = {}
+
+    async def union(self, reader: ObjectFiles, planned: Sequence[DataFile]) -> pa.Schema:
+        """The union of the files' columns; the same files have the same ever after."""
+        cache, key = self._schemas, frozenset(file.path for file in planned)
+        if key not in cache:
+            reader.add(planned)
+            schema = await union_schema(reader, planned)
+            sample = max(planned, key=lambda file: file.row_count)
+            schema = mark_repeated(schema, await asyncio.to_thread(_footer, reader, sample.path))
+            if sum(map(len, cache)) + len(key) > _SCHEMAS_MAX:
+                cache.clear()
+            cache[key] = schema
+        return cache[key]
+
+
+class SqlSnapshot:
+    """What one query sees. Make it with `take`; its datasets are read on the engine's threads."""
+
+    def __init__(self, catalog: Catalog, columns: TableColumns, tenant: str | None, held: HeldCatalog) -> None:
+        self._catalog = catalog
+        self._columns = columns
+        self._tenant = tenant
+        self._held = held
+        self._door = LoopDoor.here()
+        self._pin: str | None = None
+        self.position = held.position
+        self.reader = ObjectFiles(catalog.store, catalog.layout, self._door, columns.tails)
+        self.datasets: dict[str, PlannedDataset] = {}
+        self.files = 0
+        self.plan_seconds = 0.0
+
+    @classmethod
+    async def take(
+        cls, catalog: Catalog, columns: TableColumns, tenant: str | None, as_of: Position | None, seconds: float
+    ) -> SqlSnapshot:
+        found = cls(catalog, columns, tenant, await catalog.hold(as_of))
+        if as_of is not None or seconds > catalog.config.grace_seconds / 2:
+            # Whatever is visible now stays for the grace, so a short query of the present needs no pin.
+            found._pin = (await catalog.pin(found.position, seconds=seconds + 60)).name
+        return found
+
+    async def open(self, tables: Collection[str], sql: str) -> None:
+        for name in sorted(tables):
+            schema = self._columns.known.get(name)
+            if schema is None:
+                planned = (await self._held.plan(table=name, tenant=self._tenant)).files
+                if not planned:
+                    continue
+                schema = await self._columns.union(self.reader, planned)
+            self.datasets[name] = PlannedDataset(
+                columns_to_read(schema, sql),
+                self.reader,
+                partial(self._files_between, name),
+                self._add_plan_seconds,
+                self._columns.time_column,
+            )
+
+    async def close(self) -> None:
+        if self._pin is not None:
+            await self._catalog.unpin(self._pin)
+
+    def _add_plan_seconds(self, seconds: float) -> None:
+        self.plan_seconds += seconds
+
+    def _files_between(self, name: str, start: int | None, end: int | None) -> Sequence[DataFile]:
+        """For threads of the engine."""
+        planned = self._door.run(self._held.plan(start, end, table=name, tenant=self._tenant)).files
+        self.files += len(planned)
+        return planned
+
+
+def _footer(reader: ObjectFiles, path: str) -> pq.FileMetaData:
+    with pq.ParquetFile(reader.open_input_file(path)) as opened:
+        return opened.metadata
