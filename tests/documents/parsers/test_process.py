@@ -134,6 +134,35 @@ def test_a_process_that_has_used_a_documents_time_is_given_no_other():
     assert not asked(code)[1]
 
 
+def parsed_by_one(count: int, limits: ParserLimits = LIMITS) -> int:
+    """How many of so many documents the first process takes."""
+    answer = "send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))"
+    many = f"for _ in range({count}): receive(inbound), {answer}"
+    process = ParserProcess(ParserSetup(limits), LIAR.format(many))
+    try:
+        for number in range(1, count + 1):
+            process.parse(REQUEST)
+            if not process.usable:
+                return number
+        return count
+    finally:
+        process.stop()
+
+
+def test_a_process_that_stays_lean_parses_two_thousand_documents_and_no_more():
+    assert parsed_by_one(2_100) == 2_000
+
+
+def test_a_process_that_holds_a_quarter_of_a_documents_memory_is_given_no_other():
+    """The least that Python itself takes is more than a quarter of this."""
+    assert parsed_by_one(250, ParserLimits(wall_seconds=60.0, memory_bytes=8 << 20)) == 200
+
+
+def test_a_process_whose_memory_cannot_be_told_is_given_200_documents(monkeypatch):
+    monkeypatch.setattr("penstock.documents.parsers.processes.process.resident_bytes", lambda _: None)
+    assert parsed_by_one(250) == 200
+
+
 def test_a_process_whose_first_words_are_nonsense_is_confined_by_nothing_that_is_known():
     program = LIAR.replace("send(outbound, pack(Hello(())))", "send(outbound, b'nonsense')")
     process = ParserProcess(
