@@ -100,7 +100,7 @@ def index(
     if dry_run and (queue_only or follow):
         raise click.UsageError("--dry-run changes nothing: leave out --queue-only and --follow")
     # Before anything else is loaded, and before a thread begins.
-    from penstock.indexing.job.memory import settle_allocators
+    from penstock.indexing import settle_allocators
 
     settle_allocators()
 
