@@ -148,8 +148,8 @@ def test_a_malformed_notification_is_refused_and_nothing_of_the_input_is_sent(de
     assert not desk.store.exists()
 
 
-def signed(body: bytes, at_seconds: int, key: str = SECRET) -> list[str]:
-    signature = HmacTrust([key.encode()]).sign(body, at_seconds)
+def signed(body: bytes, at_seconds: int, key: str = SECRET, target: str = "s3/handbook") -> list[str]:
+    signature = HmacTrust([key.encode()]).sign(body, at_seconds, target)
     return ["--header", f"X-Penstock-Timestamp: {at_seconds}", "--header", f"X-Penstock-Signature: {signature}"]
 
 

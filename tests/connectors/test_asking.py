@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,15 +27,15 @@ LLAMAINDEX = "LlamaIndex is not installed: pip install 'penstock[llamaindex]'"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder: Path = tmp_path_factory.mktemp("connectors")
-    (folder / "documents").mkdir()
-    shelf = IndexShelf(None, folder)
-    shelf.run(
-        shelf.write("otters.md", "# Otters\n\nThe otter is an animal that lives in the rivers and eats fish."),
-        shelf.write("otters.md.meta.json", '{"team": "zoo"}'),
-        shelf.write("bread.txt", "The loaf is baked in a hot oven."),
+    shelf = IndexShelf.holding(
+        tmp_path_factory.mktemp("connectors"),
+        {
+            "otters.md": "# Otters\n\nThe otter is an animal that lives in the rivers and eats fish.",
+            "otters.md.meta.json": '{"team": "zoo"}',
+            "bread.txt": "The loaf is baked in a hot oven.",
+        },
     )
-    return str(folder / "store")
+    return str(shelf.folder / "store")
 
 
 def access(store: str, **options: Any) -> IndexAccess:

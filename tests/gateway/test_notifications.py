@@ -56,7 +56,7 @@ def certificate():
     return made.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def sns(message, key=SNS_KEY, **changes):
+def sns(message, key=SNS_KEY, algorithm=hashes.SHA256(), **changes):  # noqa: B008 - it cannot change
     """A message of SNS, signed; and the header by which it says whose it is."""
     body = {
         "Type": "Notification",
@@ -70,7 +70,7 @@ def sns(message, key=SNS_KEY, **changes):
         **changes,
     }
     text = sns_text(msgspec.json.decode(json.dumps(body), type=SnsMessage))
-    body["Signature"] = base64.b64encode(key.sign(text, padding.PKCS1v15(), hashes.SHA256())).decode()
+    body["Signature"] = base64.b64encode(key.sign(text, padding.PKCS1v15(), algorithm)).decode()
     return json.dumps(body).encode(), {"x-amz-sns-topic-arn": TOPIC, "content-type": "text/plain"}
 
 
@@ -103,10 +103,10 @@ def s3_event(bucket="books", key="a.txt", sequencer="0055"):
     return json.dumps({"Records": [record]}).encode()
 
 
-def signed(body, key=KEY, at=None, nonce="1"):
+def signed(body, key=KEY, at=None, nonce="1", target="s3/default"):
     headers = {"content-type": "application/json", "x-penstock-nonce": nonce}
     at = SYSTEM_CLOCK.now_ms() // 1000 if at is None else at
-    signature = HmacTrust([key.encode()]).sign(body, at, headers)
+    signature = HmacTrust([key.encode()]).sign(body, at, target, headers)
     return {**headers, "x-penstock-timestamp": str(at), "x-penstock-signature": signature}
 
 
@@ -126,11 +126,11 @@ class World:
         routes = NotificationRoutes(services, config, guard, senders)
         self.app = Gateway(routes.endpoints(), config, guard=guard)
 
-    def post(self, body, headers=None, source="s3", client="203.0.113.1"):
+    def post(self, body, headers=None, source="s3", client="203.0.113.1", query=""):
         async def post():
             transport = httpx.ASGITransport(self.app, client=(client, 1))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
-                return await asking.post(f"/v1/notifications/{source}", content=body, headers=headers)
+                return await asking.post(f"/v1/notifications/{source}{query}", content=body, headers=headers)
 
         return asyncio.run(post())
 
@@ -197,6 +197,15 @@ def test_a_signature_of_another_key_time_or_body_is_refused(world):
     assert world.services.queued == []
 
 
+@pytest.mark.parametrize(("source", "query"), [("ceph", ""), ("minio", ""), ("s3", "?index=other"), ("s3", "?index=")])
+def test_a_signed_delivery_that_is_sent_elsewhere_is_refused(world, source, query):
+    """Another source reads the same key in another way, and another index is another reader's."""
+    body = s3_event(key="a+b.txt")
+    assert world.post(body, signed(body), source=source, query=query).status_code in (400, 401)
+    assert world.services.queued == []
+    assert world.post(body, signed(body, target="s3/other"), query="?index=other").status_code == 202
+
+
 def test_guesses_of_signatures_are_bounded(tmp_path):
     world = World(tmp_path, failed_logins_per_minute=3)
     statuses = [world.post(s3_event(), signed(s3_event(), OTHER_KEY)).status_code for _ in range(5)]
@@ -257,6 +266,15 @@ def test_a_message_that_its_topic_signed_tells_the_tenant(world):
     answer = world.post(*sns(s3_event()))
     assert answer.status_code == 202, answer.text
     assert world.services.queued == [("topical", "books", "a.txt")]
+
+
+def test_a_topic_that_has_signed_with_sha_256_is_held_to_it_by_the_gateway(world):
+    """Whoever can make two texts of one SHA-1 sum would else only have to ask for the weaker signature."""
+    weak = sns(s3_event(key="b.txt"), algorithm=hashes.SHA1(), SignatureVersion="1")
+    assert world.post(*weak).status_code == 202
+    assert world.post(*sns(s3_event())).status_code == 202
+    assert world.post(*weak).status_code == 401
+    assert [key for *_, key in world.services.queued] == ["b.txt", "a.txt"]
 
 
 def test_a_subscription_is_never_confirmed_by_itself(world, monkeypatch):

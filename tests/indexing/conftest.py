@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.indexing.priced_model import PROFILE
 
+from penstock.testing.servers.embedding_server import EmbeddingServer
 from penstock.testing.shelf import IndexShelf
 
 
@@ -21,3 +24,10 @@ def engine() -> None:
 def shelf(engine: None, tmp_path: Path) -> IndexShelf:
     (tmp_path / "documents").mkdir()
     return IndexShelf(engine, tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    """Where the model of `priced_model` is asked."""
+    with EmbeddingServer(dimensions=PROFILE.dimensions) as started:
+        yield started

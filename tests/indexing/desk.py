@@ -83,10 +83,14 @@ class Desk:
     def upload(self, key: str, *, etag: str | None = None, size: int | None = None, **event: Any) -> bytes:
         """The event that a document is there, with the version that it has now."""
         found = self._found(key) if etag is None else (etag, size or 1)
-        content_type = event.pop("content_type", None)
+        content_type, metadata = event.pop("content_type", None), event.pop("metadata", None)
         return encode(
             UploadNotification(
-                etag=found[0] or None, size_bytes=found[1], content_type=content_type, **self._event(key, **event)
+                etag=found[0] or None,
+                size_bytes=found[1],
+                content_type=content_type,
+                metadata=metadata,
+                **self._event(key, **event),
             )
         )
 
@@ -171,6 +175,19 @@ class Desk:
             ]
 
         return sorted(self._ask(read), key=lambda row: (row.key, row.seq))
+
+    def attributes(self, tenant: str = "acme") -> list[dict[str, Any]]:
+        """The attributes of all rows, by document and place."""
+
+        async def read(reader: VectorReader) -> list[dict[str, Any]]:
+            collection = await reader.collection(tenant, "handbook", self.model)
+            return [
+                dict(row["attributes"])
+                async for page in collection.scan(columns=["attributes"])
+                for row in page.to_pylist()
+            ]
+
+        return sorted(self._ask(read), key=lambda row: (row["key"], row["seq"]))
 
     def texts(self, key: str, tenant: str = "acme") -> list[str]:
         return [row.text for row in self.rows(tenant) if row.key == key]

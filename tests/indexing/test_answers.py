@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,16 +31,15 @@ ENGLISH = "# Animals\n\n## Otters\n\nThe otter is an animal that lives in the ri
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> IndexShelf:
     """Three documents in two languages, one with a side-car, read once for all tests here."""
-    folder: Path = tmp_path_factory.mktemp("answers")
-    (folder / "documents").mkdir()
-    made = IndexShelf(None, folder)
-    made.run(
-        made.write("otters.md", ENGLISH),
-        made.write("otters.md.meta.json", '{"team": "zoo", "tags": ["water"], "year": 2024}'),
-        made.write("fischotter.txt", GERMAN),
-        made.write("mills.md", "# Mills\n\n" + prose("otters, rivers and mills", 12)),
+    return IndexShelf.holding(
+        tmp_path_factory.mktemp("answers"),
+        {
+            "otters.md": ENGLISH,
+            "otters.md.meta.json": '{"team": "zoo", "tags": ["water"], "year": 2024}',
+            "fischotter.txt": GERMAN,
+            "mills.md": "# Mills\n\n" + prose("otters, rivers and mills", 12),
+        },
     )
-    return made
 
 
 def ask(shelf: IndexShelf, words: str, count: int = 10, where: str | None = None, **options: Any) -> FoundPassages:
@@ -92,10 +90,30 @@ def test_facets_count_the_values_of_the_best_passages(shelf: IndexShelf) -> None
     languages = {value["value"]: value["count"] for value in found.facets["language"]["values"]}
     assert languages["de"] == 1
     assert sum(languages.values()) + found.facets["language"]["missing"] == chunks
-    assert found.facets["meta.team"] == {"values": [{"value": "zoo", "count": 1}], "other": 0, "missing": chunks - 1}
-    assert found.facets["page"] == {"values": [], "other": 0, "missing": chunks}
+    zoo = [{"value": "zoo", "count": 1}]
+    assert found.facets["meta.team"] == {"values": zoo, "other": 0, "missing": chunks - 1, "exact": True}
+    assert found.facets["page"] == {"values": [], "other": 0, "missing": chunks, "exact": True}
     only = ask(shelf, "otters", where="language = 'de'", facets=("key",))
     assert only.facets["key"]["values"] == [{"value": "fischotter.txt", "count": 1}]
+
+
+def test_facets_say_when_they_do_not_count_all(shelf: IndexShelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.indexing.search.passages._DEPTH_MAX", 3)
+    cut = ask(shelf, "otters", count=1, facets=("language", "page"))
+    assert [facet["exact"] for facet in cut.facets.values()] == [False, False]
+    # All that are good enough are among those that were counted.
+    best = ask(shelf, "otters", count=1).passages[0]["score"]
+    good = ask(shelf, "otters", count=1, facets=("language",), score_min=best)
+    assert good.facets["language"]["exact"]
+
+
+@pytest.mark.parametrize(
+    "words", ["otters", "mills rivers otters", "otter animal fish", "Fischotter", "Animals Otters"]
+)
+def test_a_hybrid_score_is_a_share_of_the_best_possible(shelf: IndexShelf, words: str) -> None:
+    scores = [hit["score"] for hit in ask(shelf, words).passages]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
 
 
 def test_passages_come_under_their_documents_in_the_order_of_the_best(shelf: IndexShelf) -> None:

@@ -9,6 +9,7 @@ import os
 import struct
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docx
@@ -339,12 +340,12 @@ def test_a_delivery_that_is_unsigned_stale_or_malformed_never_reaches_the_queue(
             },
         }
         body = json.dumps({"Records": [record]}).encode()
-        signed = {TIMESTAMP_HEADER: str(at), SIGNATURE_HEADER: trust.sign(body, at)}
-        return NotificationMessage(body, {**signed, **headers}, clock.now_ms())
+        signed = {TIMESTAMP_HEADER: str(at), SIGNATURE_HEADER: trust.sign(body, at, "s3/handbook")}
+        return NotificationMessage(body, {**signed, **headers}, clock.now_ms(), target="s3/handbook")
 
     malformed = delivery("evil.txt")
-    malformed = NotificationMessage(malformed.body[:-2], {TIMESTAMP_HEADER: str(now)}, clock.now_ms())
-    malformed.headers[SIGNATURE_HEADER] = trust.sign(malformed.body, now)  # type: ignore[index]
+    malformed = replace(malformed, body=malformed.body[:-2], headers={TIMESTAMP_HEADER: str(now)})
+    malformed.headers[SIGNATURE_HEADER] = trust.sign(malformed.body, now, "s3/handbook")  # type: ignore[index]
     outcomes = []
     for found in (
         NotificationMessage(delivery("evil.txt").body, {}, clock.now_ms()),

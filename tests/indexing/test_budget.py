@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.indexing.office import Office
+from tests.indexing.priced_model import MODEL, POLICY, PROFILE, sent_texts
 
-from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.errors import BudgetSpent, InvalidInput
 from penstock.indexing import EmbeddingBudget, Endpoint
 from penstock.indexing.job.budget import Spending
 from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.embedding import Embedding
-from penstock.testing.servers.embedding_server import AskFate, EmbeddingServer, contents_by_place
+from penstock.testing.servers.embedding_server import EmbeddingServer, contents_by_place
 from penstock.testing.shelf import IndexShelf, prose
 from penstock.vector import CollectionName
-
-MODEL = "tested-model"
-PROFILE = ModelProfile(
-    name=MODEL,
-    tokens_per_request=100_000,
-    items_per_request=64,
-    tokens_per_input=4_000,
-    dimensions=32,
-    usd_per_million_tokens=10.0,
-)
-POLICY = DispatchPolicy(attempts_max=2, pause_seconds=0.02, pause_seconds_max=0.1)
 
 
 @pytest.fixture
 def remote(shelf: IndexShelf) -> IndexShelf:
     return replace(shelf, name=CollectionName("acme", "handbook", MODEL))
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    with EmbeddingServer(dimensions=PROFILE.dimensions) as started:
-        yield started
-
-
-def sent_texts(server: EmbeddingServer) -> int:
-    return sum(ask.texts for ask in server.asks if ask.fate is AskFate.ANSWERED)
 
 
 @pytest.mark.slow

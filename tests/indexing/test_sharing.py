@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
-import pytest
+from tests.indexing.priced_model import MODEL, POLICY, PROFILE, asked, sent_texts
 
-from penstock.documents.embedding import DispatchPolicy, ModelProfile
 from penstock.indexing import Endpoint
 from penstock.indexing.stages.embedding import Embedding, OwnModel
 from penstock.testing.servers.embedding_server import AskFate, EmbeddingServer, ProviderFaults
 from penstock.testing.shelf import IndexShelf, prose
 from penstock.vector import CollectionName
 
-MODEL = "tested-model"
-PROFILE = ModelProfile(
-    name=MODEL,
-    tokens_per_request=100_000,
-    items_per_request=64,
-    tokens_per_input=4_000,
-    dimensions=32,
-    usd_per_million_tokens=10.0,
-)
-POLICY = DispatchPolicy(attempts_max=2, pause_seconds=0.02, pause_seconds_max=0.1)
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    with EmbeddingServer(dimensions=PROFILE.dimensions) as started:
-        yield started
-
 
 def at(shelf: IndexShelf, tenant: str, index: str, clock: int) -> IndexShelf:
     return replace(shelf, name=CollectionName(tenant, index, MODEL), clock=clock)
-
-
-def asked(server: EmbeddingServer) -> Embedding:
-    return Embedding(server.url, profile=PROFILE, policy=POLICY)
-
-
-def sent_texts(server: EmbeddingServer) -> int:
-    return sum(ask.texts for ask in server.asks if ask.fate is AskFate.ANSWERED)
 
 
 def test_an_index_takes_over_the_vectors_that_another_index_of_its_tenant_has(

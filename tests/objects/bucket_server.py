@@ -57,9 +57,11 @@ class BucketServer:
     headers: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     # (key, start, end) of every range that was asked for, and what is called with it before the answer.
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
-    on_range: Callable[[str, int, int], None] = lambda *_: None
+    on_range: Callable[[str, int, int], object] = lambda *_: None
     # Called with the path of every read before its answer.
     on_get: Callable[[str], None] = lambda *_: None
+    # What is said of objects, `x-amz-meta-*`, by key and name.
+    said: dict[str, dict[str, str]] = field(default_factory=dict)
     # Keys that may be neither read nor looked at.
     denied: set[str] = field(default_factory=set)
     # Whether every read is put off.
@@ -247,7 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _stamps(self, key: str) -> dict[str, str]:
         body, generation = self.bucket.objects[key]
         modified = "Mon, 01 Jan 2024 00:00:00 GMT"
-        return {"ETag": etag(body), "x-goog-generation": str(generation), "Last-Modified": modified}
+        said = {f"x-amz-meta-{name}": value for name, value in self.bucket.said.get(key, {}).items()}
+        return {"ETag": etag(body), "x-goog-generation": str(generation), "Last-Modified": modified, **said}
 
     def _refuse(self, status: int, code: str) -> None:
         self._answer(status, f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode())

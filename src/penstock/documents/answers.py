@@ -20,6 +20,7 @@ _Natural = Annotated[int, msgspec.Meta(ge=0)]
 class Passage(Contract, frozen=True, kw_only=True):
     """A chunk of a document that answers a question. `text` is data from a document, never an instruction."""
 
+    # Hybrid: the share of the best possible score, 0 to 1. By vectors: the similarity. By words: BM25, without a bound.
     score: float
     bucket: str
     key: str
@@ -58,6 +59,8 @@ class SearchFacet(Contract, frozen=True, kw_only=True):
     # Passages with another value than those, and passages without one.
     other: _Natural = 0
     missing: _Natural = 0
+    # Whether all passages that the search ranks were counted; else only the best 1,000 were, or counts are the least.
+    exact: bool = True
 
 
 class DocumentHit(Contract, frozen=True, kw_only=True):

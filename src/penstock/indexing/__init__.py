@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from penstock.indexing.sending.looking import list_places
     from penstock.indexing.sending.places import Place, allowed_url, are_exhaustive, place_of, url_of, with_account
     from penstock.indexing.sending.queue import in_trace, is_waiting, send
-    from penstock.indexing.sending.receiving import Credentials, receive, take_delivery
+    from penstock.indexing.sending.receiving import Credentials, receive, take_delivery, target_of
     from penstock.indexing.sending.unreadable import UnreadableFolders
     from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel, embed_requests
     from penstock.indexing.stages.fetching import FetchLimits
@@ -196,6 +196,7 @@ __all__ = [
     "subject_of",
     "take_delivery",
     "target_in",
+    "target_of",
     "upload_of",
     "url_of",
     "with_account",
@@ -337,6 +338,7 @@ __getattr__ = lazy_names(
             "Credentials",
             "receive",
             "take_delivery",
+            "target_of",
         ),
         "sending.unreadable": ("UnreadableFolders",),
         "stages.embedding": (

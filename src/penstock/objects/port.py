@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Final, Protocol
 
@@ -53,6 +53,8 @@ class ObjectMeta:
     size: int
     version: str
     modified_ms: int
+    # What its writer said of it, `x-amz-meta-*` and the like, by name; told by `get` and `head` of a service alone.
+    said: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

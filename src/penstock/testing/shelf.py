@@ -6,7 +6,7 @@ Events are numbered by a clock of the shelf's own, so that their order is the or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +49,14 @@ class IndexShelf:
     folder: Path
     name: CollectionName = field(default_factory=lambda: CollectionName("acme", "handbook", EMBEDDED_MODEL))
     clock: int = 0
+
+    @classmethod
+    def holding(cls, folder: Path, documents: Mapping[str, str]) -> IndexShelf:
+        """Made in a folder, with documents by their names that are indexed without Spark."""
+        (folder / "documents").mkdir()
+        made = cls(None, folder)
+        made.run(*(made.write(key, content) for key, content in documents.items()))
+        return made
 
     @property
     def documents(self) -> Path:

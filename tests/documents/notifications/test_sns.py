@@ -170,3 +170,21 @@ def test_a_topic_of_china_has_its_certificate_there():
 def test_what_is_no_topic_is_refused_before_anything_is_believed(topic):
     with pytest.raises(InvalidInput, match="no topic"):
         SnsTrust([topic], certificate)
+
+
+def test_a_certificate_is_fetched_once_and_judged_each_time():
+    fetched = []
+
+    def fetch(address):
+        fetched.append(address)
+        return certificate()
+
+    clock = stopped_clock(NOW)
+    trust = SnsTrust([TOPIC], fetch, clock=clock)
+    for number in range(3):
+        trust.message(NotificationMessage(json.dumps(sns_delivery(MessageId=f"m{number}")).encode()))
+    assert fetched == [ADDRESS]
+    for number in range(40):
+        address = ADDRESS.replace("abc", f"{number:x}")
+        trust.message(NotificationMessage(json.dumps(sns_delivery(SigningCertURL=address)).encode()))
+    assert len(trust._certificates) <= 16

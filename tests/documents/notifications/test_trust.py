@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from penstock.documents.notifications.received import NotificationMessage
@@ -23,10 +25,10 @@ class StoppedClock:
         raise AssertionError("nothing here waits")
 
 
-def signed(trust, body=BODY, at=NOW, **headers):
+def signed(trust, body=BODY, at=NOW, target="s3/handbook", **headers):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    signature = trust.sign(body, at, named)
-    return NotificationMessage(body, {**named, "x-penstock-timestamp": str(at), "x-penstock-signature": signature})
+    stamped = {"x-penstock-timestamp": str(at), "x-penstock-signature": trust.sign(body, at, target, named)}
+    return NotificationMessage(body, {**named, **stamped}, target=target)
 
 
 def test_what_either_key_signed_is_believed_so_that_keys_rotate():
@@ -99,19 +101,23 @@ def test_a_changed_added_or_removed_header_that_decides_breaks_the_signature():
     changes = [{"ce-type": "ObjectDeleted"}, {"ce-subject": "b.md"}, {"content-type": "text/plain"}, {"ce-id": "7"}]
     for change in changes:
         with pytest.raises(PermissionDenied, match="none of the keys"):
-            trust.check(NotificationMessage(BODY, {**honest.headers, **change}))
+            trust.check(replace(honest, headers={**honest.headers, **change}))
     for name in ("ce-type", "content-type"):
         with pytest.raises(PermissionDenied, match="none of the keys"):
-            trust.check(NotificationMessage(BODY, {key: value for key, value in honest.headers.items() if key != name}))
-    trust.check(NotificationMessage(BODY, {**honest.headers, "user-agent": "a proxy's own", "via": "1.1 somewhere"}))
+            trust.check(replace(honest, headers={key: value for key, value in honest.headers.items() if key != name}))
+    for target in ("ceph/handbook", "s3/other", "s3/", ""):
+        with pytest.raises(PermissionDenied, match="none of the keys"):
+            trust.check(replace(honest, target=target))
+    trust.check(replace(honest, headers={**honest.headers, "user-agent": "a proxy's own", "via": "1.1 somewhere"}))
 
 
 def test_what_is_signed_cannot_be_read_in_two_ways():
     """A header with a line break could else pass for two, or for the beginning of the body."""
     with pytest.raises(PermissionDenied, match="several lines"):
         signed_text(NOW, NotificationMessage(BODY, {"ce-type": "a\nce-subject:b"}))
-    assert signed_text(5, NotificationMessage(b"body", {"ce-b": " x ", "ce-a": "y", "x-penstock-nonce": "n"})) == (
-        b"penstock-v2\n5\nn\nce-a:y\nce-b:x\n\nbody"
+    headers = {"ce-b": " x ", "ce-a": "y", "x-penstock-nonce": "n"}
+    assert signed_text(5, NotificationMessage(b"body", headers, target="s3/i")) == (
+        b"penstock-v3\n5\nn\ns3/i\nce-a:y\nce-b:x\n\nbody"
     )
 
 

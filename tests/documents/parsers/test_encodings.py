@@ -150,3 +150,25 @@ def test_a_charset_is_found_where_it_is_declared():
     assert declared_charset("text/html; charset=utf-8") == "utf-8"
     assert declared_charset("<meta charset = 'Shift_JIS'>") == "Shift_JIS"
     assert declared_charset("text/html") == ""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sentence"),
+    [
+        ("gbk", "水泵和阀门的维护手册"),
+        ("gbk", "请每年检查一次并记录结果"),
+        ("euc_jp", "東京都港区芝公園"),
+        ("cp1251", "Совещание перенесено на среду"),
+        ("cp1255", "תחזוקה של משאבות ושסתומים"),
+        ("cp874", "การประชุมเลื่อนไปเป็นวันพุธหน้า"),
+        ("cp949", "회의는 다음 주 수요일 오후 두 시입니다"),
+        ("koi8-r", "Обслуживание насосов и клапанов"),
+    ],
+)
+@pytest.mark.parametrize("times", [3, 20])
+def test_a_text_of_one_sentence_is_read_in_the_encoding_in_which_it_is_spelled_right(
+    encoding: str, sentence: str, times: int
+) -> None:
+    """Too short for a frequency of letters: the bytes are letters of other scripts too, in an order that none has."""
+    text = f"{sentence}\n" * times
+    assert decoded(text.encode(encoding)).text == text

@@ -67,13 +67,14 @@ class Origin:
 class NotificationMessage:
     """One HTTP request or one message, with header names in lower case. `received_at_ms` stands in for missing times.
 
-    `source_id` is what whoever passed the event on calls it; an event's own name comes before it.
+    `target` is where it was sent: the source whose shape it has and the index it is for, `s3/handbook`. `source_id` is what whoever passed the event on calls it; an event's own name comes before it.
     """
 
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     received_at_ms: int = 0
     source_id: str | None = None
+    target: str = ""
 
     @property
     def origin(self) -> Origin:

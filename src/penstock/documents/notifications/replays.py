@@ -21,6 +21,8 @@ __all__ = ["REPLAYS_PREFIX", "MemoryReplays", "Replays", "StoredReplays", "diges
 REPLAYS_PREFIX: Final = "notifications/seen/"
 # At a thousand deliveries a second and five minutes of tolerance on either side this is not reached.
 _REMEMBERED_MAX: Final = 1_000_000
+# Processes that share a store have clocks of their own: what is over for one may still be believed by another.
+_CLOCKS_APART_MS_MAX: Final = 600_000
 
 
 class Replays(Protocol):
@@ -28,7 +30,7 @@ class Replays(Protocol):
         """Whether it is seen for the first time; remembered until then."""
         ...
 
-    def release(self, signature: str) -> None:
+    def release(self, signature: str, until_ms: int) -> None:
         """Forget it: what was to be done with the delivery failed, and its sender may try again."""
         ...
 
@@ -54,7 +56,7 @@ class MemoryReplays:
         self._until[name] = until_ms
         return True
 
-    def release(self, signature: str) -> None:
+    def release(self, signature: str, until_ms: int) -> None:
         self._until.pop(digest(signature), None)
 
 
@@ -65,19 +67,16 @@ class StoredReplays:
         self._spec = spec
         self._clock = clock
         self._entropy = entropy
-        self._claimed: dict[str, str] = {}
 
     def claim(self, signature: str, until_ms: int) -> bool:
         return self._run(lambda store: self._claim(store, signature, until_ms))
 
-    def release(self, signature: str) -> None:
-        key = self._claimed.pop(signature, None)
-        if key is not None:
-            self._run(lambda store: _removed(store, key))
+    def release(self, signature: str, until_ms: int) -> None:
+        self._run(lambda store: _removed(store, _key(signature, until_ms)))
 
     async def _claim(self, store: ObjectStore, signature: str, until_ms: int) -> bool:
         await self._forget(store)
-        key = f"{REPLAYS_PREFIX}{until_ms:016d}-{digest(signature)}"
+        key = _key(signature, until_ms)
         proof = self._entropy.token(16)
         try:
             await store.put_if(key, proof, version=None)
@@ -87,12 +86,11 @@ class StoredReplays:
             # Whoever wrote what is there now has the claim; if nothing is, this raises and nobody has.
             if (await store.get(key)).data != proof:
                 return False
-        self._claimed[signature] = key
         return True
 
     async def _forget(self, store: ObjectStore) -> None:
         """Remove those whose time is over; nobody would believe their deliveries any more."""
-        now = f"{REPLAYS_PREFIX}{self._clock.now_ms():016d}"
+        now = f"{REPLAYS_PREFIX}{max(0, self._clock.now_ms() - _CLOCKS_APART_MS_MAX):016d}"
         async for page in store.list(REPLAYS_PREFIX):
             over = [meta.key for meta in page if meta.key < now]
             await store.delete_many(over)
@@ -108,6 +106,10 @@ class StoredReplays:
                 await store.close()
 
         return asyncio.run(run())
+
+
+def _key(signature: str, until_ms: int) -> str:
+    return f"{REPLAYS_PREFIX}{until_ms:016d}-{digest(signature)}"
 
 
 async def _removed(store: ObjectStore, key: str) -> bool:

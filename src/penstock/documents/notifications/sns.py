@@ -28,6 +28,8 @@ SNS_TOLERANCE_SECONDS: Final = 3600
 _TOPIC: Final = re.compile(r"arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{1,40}):\d{12}:[A-Za-z0-9_.-]{1,256}")
 _CERTIFICATE_PATH: Final = re.compile(r"/SimpleNotificationService-[0-9a-f]{1,64}\.pem")
 _SHA1, _SHA256 = "1", "2"
+# A region has one at a time, and a new one every year or so.
+_CERTIFICATES_MAX: Final = 16
 _SNS_SIGNED: Final = {
     "Notification": ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
     "SubscriptionConfirmation": ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
@@ -69,6 +71,7 @@ class SnsTrust:
         self._tolerance_ms = tolerance_seconds * 1000
         self._clock = clock
         self._beyond_sha1: set[str] = set()
+        self._certificates: dict[str, bytes] = {}
 
     def check(self, delivery: NotificationMessage) -> None:
         self.message(delivery)
@@ -86,7 +89,7 @@ class SnsTrust:
         self._check_address(message)
         at = instant(message.timestamp, "a message of SNS")
         check_age(int(at.timestamp() * 1000), self._clock, self._tolerance_ms)
-        self._verify(message, self._certificate(message.signing_cert_url))
+        self._verify(message, self._fetched(message.signing_cert_url))
         if version == _SHA256:
             self._beyond_sha1.add(topic)
         return message
@@ -97,6 +100,15 @@ class SnsTrust:
         address = message.signing_cert_url
         if not (address.startswith(prefix) and _CERTIFICATE_PATH.fullmatch(address.removeprefix(prefix))):
             raise denied("its certificate is not at Amazon", "SNS keeps it on the host of the topic's region")
+
+    def _fetched(self, url: str) -> bytes:
+        """A certificate never changes under its name, so that one is fetched once and not for every message."""
+        if url not in self._certificates:
+            pem = self._certificate(url)
+            while len(self._certificates) >= _CERTIFICATES_MAX:
+                self._certificates.pop(next(iter(self._certificates)))
+            self._certificates[url] = pem
+        return self._certificates[url]
 
     def _verify(self, message: SnsMessage, pem: bytes) -> None:
         from cryptography.exceptions import InvalidSignature

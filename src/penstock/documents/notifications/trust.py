@@ -28,14 +28,14 @@ NONCE_HEADER: Final = "x-penstock-nonce"
 # Clocks differ and requests wait; a recorded request is worthless after this long.
 TOLERANCE_SECONDS: Final = 300
 _SECRET_BYTES_MIN: Final = 16
-_SCHEME: Final = "penstock-v2"
+_SCHEME: Final = "penstock-v3"
 # Headers that a parser reads: with another one the same body would be another event.
 _DECIDING: Final = "content-type"
 _DECIDING_PREFIX: Final = "ce-"
 
 
 class HmacTrust:
-    """HMAC-SHA256 over time, nonce, the headers that decide and the body. A delivery is believed once."""
+    """HMAC-SHA256 over time, nonce, target, the headers that decide and the body. A delivery is believed once."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class HmacTrust:
         self._clock = clock
         self._replays = replays or MemoryReplays(clock=clock)
 
-    def sign(self, body: bytes, timestamp: int, headers: Mapping[str, str] | None = None) -> str:
+    def sign(self, body: bytes, timestamp: int, target: str, headers: Mapping[str, str] | None = None) -> str:
         """The signature with the first key, as the header carries it: for senders of our own, and for tests."""
-        return _signature(self._keys[0], timestamp, NotificationMessage(body, headers or {}))
+        return _signature(self._keys[0], timestamp, NotificationMessage(body, headers or {}, target=target))
 
     def check(self, delivery: NotificationMessage) -> None:
         self.verify(delivery)
@@ -76,13 +76,15 @@ class HmacTrust:
 
     def claim(self, delivery: NotificationMessage) -> None:
         """Take a verified delivery; a second time it is refused."""
-        until_ms = int(delivery.headers[TIMESTAMP_HEADER]) * 1000 + self._tolerance_ms
-        if not self._replays.claim(delivery.headers[SIGNATURE_HEADER], until_ms):
+        if not self._replays.claim(delivery.headers[SIGNATURE_HEADER], self._until_ms(delivery)):
             raise denied("it was taken already", f"sign a new delivery anew, with its own {NONCE_HEADER}")
 
     def release(self, delivery: NotificationMessage) -> None:
         """Let a delivery be sent again: it was believed, and what was to be done with it failed."""
-        self._replays.release(delivery.headers.get(SIGNATURE_HEADER, ""))
+        self._replays.release(delivery.headers[SIGNATURE_HEADER], self._until_ms(delivery))
+
+    def _until_ms(self, delivery: NotificationMessage) -> int:
+        return int(delivery.headers[TIMESTAMP_HEADER]) * 1000 + self._tolerance_ms
 
 
 class BearerTrust:
@@ -103,14 +105,14 @@ class BearerTrust:
 
 
 def _signature(key: bytes, timestamp: int, delivery: NotificationMessage) -> str:
-    return "v2=" + hmac.new(key, signed_text(timestamp, delivery), hashlib.sha256).hexdigest()
+    return "v3=" + hmac.new(key, signed_text(timestamp, delivery), hashlib.sha256).hexdigest()
 
 
 def signed_text(timestamp: int, delivery: NotificationMessage) -> bytes:
-    """What is signed: lines of scheme, time, nonce and the deciding headers in order, an empty one, then the body."""
+    """What is signed: lines of scheme, time, nonce, target and deciding headers, an empty one, then the body."""
     headers = delivery.headers
     deciding = sorted(name for name in headers if name == _DECIDING or name.startswith(_DECIDING_PREFIX))
-    lines = [_SCHEME, str(timestamp), headers.get(NONCE_HEADER, "")]
+    lines = [_SCHEME, str(timestamp), headers.get(NONCE_HEADER, ""), delivery.target]
     lines += [f"{name}:{headers[name].strip()}" for name in deciding]
     if any("\n" in line or "\r" in line for line in lines):
         raise denied("a header of it has several lines")

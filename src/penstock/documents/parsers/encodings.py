@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.documents.parsers.spelling import is_spelled
+
 if TYPE_CHECKING:
     from charset_normalizer import CharsetMatch
 
@@ -175,6 +177,8 @@ def _guessed(data: bytes, why: str) -> Decoded:
     from charset_normalizer import from_bytes
 
     matches = list(from_bytes(_sample(data), cp_isolation=_GUESSED, preemptive_behaviour=False, threshold=0.3))
+    # Those that are spelled as their script is first; the order is the detector's otherwise.
+    matches.sort(key=lambda match: not is_spelled(str(match)))
     encoding = _best(matches) if matches else "cp1252"
     return _lossy(data, encoding, f"read as {encoding}, which was guessed: {why}")
 

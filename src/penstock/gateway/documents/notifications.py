@@ -17,7 +17,7 @@ from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.guard import Guard
 from penstock.gateway.http.inputs import one, whole_body
 from penstock.gateway.http.routing import Route
-from penstock.indexing import receive
+from penstock.indexing import receive, target_of
 from penstock.objects import parse_url
 
 __all__ = ["NotificationRoutes"]
@@ -57,7 +57,8 @@ class NotificationRoutes:
         source = exchange.parameters["source"]
         if source not in PARSERS:
             raise NotFound(f"there is no source {source[:40]!r}", f"there are {', '.join(sorted(PARSERS))}")
-        delivery = NotificationMessage(await whole_body(exchange, self._config), exchange.headers, self._clock.now_ms())
+        body, target = await whole_body(exchange, self._config), target_of(source, one(exchange, "index", "default"))
+        delivery = NotificationMessage(body, exchange.headers, self._clock.now_ms(), target=target)
         with self._guard.counted_failures(exchange):
             sender = self._senders.sender(exchange, delivery)
         if exchange.principal.tenant:
@@ -70,8 +71,8 @@ class NotificationRoutes:
         self, exchange: HttpExchange, source: str, delivery: NotificationMessage, sender: Sender
     ) -> HttpAnswer:
         name = await self._services.collection(exchange, one(exchange, "index", "default"))
-        destination, sns = Destination(name.tenant, name.index, name.model), sender.credentials.sns()
-        received = await self._received(exchange, source, delivery, destination, sns)
+        destination = Destination(name.tenant, name.index, name.model)
+        received = await self._received(exchange, source, delivery, destination, sender.sns)
         if received.reply is not None:
             return HttpAnswer(received.reply)
         self._check_buckets(name.tenant, received.notifications)

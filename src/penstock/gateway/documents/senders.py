@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.documents.notifications import SIGNATURE_HEADER, HmacTrust, NotificationMessage
+from penstock.documents.notifications import SIGNATURE_HEADER, HmacTrust, NotificationMessage, SnsTrust
 from penstock.errors import PermissionDenied
 from penstock.gateway.access.addresses import Networks
 from penstock.gateway.access.tokens import Principal, Scope, Unauthenticated
@@ -27,10 +27,10 @@ _WRITE: Final = frozenset({Scope.WRITE})
 
 @dataclass(frozen=True)
 class Sender:
-    """Who sent a delivery. `signed` notes that it was taken; `credentials` has the topics of SNS."""
+    """Who sent a delivery. `signed` notes that it was taken; `sns` believes the messages of the tenant's topics."""
 
     principal: Principal
-    credentials: Credentials
+    sns: SnsTrust | None
     signed: HmacTrust | None
 
 
@@ -45,7 +45,9 @@ class NotificationSenders:
         address: Callable[[HttpExchange], str],
     ) -> None:
         """Deliveries that were taken are noted at `spec`."""
-        self._credentials, self._address = dict(credentials), address
+        self._address = address
+        # For as long as the gateway runs: each remembers certificates, and which topics sign with SHA-256.
+        self._sns = {tenant: known.sns() for tenant, known in credentials.items()}
         self._signatures = {
             tenant: signed for tenant, known in credentials.items() if (signed := known.signatures(spec)) is not None
         }
@@ -73,7 +75,7 @@ class NotificationSenders:
         except PermissionDenied as error:
             raise Unauthenticated(error.what, error.why, error.remedy) from error
         principal = exchange.principal if exchange.principal.tenant else Principal(tenant, _WRITE)
-        return Sender(principal, self._credentials.get(tenant, Credentials()), signed)
+        return Sender(principal, self._sns.get(tenant), signed)
 
     def _tenant(self, exchange: HttpExchange, delivery: NotificationMessage) -> str:
         if SIGNATURE_HEADER in exchange.headers:

@@ -35,6 +35,7 @@ from penstock.indexing.planning.plan import EventPlan, RoundLimits, plan_events,
 from penstock.indexing.registry.entries import BatcherCount, DocumentEntry, Schedule
 from penstock.indexing.registry.settings import Build, Cut, IndexSettings, remembered
 from penstock.indexing.rounds.answers import Answers, Unanswered
+from penstock.indexing.rounds.own_metadata import as_said
 from penstock.indexing.rounds.rounds import Batched, Result, batch_round, by_collection, conclude, postponed, scouts
 from penstock.indexing.rounds.sharing import left_without
 from penstock.indexing.rounds.vector_rows import vector_rows
@@ -209,7 +210,7 @@ class Indexer:
             kept |= {share.work: reading for share, reading in zip(unread, found, strict=True)}
             readings = [kept[share.work] for share in shares]
             if not self._postponed(shares, readings):
-                return list(zip(shares, readings, strict=True))
+                return [(as_said(share, kept[share.work]), kept[share.work]) for share in shares]
             kept = {work: reading for work, reading in kept.items() if not reading.away}
             shares = self.backlog.round(self._chunking.cell_bytes)
             # Another round than the one that may have been in doubt, and nothing is written of it yet.

@@ -9,16 +9,18 @@ another type is converted where nothing is lost, and else is shown and cannot be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from penstock.documents import Metadata, merged_metadata
+from penstock.documents import Metadata, doc_id_of, merged_metadata
+from penstock.indexing.planning.backlog import Share
 from penstock.indexing.registry.entries import DocumentEntry
+from penstock.indexing.stages.readings import DocumentReading
 from penstock.vector import AttributeType, Scalar
 
-__all__ = ["METADATA", "OWN_PREFIX", "MetadataUpdate", "OwnAttributes", "RowMetadata", "metadata_updates"]
+__all__ = ["METADATA", "OWN_PREFIX", "MetadataUpdate", "OwnAttributes", "RowMetadata", "as_said", "metadata_updates"]
 
 # The attribute with all of it, and what the names of single ones begin with.
 METADATA: Final = "metadata"
@@ -51,6 +53,20 @@ class MetadataUpdate:
     version: str | None
     # Attributes that are no longer said are None.
     values: Mapping[str, Scalar | None]
+
+
+def as_said(share: Share, reading: DocumentReading) -> Share:
+    """A document of which its object's writer said something: as if its notification had, which has the last word."""
+    if reading.said is None or reading.void:
+        return share
+    entry, pending = share.entry, share.pending
+    said = msgspec.json.decode(reading.said, type=dict[str, Any])
+    told, _ = merged_metadata(said, pending.upload.metadata)
+    upload = msgspec.structs.replace(pending.upload, metadata=told or None)
+    # A later event of the same version that says nothing keeps what was said.
+    last = upload if entry.upload is not None and doc_id_of(entry.upload) == pending.doc_id else entry.upload
+    entry = msgspec.structs.replace(entry, upload=last, pending=msgspec.structs.replace(pending, upload=upload))
+    return replace(share, entry=entry)
 
 
 class OwnAttributes:

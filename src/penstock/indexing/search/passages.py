@@ -202,13 +202,17 @@ class _Query:
 
     async def facets(self, counted: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The values of attributes among the best passages, those that are good enough."""
-        found = await self._search(_DEPTH_MAX, ["attributes"])
+        ranked = found = await self._search(_DEPTH_MAX, ["attributes"])
         if self.question.score_min is not None:
-            found = found.filter(pa.array(found["score"].to_numpy() >= self.question.score_min))
+            found = ranked.filter(pa.array(ranked["score"].to_numpy() >= self.question.score_min))
+        # The ranking may go on behind its last row, unless that one is not good enough already.
+        is_whole = len(ranked) < _DEPTH_MAX or len(found) < len(ranked)
         rows: Any = found["attributes"].combine_chunks()
-        absent = _told(FacetCounts((), missing=len(rows)))
+        absent = _told(FacetCounts((), missing=len(rows), exact=is_whole))
         return {
-            name: _told(facet_of(rows.field(name), self.question.facet_values)) if name in counted else absent
+            name: _told(facet_of(rows.field(name), self.question.facet_values), is_whole=is_whole)
+            if name in counted
+            else absent
             for name in self.question.facets
         }
 
@@ -225,9 +229,9 @@ class _Query:
         )
 
 
-def _told(facet: FacetCounts) -> dict[str, Any]:
+def _told(facet: FacetCounts, *, is_whole: bool = True) -> dict[str, Any]:
     values = [{"value": value, "count": count} for value, count in facet.values]
-    return {"values": values, "other": facet.other, "missing": facet.missing}
+    return {"values": values, "other": facet.other, "missing": facet.missing, "exact": facet.exact and is_whole}
 
 
 _NO_FACET: Final = FacetCounts(())

@@ -32,7 +32,7 @@ from penstock.indexing.sending.queue import in_trace, send
 from penstock.objects import StoreSpec
 from penstock.observability import names
 
-__all__ = ["Credentials", "documents_in", "receive", "take_delivery"]
+__all__ = ["Credentials", "documents_in", "receive", "take_delivery", "target_of"]
 
 _FETCH_SECONDS_MAX: Final = 10.0
 
@@ -69,6 +69,7 @@ def take_delivery(
     doors: StoreDoors = PLAIN_DOORS,
 ) -> Received:
     """Check a delivery, read it and queue it at the store for an index: its tenant, its name, and its model or None."""
+    delivery = replace(delivery, target=target_of(source, index[1]))
     signed = credentials.signatures(doors.spec(url))
     if signed:
         signed.verify(delivery)
@@ -98,6 +99,11 @@ def _send_once(
         raise
 
 
+def target_of(source: str, index: str) -> str:
+    """Where a delivery is sent, as its sender signs it: another source reads the same body as another event."""
+    return f"{source}/{index}"
+
+
 def receive(
     source: str, delivery: NotificationMessage, destination: Destination, sns: SnsTrust | None = None
 ) -> Received:
@@ -106,7 +112,7 @@ def receive(
     notifications: list[Notification] = []
     ignored: list[str] = []
     for number, body in enumerate(documents_in(delivery.body), 1):
-        one = NotificationMessage(body, _typed(delivery.headers, source, body), delivery.received_at_ms)
+        one = replace(delivery, body=body, headers=_typed(delivery.headers, source, body))
         try:
             event = _unwrapped(one, sns) if sns else one
             if event is None:

@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import BLOCK_BYTES, UploadNotification
 from penstock.errors import InvalidInput, PenstockError, Unavailable
-from penstock.objects import ObjectMeta, ObjectStore
+from penstock.objects import Object, ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["FetchLimits", "Fetched", "Fetcher", "Wanted", "ask", "is_small", "windows"]
@@ -31,8 +31,8 @@ _PATIENT_WINDOWS: Final = 3
 # Waited for in the background at once: each may bring a block.
 _LATE_MAX: Final = 64
 
-# The bytes of a small object, what a large one is, or that its bucket did not answer.
-Fetched = bytes | ObjectMeta | Unavailable
+# The bytes of a small object, or all of it; what a large one is; or that its bucket did not answer.
+Fetched = bytes | Object | ObjectMeta | Unavailable
 K = TypeVar("K", bound=Hashable)
 
 
@@ -44,9 +44,11 @@ class FetchLimits:
     objects_at_once: int = 32
     # Of all that is fetched at once; a task holds no more than this beside what it reads.
     bytes_at_once: int = 8 << 20
+    # Whether what a writer said of an object (`x-amz-meta-*`) becomes metadata of its document. Costs no request.
+    object_metadata: bool = False
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in ("objects_at_once", "bytes_at_once"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
 
@@ -80,6 +82,8 @@ class Wanted(NamedTuple):
     opened: Callable[[], Awaitable[ObjectStore]]
     upload: UploadNotification
     whole: bool = True
+    # Whether what is said of it is of use too.
+    said: bool = False
 
 
 class Fetcher(Generic[K]):
@@ -141,9 +145,11 @@ class Fetcher(Generic[K]):
 
 async def ask(wanted: Wanted, observer: Observer = SILENT) -> Fetched | None:
     """A small object whole, or what a large one is; None when that needs a closer look."""
-    opened, upload, whole = wanted
+    opened, upload, whole, said = wanted
     try:
         store = await opened()
+        if whole and said and is_small(upload):
+            return await _told(store, upload)
         if whole and is_small(upload):
             return await _whole(store, upload, observer)
         meta = await store.head(upload.key)
@@ -155,6 +161,14 @@ async def ask(wanted: Wanted, observer: Observer = SILENT) -> Fetched | None:
         return error
     except (PenstockError, ValueError, TypeError):
         return None
+
+
+async def _told(store: ObjectStore, upload: UploadNotification) -> Object | None:
+    """All of an object, of which a range would not tell what is said of it."""
+    found = await store.get(upload.key)
+    assert upload.etag is not None
+    is_notified = found.meta.version.strip('"') == upload.etag.strip('"') and len(found.data) == upload.size_bytes
+    return found if is_notified else None
 
 
 async def _whole(

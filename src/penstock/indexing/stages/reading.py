@@ -61,7 +61,7 @@ from penstock.indexing.stages.embedding import Embedding
 from penstock.indexing.stages.fetching import Fetched, Fetcher, FetchLimits, Wanted, is_small, windows
 from penstock.indexing.stages.parsed_texts import PARSED_PREFIX, parsed_key
 from penstock.indexing.stages.readings import Ending, Piece, ReadOutcome, ReadRequest
-from penstock.objects import ObjectMeta, ObjectStore, RetryPolicy, StoreSpec, StoreUrl, check_key, parse_url
+from penstock.objects import Object, ObjectMeta, ObjectStore, RetryPolicy, StoreSpec, StoreUrl, check_key, parse_url
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["Reading", "read_documents"]
@@ -192,7 +192,7 @@ class _Reader:
                 continue
             try:
                 opened = partial(self._opened, upload.bucket, self._spec(upload))
-                wanted[place] = Wanted(opened, upload, whole=request.parsed is None)
+                wanted[place] = Wanted(opened, upload, request.parsed is None, self._reading.fetching.object_metadata)
             except (PenstockError, *_UNFORESEEN):
                 # Whoever reads from it finds out, and tells it of its document.
                 continue
@@ -208,7 +208,7 @@ class _Reader:
 
     def read(self, place: int, request: ReadRequest) -> Iterator[Piece]:
         bucket, fetched = request.upload.bucket, self._fetched.get(place)
-        if bucket in self._away and not isinstance(fetched, bytes | Unavailable):
+        if bucket in self._away and not isinstance(fetched, bytes | Object | Unavailable):
             yield place, Ending(outcome=ReadOutcome.UNASKED)
             return
         try:
@@ -273,6 +273,7 @@ class _Reader:
             parsed=text.parsed,
             parses=text.parses,
             title=text.title,
+            said=text.said,
         )
 
     def _text(self, request: ReadRequest, fetched: Fetched | None) -> _Text | None:
@@ -282,26 +283,34 @@ class _Reader:
         if request.parsed:
             kept = self._kept(request.parsed)
             if kept is not None:
-                return _Text(kept, kept.size, source.version, request.parsed)
+                return _Text(kept, kept.size, source.version, request.parsed, said=source.said)
         elif request.text_bytes is not None or self._is_plain(source, upload):
-            return _Text(source, source.size, source.version)
+            return _Text(source, source.size, source.version, said=source.said)
         parsed = self._parse(source, upload, None if request.apart else self._reading.limits.round_cpu_seconds)
         key = parsed_key(doc_id_of(upload), self._reading.parsing)
         if request.parsed and request.parsed != key:
             return None
-        return self._kept_for_later(parsed, source.version, key, request)
+        text = self._kept_for_later(parsed, source.version, key, request)
+        text.said = source.said
+        return text
 
     def _object(self, upload: UploadNotification, fetched: Fetched | None) -> _Object:
         if isinstance(fetched, Unavailable):
             raise fetched
-        if isinstance(fetched, bytes):
+        if isinstance(fetched, bytes | Object):
             assert upload.etag is not None
-            return _Object(BytesSource(fetched), upload.etag)
+            if isinstance(fetched, bytes):
+                return _Object(BytesSource(fetched), upload.etag)
+            return _Object(BytesSource(fetched.data), upload.etag, self._said(fetched.meta))
         store = self._bucket(upload)
         meta = fetched or self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
             raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
-        return _Object(_StoreSource(self._loop, store, meta, self._observer), meta.version)
+        return _Object(_StoreSource(self._loop, store, meta, self._observer), meta.version, self._said(meta))
+
+    def _said(self, meta: ObjectMeta) -> str | None:
+        """What the writer of an object said of it, as JSON, where that is wanted."""
+        return msgspec.json.encode(dict(meta.said)).decode() if self._reading.fetching.object_metadata else None
 
     def _is_plain(self, source: _Object, upload: UploadNotification) -> bool:
         """Whether it can be read by ranges: a text in UTF-8, or one of another encoding that is too large to parse."""
@@ -358,7 +367,8 @@ class _Reader:
         """Where an object is read from, if that may be."""
         spec = self._reading.spec_of(upload.bucket)
         self._access.check(self._reading.url_of(upload.bucket), check_key(upload.key))
-        return StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, **spec.options})
+        # What is got whole was notified as small; all else is read by ranges.
+        return StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, "get_bytes_max": BLOCK_BYTES, **spec.options})
 
     def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
         return self._loop.run_until_complete(self._opened(name, spec))
@@ -382,14 +392,16 @@ class _Text:
     parses: int = 0
     warnings: list[str] = field(default_factory=list)
     title: str | None = None
+    # Of the object it was made of.
+    said: str | None = None
 
 
 class _Object(BlockSource):
     """One version of one object. Whoever sniffs at it and whoever reads it share the blocks: a small one is one read."""
 
-    def __init__(self, ranges: ByteSource, version: str) -> None:
+    def __init__(self, ranges: ByteSource, version: str, said: str | None = None) -> None:
         self._ranges = ranges
-        self.version = version
+        self.version, self.said = version, said
         super().__init__(ranges)
 
     def whole(self) -> bytes:

@@ -73,6 +73,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     # Of a side-car file, what it says, as JSON.
     metadata: str | None = None
+    # What the object's writer said of it, as JSON, where that is wanted.
+    said: str | None = None
 
 
 # The place of a request among those that were asked together, and a part of its answer.
@@ -94,6 +96,7 @@ class DocumentReading:
     detail: tuple[str, ...] = ()
     title: str | None = None
     metadata: str | None = None
+    said: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -116,6 +119,7 @@ class DocumentReading:
         self.text_bytes, self.version, self.parsed = ending.text_bytes, ending.version, ending.parsed
         self.parses += ending.parses
         self.title, self.metadata = ending.title or self.title, ending.metadata
+        self.said = ending.said
         self.detail += ending.detail
 
     def number(self, seq: int) -> None:

@@ -52,6 +52,7 @@ _ENDING_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("parses", pa.int64()),
     pa.field("title", pa.string()),
     pa.field("metadata", pa.string()),
+    pa.field("said", pa.string()),
 ]
 PIECE_SCHEMA: Final = pa.schema([_REQUEST_FIELDS[0], *_CHUNK_FIELDS, *_ENDING_FIELDS])
 

@@ -106,9 +106,9 @@ class CloudListing:
         )
 
 
-def remote_meta(key: str, found: RemoteMeta, remote: Remote) -> ObjectMeta:
+def remote_meta(key: str, found: RemoteMeta, remote: Remote, said: tuple[tuple[str, str], ...] = ()) -> ObjectMeta:
     modified_ms = int(found["last_modified"].timestamp() * 1000)
-    return ObjectMeta(key, found["size"], remote.versions.of(found), modified_ms)
+    return ObjectMeta(key, found["size"], remote.versions.of(found), modified_ms, said)
 
 
 def start_after(prefix: str, offset: str) -> str | None:

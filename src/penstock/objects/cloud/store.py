@@ -34,6 +34,7 @@ from penstock.objects.cloud.answer import CloudAnswer
 from penstock.objects.cloud.explanations import explain
 from penstock.objects.cloud.ordered_listing import CloudListing, remote_meta
 from penstock.objects.cloud.ranges import Range, coalesced, cut
+from penstock.objects.cloud.said import said_of
 from penstock.objects.cloud.services import Remote, is_own_address
 from penstock.objects.port import (
     KEY_BYTES_MAX,
@@ -139,8 +140,10 @@ class CloudStore:
         raise storm(self.url, key)
 
     async def head(self, key: str) -> ObjectMeta:
-        found = await self._read(key, obstore.head_async(self._remote.store, self._path(key)))
-        return remote_meta(key, found, self._remote)
+        # Unlike the client's own `head`, this one tells what the writer said of the object.
+        call = obstore.get_async(self._remote.store, self._path(key), options={"head": True})
+        found = await self._read(key, call)
+        return remote_meta(key, found.meta, self._remote, said_of(found.attributes))
 
     async def put(self, key: str, data: Body) -> ObjectMeta:
         body = check_body(key, data)
@@ -199,7 +202,7 @@ class CloudStore:
         return path
 
     async def _whole(self, key: str, result: obstore.GetResult) -> Object:
-        meta = remote_meta(key, result.meta, self._remote)
+        meta = remote_meta(key, result.meta, self._remote, said_of(result.attributes))
         check_size(self.url, meta, self._get_bytes_max)
         return Object(meta, (await self._read(key, result.bytes_async())).to_bytes())
 

@@ -42,7 +42,7 @@ from penstock.vector.search.calibration import Calibration, ProbePlan, calibrate
 from penstock.vector.search.fusion import BY_RANK, Fusion, Ranking, fuse
 from penstock.vector.search.nearest import NearestRows
 from penstock.vector.search.scan import NONE
-from penstock.vector.search.support import group_codes, supported
+from penstock.vector.search.support import SUPPORT_MAX, group_codes, supported
 from penstock.vector.search.warm import answer_warm
 
 __all__ = ["ALL_LISTS", "ROWS_MAX", "SearchRequest", "Searcher", "partial_blocks"]
@@ -292,7 +292,11 @@ async def _best(
         return Ranking(ranking.ids[: request.count], ranking.scores[: request.count])
     shelf = Shelf(Family.COLUMN, record.number)
     values = await find_column(blocks, state, shelf, ranking.ids, record.type.arrow, damage)
-    return supported(ranking, group_codes(values), request.count)
+    best = supported(ranking, group_codes(values), request.count)
+    if request.vectors is None or request.fusion.vector_weight is None:
+        return best
+    # Mixed scores are shares of the best possible one.
+    return Ranking(best.ids, best.scores / np.float32(SUPPORT_MAX))
 
 
 def _of_rankings(state: CollectionState, near: list[Ranking], told: list[Ranking], best: list[Ranking]) -> _Answer:

@@ -30,8 +30,11 @@ from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, Penstock
 
 __all__ = ["WORKER", "ParserProcess"]
 
-# Parsers leak; a process is cheap beside the documents it parsed.
-_DOCUMENTS_PER_PROCESS: Final = 200
+# Parsers leak, and a process takes as long to start as some fifty pages take to parse. Every so many documents it ends
+# if it holds a quarter of the memory that a document may take, or if that cannot be told; and at last in any case.
+_DOCUMENTS_PER_LOOK: Final = 200
+_DOCUMENTS_PER_PROCESS: Final = 2_000
+_MEMORY_PART_MAX: Final = 0.25
 # A machine with more to do than processors gives a parser a part of one.
 _WALL_PER_CPU: Final = 4.0
 # The room's package loads numpy for its chunker, which no parser needs: its place is held by an empty one.
@@ -88,11 +91,20 @@ class ParserProcess:
         outcome, cpu_seconds = outcome_in(self._answer(request), self._limits)
         self._parsed += 1
         # Its hard limit is twice a document's: the next one must find all of its own.
-        fresh = self._parsed < _DOCUMENTS_PER_PROCESS and cpu_seconds < self._limits.cpu_seconds
+        fresh = cpu_seconds < self._limits.cpu_seconds and not self._worn
         self.usable = fresh and self._exchange.quiet
         if isinstance(outcome, PenstockError):
             raise outcome
         return outcome
+
+    @property
+    def _worn(self) -> bool:
+        """Whether it has parsed enough, for what it holds of them."""
+        if self._parsed % _DOCUMENTS_PER_LOOK:
+            return False
+        held = resident_bytes(self.pid)
+        lean = held is not None and held < _MEMORY_PART_MAX * self._limits.memory_bytes
+        return not lean or self._parsed >= _DOCUMENTS_PER_PROCESS
 
     def stop(self) -> None:
         """End it and whatever it started in its session; once is enough, and after that its number is anybody's."""
@@ -146,6 +158,15 @@ class ParserProcess:
         if code in (-signal.SIGKILL, -signal.SIGABRT):
             return AtCapacity(f"a {request.format} document needs too much memory", f"its parser ended with {code}")
         return InvalidInput(f"a {request.format} document broke its parser", f"the process ended with code {code}")
+
+
+def resident_bytes(pid: int) -> int | None:
+    """The memory that a process holds; None where the machine does not tell. What it says itself is not to be trusted."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _over_budget(request: Request) -> OverBudget:
