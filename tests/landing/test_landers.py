@@ -227,6 +227,9 @@ class WatchedStage:
         self.sources += [task.source for task in tasks]
         return self._inner.land(tasks)
 
+    def cancel(self) -> None:
+        self._inner.cancel()
+
 
 def test_a_large_shard_lets_a_small_one_land_after_one_round(tmp_path: Path) -> None:
     """Though only one round may be under way, and the large one was there first with many."""
