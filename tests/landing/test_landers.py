@@ -214,3 +214,40 @@ def test_a_new_shard_knows_the_columns_of_tables_that_moved_to_it(tmp_path: Path
 def test_a_sharding_that_cannot_be_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         ShardingConfig(**given)
+
+
+class WatchedStage:
+    """A stage that notes whose batches it was given, in order."""
+
+    def __init__(self, config: TelemetryConfig) -> None:
+        self._inner = stage_of(config)
+        self.sources: list[str] = []
+
+    def land(self, tasks: Any) -> Any:
+        self.sources += [task.source for task in tasks]
+        return self._inner.land(tasks)
+
+    def cancel(self) -> None:
+        self._inner.cancel()
+
+
+def test_a_large_shard_lets_a_small_one_land_after_one_round(tmp_path: Path) -> None:
+    """Though only one round may be under way, and the large one was there first with many."""
+
+    async def work() -> None:
+        limits = LandingLimits(interval_seconds=0.0, batches_per_round=1, rounds_at_once=1)
+        config = config_at(tmp_path, limits=limits)
+        await laid_out(config, 2)
+        large, small = config.of_shard(0), config.of_shard(1)
+        await produce(large, [{"metrics": metric_rows(10 * number, 10, "large")} for number in range(8)])
+        await produce(small, [{"metrics": metric_rows(0, 1, "small")}])
+        stage = WatchedStage(config)
+        landers = await Landers.open(config, stage)
+        try:
+            assert (await landers.run_available()).rows == 81
+        finally:
+            await landers.close()
+        assert stage.sources.index(small.source) == 1
+        assert stage.sources.count(large.source) == 8
+
+    asyncio.run(work())
