@@ -121,6 +121,9 @@ def test_a_command_ends_with_its_code_before_python_is_taken_apart_under_native_
 _INTERRUPTED_IMPORT = """
 import os, signal, sys
 
+# Whoever started the tests may ignore Ctrl-C, and this process would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Descriptor:
     def __set_name__(self, owner, name):
         os.kill(os.getpid(), signal.SIGINT)

@@ -14,7 +14,7 @@ from tests.objects.bucket_server import BucketServer, bucket_server
 from penstock.indexing.stages.fetching import FetchLimits
 from penstock.indexing.stages.reading import Reading
 from penstock.objects.cloud.said import said_of
-from penstock.testing.servers import S3Server
+from penstock.testing.servers.object_stores import S3Server
 
 WANTED = FetchLimits(object_metadata=True)
 TEXT = prose("rivers and mills", 12)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from tests.campaigns import IS_LONG
 from tests.indexing import (
+    priced_model,
     test_budget,
     test_failures,
     test_indexing,
@@ -120,8 +121,8 @@ def test_chunks_that_the_model_refuses_keep_their_words_and_cost_a_warning_each(
     ids=lambda promise: promise.__name__,
 )
 def test_a_budget_is_kept_on_spark(shelf: IndexShelf, promise: Callable[[IndexShelf, EmbeddingServer], None]) -> None:
-    with EmbeddingServer(dimensions=test_budget.PROFILE.dimensions) as server:
-        promise(replace(shelf, name=CollectionName("acme", "handbook", test_budget.MODEL)), server)
+    with EmbeddingServer(dimensions=priced_model.PROFILE.dimensions) as server:
+        promise(replace(shelf, name=CollectionName("acme", "handbook", priced_model.MODEL)), server)
 
 
 # Spark's own threads and files -------------------------------------------------------------------------------

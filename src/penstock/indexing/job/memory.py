@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-import pyarrow as pa
-
 __all__ = ["ROUND_BYTES_MIN", "give_back_memory", "settle_allocators"]
 
 # Of mallopt(3).
@@ -39,13 +37,20 @@ def give_back_memory() -> bool:
 
 @cache
 def settle_allocators() -> bool:
-    """For the whole process, once; whether the C library took it."""
-    pa.set_memory_pool(pa.system_memory_pool())
+    """For the whole process, once; whether the C library took it.
+
+    The sooner the better: an arena that a thread has taken stays, and so does what Arrow took for its own pool.
+    """
     try:
         adjust: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
-        return False
-    return all([adjust(_MMAP_THRESHOLD, _LARGE_BYTES), adjust(_ARENA_MAX, _ARENAS)])
+        taken = False
+    else:
+        taken = all([adjust(_MMAP_THRESHOLD, _LARGE_BYTES), adjust(_ARENA_MAX, _ARENAS)])
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    return taken
 
 
 @cache
