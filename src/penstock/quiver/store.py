@@ -16,30 +16,17 @@ from penstock.disk import Disk, RealDisk, explain
 from penstock.errors import Closed, Corrupt, InvalidInput
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Home, Offload, Threads
-from penstock.observability import SILENT, Observer, names
-from penstock.quiver.acks.ack_log import AckLog
+from penstock.observability import SILENT, Observer
 from penstock.quiver.acks.ack_state import AckState
 from penstock.quiver.bundles.bundle import Ack, Bundle
 from penstock.quiver.config import Durability, QuiverConfig, SubscriberConfig
 from penstock.quiver.delivery.delivery import Delivery
-from penstock.quiver.delivery.handover import Handover
-from penstock.quiver.delivery.held_or_stored import SegmentReader
-from penstock.quiver.delivery.subscribers import Subscribers
-from penstock.quiver.doors import Doors, WakeUp
+from penstock.quiver.doors import Doors
 from penstock.quiver.layout import Layout
-from penstock.quiver.log_replay import LogReplay
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
-from penstock.quiver.retention.admission import Admission
-from penstock.quiver.retention.budget import SharedUsage
-from penstock.quiver.retention.sweeper import Sweeper
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
-from penstock.quiver.segment.finaliser import Finaliser
 from penstock.quiver.segment.format import SegmentMeta
-from penstock.quiver.segment.index import SegmentIndex
-from penstock.quiver.segment.open_segment import OpenSegment
-from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
-from penstock.quiver.upkeep import StoreUpkeep
-from penstock.quiver.wal.wal import Wal, WalEntry
+from penstock.quiver.store_parts import StoreParts
 
 __all__ = ["Quiver"]
 
@@ -54,97 +41,13 @@ class Quiver:
         self.findings = opened.findings if opened else Findings()
         self._doors = doors
         self._home = Home()
-        self._changed = WakeUp(doors.clock)
-        # Something for the upkeep to do.
-        self._wake = WakeUp(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
         self._threads: list[Threads] = []
-        self._segments = SegmentIndex(opened.segments.values() if opened else ())
-        self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
-        self._ack_log = AckLog(
-            opened.ack.state if opened else AckState(),
-            opened.ack_log if opened else None,
-            offload=doors.offload,
-            clock=doors.clock,
-            checkpoint_records=config.checkpoint_records,
-            next_record=opened.ack.next_record if opened else 1,
-        )
-        self._finaliser = Finaliser(
-            self._shelf,
-            config.segment,
-            doors,
-            self._changed,
-            number=self._next_segment,
-            publish=self._publish,
-            hand_over=self._settle_in_memory,
-            begun=self._wake.notify,
-        )
-        self._wal = Wal(
-            opened.wal_log if opened else None,
-            doors,
-            durability=config.durability,
-            interval=config.wal.flush_interval,
-            persists=config.durability is not Durability.SEGMENT_ONLY,
-            next_record=max(opened.wal.next_record, self._state.finalised_through + 1) if opened else 1,
-            durable_before=opened.wal.durable_before if opened else 1,
-            accept=self._accept,
-        )
-        self._subscribers = Subscribers(
-            self._ack_log,
-            self._meta,
-            doors,
-            self._changed,
-            reader=self._read,
-            lost=self._lose,
-            settled=self._wake.notify,
-        )
-        # Only what the log has may wait for its files; and what is to stay once it is processed needs them.
-        is_allowed = self._wal.is_durable and not config.retention.steady_state_headroom
-        self._handover = Handover(
-            self._ack_log,
-            self._subscribers,
-            doors,
-            self._changed,
-            seconds=config.segment.memory_delivery_seconds if is_allowed else 0.0,
-            is_pressed=lambda: self._finaliser.is_pressed,
-        )
-        self._reader = SegmentReader(self._shelf, self._segments, self._handover, doors)
-        self._usage = SharedUsage(doors.disk, layout.path, layout.instance) if opened else None
-        self._admission = Admission(
-            config,
-            self._wal,
-            self._finaliser,
-            self._usage,
-            doors,
-            self._changed,
-            stored=lambda: self._tending.stored_bytes,
-            segments=self._segments,
-            sweep=self.sweep,
-        )
-        self._sweeper = Sweeper(
-            config.retention,
-            self._ack_log,
-            self._shelf,
-            self._segments,
-            self._subscribers,
-            doors,
-            self._changed,
-            bytes_over=self._admission.bytes_over,
-            segments_over=self._admission.segments_over,
-        )
-        self._tending = StoreUpkeep(
-            config,
-            doors,
-            self._changed,
-            self._wake,
-            ack_log=self._ack_log,
-            wal=self._wal,
-            segments=self._segments,
-            finaliser=self._finaliser,
-            subscribers=self._subscribers,
-            admission=self._admission,
-            sweeper=self._sweeper,
-        )
+        self._parts = parts = StoreParts(config, doors, opened, layout, self.findings)
+        self._ack_log = parts.ack_log
+        self._wal = parts.wal
+        self._finaliser = parts.finaliser
+        self._subscribers = parts.subscribers
         self._upkeep: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -315,7 +218,7 @@ class Quiver:
 
     async def sweep(self) -> None:
         """Remove what retention says, now."""
-        await self._tending.sweep()
+        await self._parts.upkeep.sweep()
 
     @property
     def state(self) -> AckState:
@@ -325,7 +228,7 @@ class Quiver:
     @property
     def segments(self) -> list[SegmentMeta]:
         """Metadata of all segments, oldest first."""
-        return [self._segments[number] for number in sorted(self._segments)]
+        return [self._parts.segments[number] for number in sorted(self._parts.segments)]
 
     @property
     def open_bytes(self) -> int:
@@ -335,7 +238,7 @@ class Quiver:
     @property
     def stored_bytes(self) -> int:
         """Bytes on the disk."""
-        return self._tending.stored_bytes
+        return self._parts.upkeep.stored_bytes
 
     # What serves it -------------------------------------------------------------------------------
 
@@ -352,90 +255,20 @@ class Quiver:
         except AttributeError:
             kinds = ", ".join(sorted({type(one).__name__ for one in bundles}))
             raise InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it") from None
-        await self._admission.admit(size, rejected, wait=wait, timeout=timeout)
+        await self._parts.admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
         return await self._wal.append(bundles, size)
 
-    def _accept(self, group: Sequence[WalEntry], bundle_seq: int) -> None:
-        """Durable: into the open segment."""
-        for entry in group:
-            self._finaliser.add(entry.bundles, bundle_seq, entry.ingestion_ms, entry.shared)
-            bundle_seq += len(entry.bundles)
-
     async def _start(self, opened: OpenedInstance | None) -> None:
-        if opened is not None:
-            await self._ack_log.checkpoint()
-            await self._prepare_spare(opened)
-            replay = LogReplay(
-                self._ack_log, self._finaliser, self._handover, self._doors, self._changed, self.findings
-            )
-            await replay.settle_missing()
-            await replay.read(opened.wal.frames, self._doors.clock.now_ms() - self.config.retention.max_retain_ms)
-            await self._release_wal()
-        await self._admission.publish()
-        lost = sum(end - first for first, end in self.findings.lost_bundles)
-        self._doors.observer.event(
-            names.QUIVER_OPENED,
-            instance=self._doors.instance,
-            segments=len(self._segments),
-            replayed=self.findings.replayed_bundles,
-            lost=lost,
-            set_aside=len(self.findings.set_aside),
-        )
-        for reason, bundles in (("damage", lost), ("expired", self.findings.expired_bundles)):
-            if bundles:
-                self._doors.observer.count(names.QUIVER_BUNDLES_LOST, bundles, reason=reason)
-        for place in self.findings.set_aside:
-            self._doors.observer.event(names.QUIVER_DAMAGE, instance=self._doors.instance, place=place)
-        self._upkeep = asyncio.create_task(self._tending.run())
-
-    async def _prepare_spare(self, opened: OpenedInstance) -> None:
-        """Acknowledging must work on a full disk; one that is full already does without for now."""
-        with suppress(OSError):
-            await self._doors.offload(opened.ack_log.prepare_spare)
-
-    def _next_segment(self) -> int:
-        return self._state.next_segment_seq
-
-    async def _settle_in_memory(self, segment: OpenSegment, segment_seq: int) -> bool:
-        is_settled = await self._handover.settle(segment, segment_seq)
-        if is_settled:
-            await self._release_wal()
-            await self._admission.publish()
-        return is_settled
-
-    def _meta(self, segment_seq: int) -> SegmentMeta:
-        return self._handover.meta(segment_seq) or self._segments[segment_seq]
-
-    async def _publish(self, meta: SegmentMeta) -> None:
-        """Durable: the log may forget its bundles, and subscribers hear of it."""
-        self._segments[meta.segment_seq] = meta
-        self._handover.written(meta.segment_seq)
-        self._state.publish(meta.segment_seq, meta.last_bundle)
-        self._sweeper.publish(meta.segment_seq)
-        self._subscribers.publish(meta.segment_seq)
-        await self._release_wal()
-        await self._admission.publish()
-
-    async def _release_wal(self) -> None:
-        try:
-            await self._wal.release(self._state.finalised_through)
-        except OSError as error:
-            self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
-
-    async def _read(self, meta: SegmentMeta) -> dict[str, list[pa.Table]]:
-        return await self._reader.read(meta)
-
-    async def _lose(self, meta: SegmentMeta, reason: str) -> None:
-        self.findings.lost_segments.append(meta.segment_seq)
-        await self._sweeper.lose(meta, reason)
+        await self._parts.start(opened)
+        self._upkeep = asyncio.create_task(self._parts.upkeep.run())
 
     def _release(self) -> None:
         # First the threads: whoever opens the store next must not find one of them still at work.
         for threads in self._threads:
             threads.close()
-        if self._usage is not None:
-            self._usage.close()
+        if self._parts.usage is not None:
+            self._parts.usage.close()
         if self._lock is not None:
             self._lock.__exit__(None, None, None)
             self._lock = None
