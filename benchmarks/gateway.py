@@ -13,6 +13,7 @@ of one run on one machine; the ratio is what counts.
     python benchmarks/gateway.py [--seconds 5] [--connections 16]
     python benchmarks/gateway.py --overload       # more than it can take, then kill -9, then a count of what it kept
     python benchmarks/gateway.py --twice [--seconds 60]    # exactly twice its capacity, the same count
+    python benchmarks/gateway.py --split          # processor time of decoding and of storing, by requests taken together
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ PEERS: Final = {
 
 # More than are let in at once, so that twice the capacity is offered whatever is answered.
 _CONNECTIONS_MAX: Final = 512
+# Of requests that the gateway decodes together.
+_GROUP_BYTES_MAX: Final = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -367,6 +370,64 @@ def twice(body: Body, connections: int, seconds: float) -> None:
     assert not found.without_retry_after
 
 
+# Where the time goes ----------------------------------------------------------------------------------------
+
+
+def split(body: Body, seconds: float) -> None:
+    """Decoding and storing alone, without HTTP, as a lone request and as groups that arrived together have them."""
+    for count in (1, 16, 64):
+        if count * len(body.data) > _GROUP_BYTES_MAX:
+            break
+        decode = _decoder(body, count)
+        rows = decode()
+        decoding = _spent_ms(decode, seconds)
+        with tempfile.TemporaryDirectory() as folder:
+            storing = asyncio.run(_storing_ms(folder, rows.batch, seconds))
+        print(
+            f"  {count:>3} together: decoding {decoding / count:7.3f} ms, storing {storing / count:7.3f} ms of processor time "
+            "a request"
+        )
+
+
+def _decoder(body: Body, count: int) -> Callable[[], Any]:
+    from penstock.records import Signal
+    from penstock.telemetry import (
+        DecodeLimits,
+        RemoteWriteVersion,
+        RowSource,
+        decode_otlp_together,
+        decode_write_requests,
+        unpack,
+    )
+
+    limits, source = DecodeLimits(), RowSource("tenant", 1_700_000_000_000_000_000)
+    if body.path == "/v1/metrics":
+        return lambda: decode_otlp_together(Signal.METRICS, [body.data] * count, source, limits)
+    version = RemoteWriteVersion.V1
+    return lambda: decode_write_requests(
+        [unpack(body.data, "snappy", limits) for _ in range(count)], source, version=version, limits=limits
+    )
+
+
+def _spent_ms(work: Callable[[], Any], seconds: float) -> float:
+    began, count = time.process_time(), 0
+    while time.process_time() - began < seconds:
+        work()
+        count += 1
+    return (time.process_time() - began) / count * 1e3
+
+
+async def _storing_ms(folder: str, rows: Any, seconds: float) -> float:
+    from penstock.quiver import Bundle, Quiver
+
+    async with await Quiver.open(folder) as store:
+        began, until, count = time.process_time(), time.perf_counter() + 4 * seconds, 0
+        while time.process_time() - began < seconds and time.perf_counter() < until:
+            await store.ingest(Bundle({"metrics": rows}, signal="metrics"), 60.0)
+            count += 1
+        return (time.process_time() - began) / count * 1e3
+
+
 async def _kept(folder: str) -> int:
     from penstock.quiver import Quiver
 
@@ -389,7 +450,13 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--twice", action="store_true")
+    parser.add_argument("--split", action="store_true")
     asked = parser.parse_args()
+    if asked.split:
+        for body in (otlp(100), otlp(1_000), otlp(10_000), remote_write(1_000), remote_write(10_000)):
+            print(f"{body.name}, {len(body.data):,} bytes a request")
+            split(body, min(1.0, asked.seconds))
+        return
     if asked.twice:
         for body in (otlp(1_000), remote_write(1_000)):
             print(f"{body.name}, {len(body.data):,} bytes a request")

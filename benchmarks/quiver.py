@@ -129,7 +129,7 @@ class Windowed:
     """Callers of a moment share one write, done in a thread."""
 
     def __init__(self, write: Callable[[Sequence[bytes]], None]) -> None:
-        async def commit(group: Sequence[list[bytes]]) -> list[None]:
+        async def commit(group: Sequence[list[bytes]], _before: object) -> list[None]:
             await asyncio.to_thread(write, [body for bodies in group for body in bodies])
             return [None] * len(group)
 

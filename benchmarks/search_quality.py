@@ -4,10 +4,11 @@
 counts at the place of its best passage. The questions lie in `benchmarks/questions/`, one a line with the page that
 answers it, and others that answer it as well; the corpora are this project's own documentation and, where the machine
 has them, packages of Debian: python3.11-doc, git-doc, postgresql-doc-15, sqlite3-doc, python-django-doc, apache2-doc,
-python-scrapy-doc, rsyslog-doc and borgbackup-doc. How words are ranked was chosen on the first four, and the weight of
-the vectors on the first seven; the questions to Scrapy's, rsyslog's and Borg's pages were written when all of that
-stood. None of these corpora is among the texts that the embedded model learned from. Run it with `python benchmarks/search_quality.py [SET …] [--model NAME]`; it takes some minutes. Where the
-packages are not installed, unpack them (`apt-get download python3.11-doc && dpkg -x python3.11-doc_*.deb unpacked`) and
+python-scrapy-doc, rsyslog-doc, borgbackup-doc, krb5-doc and mypy-doc. How words are ranked was chosen on the first four,
+and how words and vectors are joined on the first ten; the questions to Kerberos' and mypy's pages were written before
+that. None of these corpora is among the texts that the embedded model learned from. Run it with
+`python benchmarks/search_quality.py [SET …] [--model NAME]`; it takes some minutes. Where the packages are not
+installed, unpack them (`apt-get download python3.11-doc && dpkg -x python3.11-doc_*.deb unpacked`) and
 say where: `--root unpacked`.
 """
 

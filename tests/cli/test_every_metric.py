@@ -167,16 +167,16 @@ async def _vectors(observer: LiveObserver, folder: Path) -> None:
     """Rows that fill lists, a change that comes twice, a search."""
     async with await opened_vectors(MemoryVolume(), observer=observer) as store:
         collection = await collection_of(store)
-        vectors = pa.FixedSizeListArray.from_arrays(
-            pa.array(np.random.default_rng(1).normal(size=400).astype(np.float32)), 2
-        )
+        spread: Any = np.random.default_rng(1).normal(size=400).astype(np.float32)
+        vectors = pa.FixedSizeListArray.from_arrays(spread, 2)
         table = pa.table({"id": [str(number) for number in range(200)], "vector": vectors})
         for _ in range(2):
             changes = store.changes("queue", 1)
             changes.upsert(collection, table)
             await store.write(changes, durable=True)
         # All in one place, so that a list outgrows its size.
-        near = pa.FixedSizeListArray.from_arrays(pa.array(np.linspace(1, 1.01, 400, dtype=np.float32)), 2)
+        close: Any = np.linspace(1, 1.01, 400, dtype=np.float32)
+        near = pa.FixedSizeListArray.from_arrays(close, 2)
         await collection.upsert(pa.table({"id": [f"n{number}" for number in range(200)], "vector": near}), durable=True)
         await store.tend()
         assert len(await found(collection, k=5)) == 5

@@ -20,6 +20,7 @@ from penstock.cli.commands.stores.timeseries import timeseries
 from penstock.cli.commands.telemetry.ingest import ingest
 from penstock.cli.commands.telemetry.sql import sql
 from penstock.cli.commands.telemetry.telemetry import telemetry
+from penstock.errors import InvalidInput
 from penstock.telemetry import encode_arrow
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden" / "telemetry"
@@ -80,7 +81,7 @@ def test_standard_input_and_a_format_that_nobody_can_guess(tmp_path: Path) -> No
         sent("-", "--store", store, input=b"up 1\n")
     with pytest.raises(ValueError, match="--table"):
         sent("-", "--format", "ndjson", "--store", store, input=b'{"n":1}\n')
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="line 1"):
         sent("-", "--format", "ndjson", "--table", "t", "--store", store, input=b"{")
     assert sent("-", "--store", store, "--quiver", store).exit_code == 2
 
@@ -187,3 +188,19 @@ def test_a_small_parquet_file_of_very_many_bytes_is_refused_before_it_is_unpacke
     assert wide.stat().st_size < 100_000
     with pytest.raises(ValueError, match="unpacked_bytes_max"):
         sent(str(wide), "--table", "t", "--store", store)
+
+
+@pytest.mark.parametrize("form", ["arrow", "ndjson", "parquet"])
+def test_a_table_with_more_columns_than_configured_is_refused_in_every_format(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DECODING_COLUMNS_MAX", "2")
+    file, table = tmp_path / "file", pa.table({"a": [1], "b": [2], "c": [3]})
+    if form == "parquet":
+        pq.write_table(table, file)
+    else:
+        file.write_bytes(encode_arrow(table) if form == "arrow" else b'{"a":1,"b":2,"c":3}\n')
+    with pytest.raises(InvalidInput, match="has 3 columns") as refused:
+        sent(str(file), "--format", form, "--table", "orders", "--store", str(tmp_path / "store"))
+    assert "raise columns_max" in refused.value.remedy
+    assert not (tmp_path / "store").exists()

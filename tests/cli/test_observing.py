@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -15,14 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
 from penstock.buffer import SyncProducer
+from penstock.cli import penstock
 from penstock.cli.settings.observing import ObservingConfig, Watching, parse_address
 from penstock.errors import InvalidInput, Unavailable
 from penstock.observability import SILENT, names
 
 PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+OPERATING = (Path(__file__).parent.parent.parent / "docs" / "operating.md").read_text()
 
 
 def free_port() -> int:
@@ -174,3 +178,55 @@ def test_a_command_that_nobody_watches_imports_none_of_the_libraries(tmp_path: P
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path}{name} ")
+        elif not command.hidden:
+            yield path + name, command
+
+
+# Those that follow, serve, or read or write all of a store.
+LONG = {
+    "buffer collect",
+    "buffer replay",
+    "buffer tail",
+    "buffer verify",
+    "catalog vacuum",
+    "compact",
+    "index",
+    "mcp",
+    "notify",
+    "reindex",
+    "relay run",
+    "serve",
+    "telemetry run",
+    "timeseries compact",
+    "timeseries consume",
+    "timeseries import",
+    "timeseries repair",
+    "timeseries verify",
+    "vector compact",
+    "vector consume",
+    "vector repair",
+    "vector verify",
+}
+
+
+def test_every_command_that_may_run_for_long_can_be_watched() -> None:
+    wanted = {"--metrics", "--log-format", "--log-level", "--config"}
+    options = {
+        name: {option for each in command.params for option in each.opts} for name, command in _commands(penstock)
+    }
+    assert {name for name, found in options.items() if "--metrics" in found} == LONG
+    assert {name for name in LONG if not wanted <= options[name]} == set()
+    listed = re.search(r"^Commands that may run for long \((.*)\) take$", OPERATING, re.MULTILINE)
+    assert listed
+    assert set(re.findall(r"`([^`]+)`", listed.group(1))) == LONG
+    followed = {name for name, found in options.items() if "--follow" in found}
+    assert followed <= LONG, "a command that follows runs until somebody ends it"

@@ -84,6 +84,8 @@ def test_no_route_tells_one_tenant_what_another_has(world):
     served, tokens = world
     found = [one for one in operations(served) if one[1] not in OPEN]
     assert len(found) > 30
+    # What it uploads itself is its own, and there from then on: that comes last.
+    found.sort(key=lambda one: (one[2] == Scope.WRITE, one[0] == "PUT"))
     told = 0
     for method, path, needed, _ in found:
         headers = bearer(tokens["b", needed])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,18 @@ def test_files_are_merged_and_the_answer_stays_the_same(lake: Path) -> None:
 def test_merged_files_are_laid_out_as_telemetry_lays_out_new_ones() -> None:
     assert data_files._ORDERS == _ORDERS
     assert data_files._BLOOM_COLUMNS == _BLOOM
+
+
+def test_a_query_that_cannot_be_interrupted_ends_with_its_command_and_names_the_bound(lake: Path) -> None:
+    """A list of a thousand million numbers is one value: DuckDB neither counts it nor stops while it makes it."""
+    settings = lake / "settings.toml"
+    settings.write_text("[sql]\nmemory_bytes = 16777216\nanswer_bytes_max = 1048576\n")
+    command = [sys.executable, "-m", "penstock.cli", "sql", "--store", str(lake), "--prefix", "lake"]
+    query = "SELECT list_aggregate(range(1000000000), 'sum') AS total"
+    ended = subprocess.run(
+        [*command, "--config", str(settings), query], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("AtCapacity: the query needs too much memory")
+    assert "memory_bytes" in ended.stderr
+    assert ended.stdout == ""

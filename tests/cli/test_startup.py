@@ -143,6 +143,12 @@ def test_an_extra_that_is_missing_is_named_with_the_line_that_installs_it(tmp_pa
     assert "pip install 'penstock[spark]'" in run.said
 
 
+def test_serve_on_a_plain_install_is_told_the_one_extra_that_brings_everything(tmp_path: Path) -> None:
+    run = Run(tmp_path, ["serve", "--port", "0"], missing={"faiss", "slatedb", "starlette", "uvicorn"})
+    assert run.codes == [1]
+    assert "pip install 'penstock[gateway]'" in run.said
+
+
 def _packages_of(extra: str) -> set[str]:
     """The packages of an extra, those of the extras that it takes in included."""
     wanted = [Requirement(line) for line in requires("penstock") or ()]

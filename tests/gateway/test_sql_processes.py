@@ -12,12 +12,14 @@ from penstock.gateway import SqlProcesses
 from penstock.gateway.query.sql_frames import LENGTHS, SqlReply, checked_lengths, read_answer, read_header, reply
 from penstock.lake import SqlAnswer, SqlConfig
 
+pytestmark = pytest.mark.processes
+
 # A process whose engine does what it is asked for by name.
 WORKER = """
 import asyncio, os, sys, time
 import pyarrow as pa
 from penstock.errors import NotFound
-from penstock.gateway.query.sql_worker import answer_questions, bound_process
+from penstock.gateway.query.sql_worker import OVER_MEMORY, answer_questions, bound_process
 from penstock.lake import SqlAnswer, SqlConfig
 
 served = set()
@@ -28,6 +30,8 @@ class Told:
             time.sleep(600)
         if sql == "die":
             os._exit(7)
+        if sql == "swell":
+            os._exit(OVER_MEMORY)
         if sql == "missing":
             raise NotFound("there is no table", "none was made", "make one")
         if sql == "hold":
@@ -59,7 +63,6 @@ def asked(work, **config):
     return asyncio.run(session())
 
 
-@pytest.mark.processes
 def test_a_process_answers_one_query_after_the_other_with_rows_or_errors():
     async def work(processes):
         first = await processes.query("rows", tenant="a")
@@ -74,7 +77,6 @@ def test_a_process_answers_one_query_after_the_other_with_rows_or_errors():
     assert first.table["pid"] == second.table["pid"] != os.getpid()
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_no_process_answers_two_tenants(at_once):
     """Each process tells whom it has answered; tenants come in turn, alone and together."""
@@ -92,7 +94,6 @@ def test_no_process_answers_two_tenants(at_once):
     assert all(served == [tenant] for tenant, served in told)
 
 
-@pytest.mark.processes
 def test_of_the_idle_processes_the_one_that_was_used_last_is_kept():
     async def work(processes):
         pids = {}
@@ -105,7 +106,6 @@ def test_of_the_idle_processes_the_one_that_was_used_last_is_kept():
     assert again == {"c": pids["c"], "b": pids["b"]}
 
 
-@pytest.mark.processes
 def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another():
     async def work(processes):
         before = (await processes.query("rows", tenant="a")).table["pid"].to_pylist()
@@ -121,7 +121,6 @@ def test_a_query_out_of_time_is_ended_with_its_process_and_the_next_has_another(
         os.kill(before[0], 0)
 
 
-@pytest.mark.processes
 def test_a_query_whose_caller_goes_away_is_ended():
     async def work(processes):
         await processes.query("rows", tenant="a")
@@ -136,13 +135,14 @@ def test_a_query_whose_caller_goes_away_is_ended():
     asked(work)
 
 
-@pytest.mark.processes
 def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkeypatch):
     monkeypatch.setenv("WRITTEN", str(tmp_path / "written"))
 
     async def work(processes):
         with pytest.raises(AtCapacity, match="exit code 7"):
             await processes.query("die", tenant="a")
+        with pytest.raises(AtCapacity, match="memory_bytes = 1,073,741,824"):
+            await processes.query("swell", tenant="a")
         with pytest.raises(AtCapacity, match="too much memory"):
             await processes.query("hold", tenant="a")
         with pytest.raises(PenstockError):
@@ -153,7 +153,6 @@ def test_a_query_that_ends_its_process_is_told_and_others_go_on(tmp_path, monkey
     assert asked(work).table.num_rows == 1
 
 
-@pytest.mark.processes
 def test_no_more_queries_run_at_once_than_are_configured():
     async def work(processes):
         first = asyncio.ensure_future(processes.query("hang", tenant="a", seconds_max=30))

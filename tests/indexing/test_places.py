@@ -35,12 +35,12 @@ def test_a_path_is_a_directory_here(store: str) -> None:
 
 def test_a_relative_path_may_go_upwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the system reads it: behind a link, upwards is the parent of what it leads to."""
-    (tmp_path / "desk" / "deep").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "desk" / "deep")
-    monkeypatch.chdir(tmp_path / "desk")
+    (tmp_path / "here" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "here" / "deep")
+    monkeypatch.chdir(tmp_path / "here")
     assert url_of("../store") == f"file://{tmp_path}/store"
-    assert url_of("deep/../data") == f"file://{tmp_path}/desk/data"
-    assert url_of("../link/../data") == f"file://{tmp_path}/desk/data"
+    assert url_of("deep/../data") == f"file://{tmp_path}/here/data"
+    assert url_of("../link/../data") == f"file://{tmp_path}/here/data"
 
 
 def test_a_container_is_named_with_its_account_as_its_events_name_it() -> None:

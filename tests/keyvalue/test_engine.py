@@ -39,6 +39,14 @@ def test_a_tight_bound_on_memory_makes_smaller_tables() -> None:
     assert settings(unflushed_bytes_max=1 << 30)["l0_sst_size_bytes"] == 64 << 20
 
 
+def test_a_tight_bound_on_memory_has_tables_written_and_merged_one_after_the_other() -> None:
+    tight, wide = settings(unflushed_bytes_max=64 << 20), settings()
+    assert (tight["l0_flush_parallelism"], wide["l0_flush_parallelism"]) == (1, 4)
+    for name in ("max_concurrent_compactions", "max_subcompactions", "max_fetch_tasks"):
+        assert tight["compactor_options"]["worker"][name] == 1
+        assert wide["compactor_options"]["worker"][name] > 1
+
+
 def test_an_ordered_directory_collects_while_it_is_open_and_an_unordered_one_does_not() -> None:
     assert settings(SimpleNamespace(ordered=True))["garbage_collector_options"]["wal_options"]["min_age"] == "60s"
     assert settings(SimpleNamespace(ordered=False))["garbage_collector_options"] is None

@@ -32,7 +32,8 @@ from penstock.landing.sink import LandingSink
 from penstock.objects import open_store
 from penstock.records import ArrowEnvelope, Signal
 from penstock.relay import RelayStamp
-from penstock.telemetry import DeltaPolicy, SeriesConfig, decode_otlp
+from penstock.telemetry import DeltaPolicy, SeriesConfig, decode_otlp, series_of
+from penstock.timeseries import TimeSeriesConfig
 
 ALL = Counter(float(number) for number in range(60))
 
@@ -94,15 +95,15 @@ def _die(patch: pytest.MonkeyPatch, step: str) -> None:
         rounds[name] += 1
         return rounds[name] == 2
 
-    async def no_register(self: LandingSink, files: Any, position: int) -> None:
+    async def no_register(self: LandingSink, files: Any, position: int) -> dict[str, int]:
         if second("register"):
             raise Killed
-        await register(self, files, position)
+        return await register(self, files, position)
 
-    async def no_write(self: LandingSink, samples: Any, position: int) -> None:
+    async def no_write(self: LandingSink, samples: Any, position: int) -> dict[str, int]:
         if second("write"):
             raise Killed
-        await write(self, samples, position)
+        return await write(self, samples, position)
 
     if step in ("before the commit", "samples only"):
         patch.setattr(LandingSink, "_register", no_register)
@@ -139,9 +140,8 @@ def test_stores_that_disagree_by_several_rounds_are_brought_together(tmp_path: P
         lander = await Lander.open(config, stage_of(config))
         genuine = lander._sink._write
 
-        async def lost(samples: Any, position: int) -> None:
-            if position < 2:
-                await genuine(samples, position)
+        async def lost(samples: Any, position: int) -> dict[str, int]:
+            return await genuine(samples, position) if position < 2 else {}
 
         lander._sink._write = lost  # type: ignore[method-assign]
         # A bug, or a store that was set back: the job believes that both have it.
@@ -330,6 +330,31 @@ def test_points_without_a_series_are_counted_and_their_rows_kept(tmp_path: Path)
     asyncio.run(produce(config, [{"metrics": pa.Table.from_batches([batch])}]))
     summary = asyncio.run(land(config))
     assert (summary.rows, summary.refused) == (5, {"exponential histogram": 1})
+
+
+def test_samples_that_the_store_would_refuse_are_counted_as_refused_and_not_as_written(tmp_path: Path) -> None:
+    config = config_at(tmp_path, series=TimeSeriesConfig(labels_max=1))
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 10)}]))
+    summary = asyncio.run(land(config))
+    assert (summary.rows, summary.samples, summary.refused) == (10, 0, {"series over a bound": 10})
+
+
+def test_a_row_of_which_no_series_can_be_made_stops_neither_the_job_nor_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the mapping fails at: what was acknowledged is met again and again until it has landed."""
+
+    def failing(batch: Any, mapping: SeriesConfig) -> Any:
+        if 13.0 in batch.column("value").to_pylist():
+            raise IndexError("a fault that nobody knows of")
+        return series_of(batch, mapping)
+
+    monkeypatch.setattr("penstock.landing.work.series_of", failing)
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"metrics": metric_rows(0, 20)}]))
+    summary = asyncio.run(land(config))
+    assert (summary.rows, summary.samples) == (20, 19)
+    assert summary.refused == {"no series can be made of it: IndexError": 1}
 
 
 def test_points_of_delta_temporality_are_added_up_once_also_over_a_crash(

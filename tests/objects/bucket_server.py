@@ -57,7 +57,7 @@ class BucketServer:
     headers: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     # (key, start, end) of every range that was asked for, and what is called with it before the answer.
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
-    on_range: Callable[[str, int, int], None] = lambda *_: None
+    on_range: Callable[[str, int, int], object] = lambda *_: None
     # Called with the path of every read before its answer.
     on_get: Callable[[str], None] = lambda *_: None
     # What is said of objects, `x-amz-meta-*`, by key and name.

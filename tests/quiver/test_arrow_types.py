@@ -256,7 +256,7 @@ def test_single_rows_are_put_together_in_memory() -> None:
 
 def test_a_frame_of_rubbish_is_corrupt_whatever_arrow_calls_it() -> None:
     """Its checksum holds: some other release wrote it, or a bug did."""
-    head, *bodies = encode_bundles([bundle(1)], 5)
+    head, *bodies = map(bytes, encode_bundles([bundle(1)], 5))
     refused = 0
     for at in range(len(head)):
         damaged = head[:at] + bytes([head[at] ^ 0xFF]) + head[at + 1 :]

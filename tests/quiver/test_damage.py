@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn, with_mode
 
 from penstock.errors import Corrupt
 from penstock.quiver import Quiver, QuiverConfig, SubscriberConfig, WriteMode
 from penstock.quiver.acks.ack_records import replay_ack_files
+from penstock.quiver.acks.ack_state import SealRecord
 from penstock.quiver.inspection import inspect_store
-from penstock.quiver.log.frames import BLOCK_BYTES, Frame, read_header, scan_frames
+from penstock.quiver.log.frames import BLOCK_BYTES, Frame, FrameKind, read_header, scan_frames
 from penstock.quiver.segment.format import decode_meta
 from penstock.quiver.wal.replay import replay_wal_files
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
@@ -198,6 +200,53 @@ def test_a_flipped_bit_at_every_byte_of_ack_log_repeats_at_most_what_it_hits_and
                 assert opened_store.findings.lost_bundles == []
 
     asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_at_every_byte_of_a_seal_loses_no_bundle_and_no_number() -> None:
+    """A segment that was delivered from memory has a record in ack.log, and no file: the log has its bundles."""
+
+    async def scenario() -> None:
+        disk = torn()
+        store = await opened(disk, with_mode(small(), WriteMode.BUFFERED))
+        await store.register("s")
+        await store.register("t")
+        waiting = [asyncio.create_task(store.next(name)) for name in ("s", "t")]
+        for number in range(8):
+            await store.ingest(bundle(number))
+        one, _ = await asyncio.gather(*waiting)
+        assert one is not None
+        await one.ack()
+        files = frozen(disk)
+        newest = max(path for path in files.files if path.endswith(".log") and "spare" not in path)
+        body = files.files[newest]
+        header = read_header(memoryview(body))
+        assert header is not None
+        frames = [found for found in scan_frames(memoryview(body), header[0]) if isinstance(found, Frame)]
+        (seal,) = [frame for frame in frames if frame.kind == FrameKind.SEALED]
+        for at, damaged in flips(body, seal.offset, frames[-1].end):
+            state = replay_ack_files([(int(newest.rpartition("/")[2][:20]), memoryview(damaged))]).state
+            assert state.next_segment_seq > seal_number(seal), at
+            assert state.outstanding.get(1, {"t"}) >= {"t"}, at
+            if at % OPENED_EVERY:
+                continue
+            opened_store = await opened(files.thawed(**{newest: damaged}))
+            await opened_store.register("t")
+            await opened_store.register("s")
+            await opened_store.flush()
+            assert await drained(opened_store, "t") == list(range(8)), at
+            # Its acknowledgement is kept unless it was hit, or the seal was: then the segment is cut anew.
+            again = await drained(opened_store, "s")
+            assert again in ([], list(range(8))), at
+            assert again == [] or at < frames[-1].end, at
+            assert opened_store.findings.lost_bundles == [], at
+            assert opened_store.state.next_segment_seq > seal_number(seal), at
+
+    asyncio.run(scenario())
+
+
+def seal_number(frame: Frame) -> int:
+    return msgspec.msgpack.decode(frame.payload, type=SealRecord).segment_seq
 
 
 def test_an_ack_log_cut_at_every_byte_repeats_at_most_what_was_cut_off() -> None:

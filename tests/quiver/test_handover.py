@@ -13,7 +13,7 @@ import pytest
 from tests.quiver.power_cuts import cut_short
 from tests.quiver.worlds import PATH, bundle, drained, numbers, opened, small, torn, with_mode
 
-from penstock.quiver import Bundle, Delivery, Quiver, QuiverConfig, RetentionConfig, WriteMode
+from penstock.quiver import Bundle, Delivery, Quiver, QuiverConfig, RetentionConfig, SizeCapPolicy, WriteMode
 from penstock.relay.outlets.parts import split_segment
 from penstock.testing import ManualClock, Simulation, TornDisk, simulate
 
@@ -443,3 +443,81 @@ def test_an_end_between_any_two_system_calls_loses_and_repeats_nothing(mode: Wri
     while simulate(lambda simulation: cut(simulation, after, mode, how), seed=after) is not None:  # noqa: B023
         after += 1
     assert after > 40, "the history has that many writes"
+
+
+class SetBackClock(ManualClock):
+    """A clock that somebody sets: the date jumps, and no time has passed."""
+
+    set_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.set_ms
+
+
+@pytest.mark.parametrize("hours", [-100_000, -1, 1, 100_000])
+def test_a_clock_that_is_set_meanwhile_neither_ends_nor_prolongs_the_delivery_from_memory(hours: int) -> None:
+    async def scenario() -> None:
+        disk, clock = torn(), SetBackClock()
+        store = await registered(disk, "a", clock=clock)
+        (delivery,) = await handed_out(store, "a")
+        clock.set_ms = hours * 3_600_000
+        await clock.run_for(0.5)
+        assert names(disk) == [], "half of its time is left"
+        await clock.run_for(1.0)
+        assert [meta.segment_seq for meta in store.segments] == [1], "its time was up, and it has files now"
+        assert await numbers(delivery) == list(range(FULL))
+        await clock.run_for(120.0)
+        assert len(store.segments) == 1, "nothing that came in this life is old"
+        await delivery.ack()
+        (other,) = await handed_out(store, "a", start=FULL)
+        assert other.segment_seq == 2
+        await other.ack()
+        disk.crash()
+        store = await registered(disk, "a", clock=clock)
+        assert await drained(store, "a") == []
+
+    asyncio.run(scenario())
+
+
+def test_drop_oldest_passes_over_a_segment_that_is_delivered_from_memory() -> None:
+    """It has no file that could go, and somebody has it."""
+
+    async def scenario() -> None:
+        disk = torn()
+        retention = replace(small().retention, size_cap_policy=SizeCapPolicy.DROP_OLDEST, segment_count_cap=1)
+        store = await opened(disk, replace(small(), retention=retention))
+        await store.register("a")
+        (delivery,) = await handed_out(store, "a")
+        await store.sweep()
+        assert await numbers(delivery) == list(range(FULL))
+        assert store.state.outstanding[1] == {"a"}
+        for number in range(FULL, 4 * FULL):
+            await store.ingest(bundle(number))
+        await store.flush()
+        assert await numbers(delivery) == list(range(FULL)), "still there for whoever has it"
+        await delivery.ack()
+        await store.sweep()
+        assert [meta.segment_seq for meta in store.segments] == [4], "the cap holds"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_hundreds_of_subscribers_share_a_segment_in_memory() -> None:
+    async def scenario() -> None:
+        disk = torn()
+        everybody = [f"s{number}" for number in range(300)]
+        store = await registered(disk, *everybody)
+        deliveries = await handed_out(store, *everybody)
+        assert len(deliveries) == 300
+        await asyncio.gather(*(delivery.ack() for delivery in deliveries[:-1]))
+        assert store.state.outstanding == {1: {"s299"}}
+        await deliveries[-1].ack()
+        await store.flush()
+        assert names(disk) == []
+        disk.crash()
+        store = await registered(disk, *everybody)
+        assert store.state.outstanding == {}
+        assert len(store.state.subscriptions) == 300
+
+    asyncio.run(scenario())

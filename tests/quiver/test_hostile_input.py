@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -140,3 +142,31 @@ def test_an_instance_whose_folders_are_not_all_there_has_nothing_in_them() -> No
     (report,) = inspect_store(disk, PATH, check_payloads=True)
     assert (report.damage, report.segments, report.waiting_bundles) == ([], [], 0)
     assert stored_tables(disk, PATH) == {}
+
+
+def test_a_batch_of_two_gigabytes_is_refused_when_the_bundle_is_made() -> None:
+    """Memory that nobody touches costs nothing: the batch is there, and its bytes are not."""
+    size = (1 << 31) + 8
+    column = pa.Array.from_buffers(pa.int8(), size, [None, pa.py_buffer(mmap.mmap(-1, size))])
+    with pytest.raises(InvalidInput, match="2147483656 bytes") as refused:
+        Bundle({"logs": pa.record_batch({"n": column})})
+    assert "split it" in str(refused.value)
+
+
+def test_more_instances_than_cores_each_store_and_deliver_their_own() -> None:
+    async def scenario() -> None:
+        disk, count = torn(), 16
+        config = replace(small(), instances=count, retention=replace(small().retention, size_cap=1 << 26))
+        stores = [await opened(disk, config, instance=number) for number in range(count)]
+        for number, store in enumerate(stores):
+            await store.register("s")
+            await store.ingest(bundle(number))
+        await asyncio.gather(*(store.flush() for store in stores))
+        assert [await drained(store) for store in stores] == [[number] for number in range(count)]
+        disk.crash()
+        stores = [await opened(disk, config, instance=number) for number in range(count)]
+        for store in stores:
+            await store.register("s")
+        assert [await drained(store) for store in stores] == [[]] * count
+
+    asyncio.run(scenario())

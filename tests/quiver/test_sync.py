@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -87,6 +88,58 @@ def test_a_forked_process_is_refused_and_its_parent_served(tmp_path: Path) -> No
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert store.ingest(bundle(2)).durable
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_forked_while_a_bundle_is_on_its_way_is_refused_at_once_and_the_parent_is_served(
+    tmp_path: Path,
+) -> None:
+    """The group is under way in the parent alone: a child that joined it would wait for ever."""
+
+    async def scenario() -> None:
+        async with await Quiver.open(str(tmp_path / "store")) as store:
+            await store.register("s")
+            waiting = asyncio.create_task(store.ingest(bundle(1)))
+            await asyncio.sleep(0)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                calls = [store.ingest(bundle(2)), store.flush(), store.next("s"), store.scan(), store.close()]
+                refused = 0
+                for call in calls:
+                    try:
+                        call.send(None)
+                    except Unsupported:
+                        refused += 1
+                os._exit(refused)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5  # noqa: ASYNC222  it has an alarm
+            assert (await waiting).durable
+            await store.flush()
+            assert (await store.scan(slot="logs")).num_rows == 4
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.processes
+def test_a_process_that_is_stopped_keeps_its_store_and_is_named_as_stopped(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        holder.send_signal(signal.SIGSTOP)
+        os.waitpid(holder.pid, os.WUNTRACED)
+        with pytest.raises(Conflict) as refused:
+            SyncQuiver(path)
+        assert f"process {holder.pid}" in refused.value.why
+        assert "stopped" in refused.value.why
+    finally:
+        holder.kill()
+        holder.wait()
+    SyncQuiver(path).close()
 
 
 def test_a_scan_reads_segments_and_memory_pruned_by_time(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def test_json_is_the_same_request(signal: Signal) -> None:
     ("body", "words"),
     [
         (b"{", "no JSON"),
+        (b'{"a": "\xa2"}', "no JSON"),
         (b"[]", "no JSON object"),
         (b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}', "hexadecimal"),
         (b'{"resourceSpans":7}', "no OTLP in JSON"),
@@ -152,6 +153,29 @@ def test_json_is_the_same_request(signal: Signal) -> None:
 def test_json_that_is_no_request_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         decode_otlp_json(Signal.TRACES, body, SOURCE)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"body":"plain"}',
+        b'{"body":["stringValue"]}',
+        b'{"body":7}',
+        b'{"attributes":"abc"}',
+        b'{"attributes":[{"key":"a","value":"b"}]}',
+        b'{"attributes":["a"]}',
+        b'"a log"',
+    ],
+)
+def test_json_with_a_text_or_a_number_in_the_place_of_an_object_is_refused(record: bytes) -> None:
+    """Passed over, it would be a log that has lost its body."""
+    with pytest.raises(InvalidInput, match="no OTLP in JSON"):
+        decode_otlp_json(Signal.LOGS, b'{"resourceLogs":[{"scopeLogs":[{"log_records":[%b]}]}]}' % record, SOURCE)
+
+
+def test_json_may_leave_out_what_is_empty_or_null() -> None:
+    text = b'{"resourceLogs":[{"resource":null,"scopeLogs":[{"scope":{},"logRecords":[{"body":null,"attributes":null}]}]}]}'
+    assert decode_otlp_json(Signal.LOGS, text, SOURCE).batch.num_rows == 1
 
 
 def test_members_that_json_has_too_many_are_passed_over() -> None:

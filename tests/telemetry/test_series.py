@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -86,6 +88,62 @@ def test_what_has_no_series_is_counted_with_the_reason() -> None:
     assert marked == {"d"}
     values = _samples(found)
     assert [values[_key("sizes_bytes_bucket", le=le, **OWN)] for le in ("0", "4", "8", "+Inf")] == [1, 3, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("edge", "text"), [(float("nan"), "NaN"), (float("-inf"), "-Inf"), (-0.0, "0"), (1e300, "1e+300")]
+)
+def test_a_quantile_or_a_bound_that_is_no_usual_number_is_a_label_all_the_same(edge: float, text: str) -> None:
+    """A job that failed on one would fail on it for ever: the batch has been acknowledged."""
+    request, scope = metrics_scope()
+    point = scope.metrics.add(name="rpc").summary.data_points.add(time_unix_nano=NOW, count=2, sum=1)
+    point.quantile_values.add(quantile=edge, value=7)
+    assert _samples(series_of(_metrics(request)))[_key("rpc", quantile=text, **OWN)] == 7.0
+    request, scope = metrics_scope()
+    times = scope.metrics.add(name="took")
+    times.histogram.aggregation_temporality = 2
+    point = times.histogram.data_points.add(time_unix_nano=NOW, count=3, sum=1)
+    point.explicit_bounds.append(edge)
+    point.bucket_counts.extend([1, 2])
+    decoded = decode_otlp(Signal.METRICS, request.SerializeToString(), SOURCE)
+    assert decoded.batch.num_rows + decoded.rejected == 1
+    series_of(decoded.batch)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "histogram", "count": 3, "bounds": [1.0, 2.0], "counts": [1]},
+        {"type": "histogram", "count": 3, "bounds": [1.0], "counts": [1, None]},
+        {"type": "histogram", "count": 3, "bounds": [None], "counts": [1, 2]},
+        {"type": "histogram", "count": 3, "bounds": None, "counts": [1, 2]},
+        {"type": "histogram", "count": None, "bounds": [1.0], "counts": [1, 2]},
+        {"type": "summary", "count": 3, "quantiles": [None]},
+        {"type": "summary", "count": 3, "quantiles": [{"quantile": None, "value": 1.0}]},
+        {"type": "exponential_histogram", "count": 3, "scale": None, "positive_counts": [1]},
+        {"type": "exponential_histogram", "count": None, "scale": 0, "positive_counts": [1]},
+        {"type": "exponential_histogram", "count": 3, "scale": 0, "positive_counts": [None]},
+        {"type": "exponential_histogram", "count": 3, "scale": -(2**31), "positive_counts": [1, 1]},
+        {"type": "exponential_histogram", "count": 3, "scale": 2**31 - 1, "positive_counts": [1, 1]},
+        {"type": "exponential_histogram", "count": 3, "scale": 2**31 - 1, "positive_counts": [2**63 - 1] * 2},
+        {"type": "gauge", "value": 1.0, "labels": [("a", None), ("b", "c")], "resource": [("service.name", None)]},
+        {"type": "never heard of"},
+    ],
+    ids=str,
+)
+def test_a_row_of_arrow_whose_parts_do_not_fit_leaves_the_others_alone(odd: dict[str, Any]) -> None:
+    """Types allow what no decoder gives; mapped with its neighbours, it would take their numbers or fail them all."""
+    usual = {"time": NOW, "metric": "took", "convention": "otlp", "type": "histogram"}
+    good = {**usual, "count": 6, "sum": 9.0, "bounds": [1.0, 2.0], "counts": [1, 2, 3]}
+    rows = [{**good, "metric": "before"}, {**usual, **odd}, {**good, "metric": "after"}]
+    batch = pa.RecordBatch.from_pylist([{"tenant": "acme", **row} for row in rows], METRICS)
+    for exponential in ExponentialPolicy:
+        found = _samples(series_of(batch, SeriesConfig(exponential=exponential, target_info=False)))
+        for name in ("before", "after"):
+            buckets = {
+                dict(key).get("le"): value for key, value in found.items() if dict(key)["__name__"] == f"{name}_bucket"
+            }
+            assert buckets == {"1": 1.0, "2": 3.0, "+Inf": 6.0}
 
 
 def test_exponential_buckets_below_zero_come_first() -> None:

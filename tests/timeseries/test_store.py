@@ -146,6 +146,27 @@ def test_matchers_select_as_promql_does(kind: str, value: str, found: str) -> No
     with_store(work)
 
 
+def test_a_pattern_over_very_many_values_selects_what_it_selects_of_each() -> None:
+    names = ["", *(f"pod-{number}" for number in range(3_000))]
+
+    async def work(store: TimeSeriesStore) -> None:
+        for first in range(0, len(names), 1_600):
+            some = names[first : first + 1_600]
+            await store.write(batch(*((series(pod=pod), [0], [0.0]) for pod in some)), durable=True)
+        for kind, pattern in (
+            ("=~", "pod-7.?"),
+            ("!~", "pod-[0-9]+"),
+            ("=~", "pod-1.*|"),
+            ("!~", "|pod-2.*"),
+            ("!=", ""),
+        ):
+            matcher = matching("pod", kind, pattern)
+            wanted = {pod for pod in names if matcher.predicate()(pod)}
+            assert {dict(labels).get("pod", "") for labels in await everything(store, matcher)} == wanted
+
+    with_store(work)
+
+
 def test_tenants_see_nothing_of_each_other() -> None:
     async def work(store: TimeSeriesStore) -> None:
         await store.write(one(1.0), tenant="a")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 import click
 
 from penstock.cli.running.interrupted_import import end_during_imports
+from penstock.cli.terminal.explanation import explain
 from penstock.cli.terminal.extras import explain_missing
-from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import BudgetSpent, PenstockError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except PenstockError as error:
-            _explain(error)
+            explain(error)
             context.exit(_BUDGET_SPENT if isinstance(error, BudgetSpent) else 1)
         except SystemExit as error:
             # As rich ends a program that nobody reads.
@@ -161,14 +161,14 @@ class _Commands(click.Group):
             missing = explain_missing(error)
             if missing is None:
                 raise
-            _explain(missing)
+            explain(missing)
             context.exit(1)
         except OSError as error:
             from errno import EPIPE
 
             if error.errno == EPIPE:
                 _read_enough(context)
-            _explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
+            explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
             context.exit(1)
 
 
@@ -237,15 +237,3 @@ def _read_enough(context: click.Context) -> NoReturn:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     context.exit(0)
-
-
-def _explain(error: PenstockError) -> None:
-    from rich.console import Console
-
-    console = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
-    console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-    console.print(terminal_text(error.what), markup=False)
-    if error.why:
-        console.print(f"  why:    {terminal_text(error.why)}", markup=False)
-    if error.remedy:
-        console.print(f"  remedy: {terminal_text(error.remedy)}", markup=False)

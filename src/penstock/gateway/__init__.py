@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
     from penstock.gateway.query.sql import SqlRoutes
     from penstock.gateway.query.sql_processes import SqlProcesses
-    from penstock.gateway.query.sql_worker import answer_questions, bound_process
+    from penstock.gateway.query.sql_worker import OVER_MEMORY, answer_questions, bound_process
     from penstock.gateway.query.stored_series import StoredSeries
 
 __all__ = [
+    "OVER_MEMORY",
     "AboutRoutes",
     "DashboardRoutes",
     "DocumentChange",
@@ -124,7 +125,7 @@ __getattr__ = lazy_names(
         "query.lent_store": ("LentStore", "StoreLender"),
         "query.sql": ("SqlRoutes",),
         "query.sql_processes": ("SqlProcesses",),
-        "query.sql_worker": ("answer_questions", "bound_process"),
+        "query.sql_worker": ("OVER_MEMORY", "answer_questions", "bound_process"),
         "query.stored_series": ("StoredSeries",),
         "access.tokens": ("Principal", "Scope", "TokenBook", "TokenEntry"),
     },

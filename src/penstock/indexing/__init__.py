@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.indexing.job.estimate import CostEstimate, estimate_cost
     from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
     from penstock.indexing.job.local import LocalIndexingJob
+    from penstock.indexing.job.memory import settle_allocators
     from penstock.indexing.job.port import IndexingJob
     from penstock.indexing.job.summary import IndexingSummary
     from penstock.indexing.job.turnstile import SpareTimeWorker
@@ -192,6 +193,7 @@ __all__ = [
     "retry_events",
     "runs",
     "send",
+    "settle_allocators",
     "spread",
     "subject_of",
     "take_delivery",
@@ -218,6 +220,7 @@ __getattr__ = lazy_names(
         "job.core": ("JobCore",),
         "job.indexer": ("PLAN_RECORDS_MAX",),
         "job.local": ("LocalIndexingJob",),
+        "job.memory": ("settle_allocators",),
         "job.port": ("IndexingJob",),
         "job.summary": ("IndexingSummary",),
         "job.turnstile": ("SpareTimeWorker",),

@@ -32,6 +32,16 @@ _STORE_TYPES: Final = {
 }
 # A table in memory becomes a sorted file at this size; a tight bound on memory makes smaller ones.
 _TABLE_BYTES_MAX: Final = 64 << 20
+# At such a bound tables are also written and merged one after the other: four merges at once, each of four parts that read
+# four blocks ahead of each of their files, hold more than the tables themselves.
+_TIGHT_BYTES_MAX: Final = 64 << 20
+_FEW_AT_ONCE: Final[dict[str, object]] = {
+    "l0_flush_parallelism": 1,
+    "compactor_options.max_concurrent_compactions": 1,
+    "compactor_options.worker.max_concurrent_compactions": 1,
+    "compactor_options.worker.max_subcompactions": 1,
+    "compactor_options.worker.max_fetch_tasks": 1,
+}
 _CACHE_SHARDS: Final = 8
 _CACHE_ID: Final = 0
 # A directory may get a log file every few milliseconds. Those no manifest needs go after a minute instead
@@ -166,6 +176,8 @@ def _settings(tuning: Tuning, directory: DurableDirectory | None) -> uniffi.Sett
         "max_unflushed_bytes": tuning.unflushed_bytes_max,
         "object_store_max_retries": tuning.retries_max,
     }
+    if tuning.unflushed_bytes_max <= _TIGHT_BYTES_MAX:
+        values |= _FEW_AT_ONCE
     if directory is not None:
         values["compactor_options.poll_interval"] = _DIRECTORY_COMPACTION_POLL
         values["compactor_options.worker.compactions_poll_interval"] = _DIRECTORY_COMPACTION_POLL

@@ -5,6 +5,7 @@ from penstock.lake.compactor import CompactionSummary, Compactor, Upkept
 from penstock.lake.file_layout import CompactionConfig
 from penstock.lake.merge_files import MergeWork
 from penstock.lake.merging import LocalMerging, MergeFailure, MergePlace, MergeResult, Merging, merge_one
+from penstock.lake.process_watch import ProcessWatch, resident_bytes
 from penstock.lake.sql import SqlAnswer, SqlEngine
 from penstock.lake.sql_config import SqlConfig
 from penstock.lake.statement import tables_of
@@ -19,11 +20,13 @@ __all__ = [
     "MergeResult",
     "MergeWork",
     "Merging",
+    "ProcessWatch",
     "SqlAnswer",
     "SqlConfig",
     "SqlEngine",
     "Upkept",
     "answer_rows",
     "merge_one",
+    "resident_bytes",
     "tables_of",
 ]

@@ -11,7 +11,7 @@ has the round. A batch leaves the queue when both have it. docs/rooms/landing.md
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -205,7 +205,7 @@ class Lander:
         samples = [self._added_up(totals, one) for answer in answers for one in answer.samples]
         state = LandingState(found.last, marks.state, tables, totals.state)
         await self._shelf.write(state)
-        await self._sink.commit(
+        refused = await self._sink.commit(
             [file for answer in answers for file in answer.files],
             samples,
             found.last,
@@ -216,7 +216,7 @@ class Lander:
         self._landed = _moved(self._landed, found)
         await self._consumer.ack_through(found.last)
         await self._shelf.remove_before(self._landed.both)
-        self._tell(found, len(found.descriptors) - len(fresh), answers)
+        self._tell(found, len(found.descriptors) - len(fresh), answers, refused)
         return sum(answer.rows for answer in answers)
 
     async def _landed_by_stage(
@@ -267,10 +267,10 @@ class Lander:
                 await letters.record(descriptor, error, self._clock.now_ms())
                 self._observer.event(names.LANDING_SET_ASIDE, sequence=descriptor.sequence, why=str(error))
 
-    def _tell(self, found: Round, repeats: int, answers: Sequence[LandingAnswer]) -> None:
+    def _tell(self, found: Round, repeats: int, answers: Sequence[LandingAnswer], refused: Mapping[str, int]) -> None:
         summary, count = self.summary, self._observer.count
         files = [file for answer in answers for file in answer.files]
-        samples = sum(len(one.value) for answer in answers for one in answer.samples)
+        samples = sum(len(one.value) for answer in answers for one in answer.samples) - sum(refused.values())
         rows = sum(file.rows for file in files)
         lost = sum(len(answer.lost) for answer in answers)
         summary.rounds += 1
@@ -289,10 +289,11 @@ class Lander:
         count(names.LANDING_FILE_BYTES, sum(file.size for file in files))
         count(names.LANDING_SAMPLES, samples)
         self._observer.gauge(names.LANDING_POSITION, self._landed.both, shard=str(self._config.shard))
-        for answer in answers:
-            for reason, points in answer.refused.items():
+        for reasons in (refused, *(answer.refused for answer in answers)):
+            for reason, points in reasons.items():
                 summary.refused[reason] = summary.refused.get(reason, 0) + points
                 count(names.LANDING_REFUSED_POINTS, points, reason=reason)
+        for answer in answers:
             for reason, number in answer.quarantined.items():
                 summary.quarantined += number
                 count(names.LANDING_QUARANTINED_ROWS, number)

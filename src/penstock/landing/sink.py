@@ -7,6 +7,7 @@ up to the other.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,40 +80,44 @@ class LandingSink:
         *,
         writes_files: bool,
         writes_samples: bool,
-    ) -> None:
-        """Everything up to `position`, durable in both stores when this returns."""
+    ) -> dict[str, int]:
+        """Everything up to `position`, durable in both stores when this returns; samples that were refused, by reason."""
         work = []
         if writes_files:
             work.append(self._register(files, position))
         if writes_samples and self._series is not None:
             work.append(self._write(samples, position))
-        done = await asyncio.gather(*work, return_exceptions=True)
-        for one in done:
+        refused: dict[str, int] = {}
+        for one in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(one, BaseException):
                 raise one
+            refused.update(one)
+        return refused
 
-    async def _register(self, files: Sequence[LandedFile], position: int) -> None:
+    async def _register(self, files: Sequence[LandedFile], position: int) -> dict[str, int]:
         listed = [_data_file(file) for file in files]
         await self._catalog.register(listed, source=self._config.source, position=position)
+        return {}
 
-    async def _write(self, samples: Sequence[LandingSamples], position: int) -> None:
+    async def _write(self, samples: Sequence[LandingSamples], position: int) -> dict[str, int]:
         assert self._series is not None
-        changes = self._series.changes(self._config.source, position)
+        changes, refused = self._series.changes(self._config.source, position), Counter[str]()
         for one in samples:
             fitting, dropped = within_limits(one, self._config.series)
             if dropped:
-                self._observer.count(names.LANDING_REFUSED_POINTS, dropped, reason="series over a bound")
+                refused["series over a bound"] += dropped
             try:
                 about = {name: MetricMetadata(*what) for name, what in one.about.items()}
                 batch = SampleBatch.of(fitting.labels, fitting.series, fitting.time_ms, fitting.value, about)
             except PenstockError as error:
                 # Whatever a store refuses of one tenant keeps nobody else waiting; the rows are in the catalog.
                 self._observer.event(names.LANDING_SAMPLES_REFUSED, tenant=one.tenant, why=str(error))
-                self._observer.count(names.LANDING_REFUSED_POINTS, len(fitting.value), reason="refused by the store")
+                refused["refused by the store"] += len(fitting.value)
                 continue
             if len(batch):
                 changes.write(batch, tenant=one.tenant or DEFAULT_TENANT)
         await self._series.write(changes, durable=True)
+        return refused
 
 
 def within_limits(samples: LandingSamples, config: TimeSeriesConfig) -> tuple[LandingSamples, int]:

@@ -25,6 +25,7 @@ from penstock.telemetry import (
     EncodedFile,
     FilePlace,
     SeriesConfig,
+    SeriesSamples,
     coded_maps,
     decode_records,
     descriptions_of,
@@ -235,15 +236,33 @@ class _Task:
         about = descriptions_of(table)
         unread = [name for name in _NO_SERIES if name in table.schema.names]
         for batch in table.drop_columns(unread).combine_chunks().to_batches():
-            found = series_of(batch, self._settings.mapping)
-            for reason, count in found.refused.items():
-                self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count
-            if len(found):
-                samples = LandingSamples(
-                    tenant, found.labels, found.series, found.time_ms, found.value, found.is_delta, about
-                )
-                about = {}
-                self._answer.samples.append(samples)
+            for found in self._mapped(batch):
+                for reason, count in found.refused.items():
+                    self._refuse(reason, count)
+                if len(found):
+                    samples = LandingSamples(
+                        tenant, found.labels, found.series, found.time_ms, found.value, found.is_delta, about
+                    )
+                    about = {}
+                    self._answer.samples.append(samples)
+
+    def _mapped(self, batch: pa.RecordBatch) -> Iterator[SeriesSamples]:
+        """The samples of a batch. Rows that fail whatever is tried are rows of the table and nothing more.
+
+        They have been acknowledged: a job that stopped at them would stop there again, with everybody's rows behind it.
+        """
+        try:
+            yield series_of(batch, self._settings.mapping)
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, pa.ArrowException) as error:
+            if batch.num_rows == 1:
+                self._refuse(f"no series can be made of it: {type(error).__name__}", 1)
+                return
+            half = batch.num_rows // 2
+            yield from self._mapped(batch.slice(0, half))
+            yield from self._mapped(batch.slice(half))
+
+    def _refuse(self, reason: str, count: int) -> None:
+        self._answer.refused[reason] = self._answer.refused.get(reason, 0) + count
 
     def _key(self, path: str) -> str:
         prefix = self._settings.prefix.strip("/")

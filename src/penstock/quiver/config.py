@@ -21,11 +21,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import inf
 from typing import Any, Final
 
 from penstock.errors import InvalidInput
 from penstock.quiver.quantities import parse_seconds, parse_size
+from penstock.quiver.setting_values import choice, nested, persistence_settings, positive, whole
 
 __all__ = [
     "DeliveryOrder",
@@ -43,7 +43,6 @@ __all__ = [
 
 _SUBSCRIBER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOUR_MS: Final = 3_600_000
-_PERSISTENCE_URN: Final = ":processor:persistence"
 
 
 class Durability(StrEnum):
@@ -94,9 +93,9 @@ class SegmentConfig:
     memory_delivery_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        _whole("segment.target_size", self.target_size)
-        _positive("segment.memory_delivery_seconds", self.memory_delivery_seconds, least=0)
-        _positive("segment.max_open_duration", self.max_open_duration)
+        whole("segment.target_size", self.target_size)
+        positive("segment.memory_delivery_seconds", self.memory_delivery_seconds, least=0)
+        positive("segment.max_open_duration", self.max_open_duration)
         if not isinstance(self.event_time_column, str):
             raise InvalidInput(f"segment.event_time_column is {self.event_time_column!r}", "it must be a column's name")
 
@@ -114,10 +113,10 @@ class WalConfig:
     write_mode: WriteMode = WriteMode.AUTO
 
     def __post_init__(self) -> None:
-        _whole("wal.max_size", self.max_size)
-        _whole("wal.rotation_size", self.rotation_size)
-        _whole("wal.spare_files", self.spare_files, least=0)
-        _positive("wal.flush_interval", self.flush_interval, least=0)
+        whole("wal.max_size", self.max_size)
+        whole("wal.rotation_size", self.rotation_size)
+        whole("wal.spare_files", self.spare_files, least=0)
+        positive("wal.flush_interval", self.flush_interval, least=0)
         if self.max_size < 2 * self.rotation_size:
             raise InvalidInput(
                 f"wal.max_size of {self.max_size} bytes is too small",
@@ -139,11 +138,11 @@ class RetentionConfig:
     steady_state_headroom: int = 0
 
     def __post_init__(self) -> None:
-        _positive("retention.max_retain_after_ingestion_hours", self.max_retain_after_ingestion_hours)
-        _whole("retention.size_cap", self.size_cap)
-        _whole("retention.steady_state_headroom", self.steady_state_headroom, least=0)
+        positive("retention.max_retain_after_ingestion_hours", self.max_retain_after_ingestion_hours)
+        whole("retention.size_cap", self.size_cap)
+        whole("retention.steady_state_headroom", self.steady_state_headroom, least=0)
         if self.segment_count_cap is not None:
-            _whole("retention.segment_count_cap", self.segment_count_cap)
+            whole("retention.segment_count_cap", self.segment_count_cap)
 
     @property
     def max_retain_ms(self) -> int:
@@ -165,10 +164,10 @@ class SubscriberConfig:
     attempts_max: int = 0
 
     def __post_init__(self) -> None:
-        _whole("in_flight_max", self.in_flight_max)
-        _whole("attempts_max", self.attempts_max, least=0)
-        _positive("retry_seconds_first", self.retry_seconds_first)
-        _positive("retry_seconds_max", self.retry_seconds_max)
+        whole("in_flight_max", self.in_flight_max)
+        whole("attempts_max", self.attempts_max, least=0)
+        positive("retry_seconds_first", self.retry_seconds_first)
+        positive("retry_seconds_max", self.retry_seconds_max)
         if self.retry_seconds_max < self.retry_seconds_first:
             raise InvalidInput("retry_seconds_max is below retry_seconds_first", "pauses grow from one to the other")
 
@@ -193,11 +192,11 @@ class QuiverConfig:
     maintenance_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        _whole("checkpoint_records", self.checkpoint_records)
-        _whole("ack_log_file_size", self.ack_log_file_size)
-        _whole("instances", self.instances)
-        _positive("orphan_after_hours", self.orphan_after_hours)
-        _positive("maintenance_seconds", self.maintenance_seconds)
+        whole("checkpoint_records", self.checkpoint_records)
+        whole("ack_log_file_size", self.ack_log_file_size)
+        whole("instances", self.instances)
+        positive("orphan_after_hours", self.orphan_after_hours)
+        positive("maintenance_seconds", self.maintenance_seconds)
         files = (2 + self.wal.spare_files) * self.wal.rotation_size + 3 * self.ack_log_file_size
         needed = self.instances * (files + 2 * self.segment.target_size)
         if self.retention.size_cap < needed and self.durability is not Durability.OFF:
@@ -210,7 +209,7 @@ class QuiverConfig:
     @staticmethod
     def from_mapping(settings: Mapping[str, Any]) -> QuiverConfig:
         """From nested keys or dotted ones (`retention.size_cap_policy`); a key that nothing reads is an error."""
-        config: QuiverConfig = _read(QuiverConfig, _nested(settings), "")
+        config: QuiverConfig = _read(QuiverConfig, nested(settings), "")
         return config
 
     @staticmethod
@@ -227,7 +226,7 @@ class QuiverConfig:
             raise InvalidInput("the configuration is no YAML", str(error)) from error
         if not isinstance(settings, dict):
             raise InvalidInput("the configuration is no YAML mapping", f"it is a {type(settings).__name__}")
-        settings = _persistence_settings(settings)
+        settings = persistence_settings(settings)
         path = settings.pop("path", None)
         return (None if path is None else str(path)), QuiverConfig.from_mapping(settings)
 
@@ -238,53 +237,6 @@ def check_subscriber(name: Any) -> str:
             f"{name!r} cannot be a subscriber", "names have 1 to 64 letters, digits, underscores and hyphens"
         )
     return name
-
-
-def _positive(name: str, value: Any, least: float | None = None) -> None:
-    """A finite number above zero; or one of at least `least`."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (0 < value < inf if least is None else least <= value < inf):
-        bound = "above zero" if least is None else f"of {least} at least"
-        raise InvalidInput(f"{name} is {value!r}", f"it must be a finite number {bound}")
-
-
-def _whole(name: str, value: Any, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        bound = "above zero" if least == 1 else f"of {least} at least"
-        raise InvalidInput(f"{name} is {value!r}", f"it must be a whole number {bound}")
-
-
-def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for key, given in settings.items():
-        head, _, rest = str(key).partition(".")
-        value = {rest: given} if rest else given
-        if isinstance(value, Mapping):
-            nested[head] = {**nested.get(head, {}), **_nested(value)}
-        else:
-            nested[head] = value
-    return nested
-
-
-def _persistence_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    nodes = settings.get("nodes")
-    if not isinstance(nodes, dict):
-        return dict(settings)
-    found = {
-        name: node
-        for name, node in nodes.items()
-        if isinstance(node, dict) and str(node.get("plugin_urn", "")).endswith(_PERSISTENCE_URN)
-    }
-    if len(found) != 1:
-        raise InvalidInput(
-            f"the pipeline has {len(found)} nodes for persistence",
-            f"one of {', '.join(map(str, nodes))} must have a plugin_urn that ends in {_PERSISTENCE_URN}",
-        )
-    ((name, node),) = found.items()
-    config = node.get("config") or {}
-    if not isinstance(config, dict):
-        raise InvalidInput(f"nodes.{name}.config is no group of settings", f"it is {config!r}")
-    return dict(config)
 
 
 _GROUPS: Final[dict[str, Any]] = {"segment": SegmentConfig, "wal": WalConfig, "retention": RetentionConfig}
@@ -323,14 +275,5 @@ def _value(key: str, value: Any, prefix: str) -> Any:
     if key in _TIME_KEYS:
         return parse_seconds(value)
     if key in _ENUM_KEYS:
-        return _choice(_ENUM_KEYS[key], f"{prefix}{key}", value)
+        return choice(_ENUM_KEYS[key], f"{prefix}{key}", value)
     return value
-
-
-def _choice(kind: type[StrEnum], name: str, value: Any) -> StrEnum:
-    # YAML reads a bare `off` as a truth value.
-    text = "off" if value is False else str(value)
-    try:
-        return kind(text)
-    except ValueError:
-        raise InvalidInput(f"{name} cannot be {text!r}", f"choose {', '.join(kind)}") from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from penstock.clock import Clock
 from penstock.disk import Disk
@@ -11,7 +13,9 @@ from penstock.ids import Entropy
 from penstock.loops import Offload
 from penstock.observability import Observer
 
-__all__ = ["Doors", "WakeUp"]
+__all__ = ["Doors", "InTurn", "WakeUp"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,20 @@ class Doors:
     observer: Observer
     # The label of this instance's metrics.
     instance: str
+    # For the log: calls run one at a time, in the order in which they were made. None: `offload` does it, in turn.
+    log_lane: Offload | None = None
+
+
+class InTurn:
+    """Blocking calls one at a time, in the order in which they were made."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, work: Callable[..., T], /, *args: Any) -> T:
+        async with self._turn:
+            return await self._offload(work, *args)
 
 
 class WakeUp:

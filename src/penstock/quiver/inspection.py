@@ -15,8 +15,8 @@ from penstock.quiver.acks.ack_state import AckState
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.payload import decode_bundles
 from penstock.quiver.layout import Layout, instances_of, scan_if_there
-from penstock.quiver.log.frame_log import file_name
 from penstock.quiver.log.frames import BadRegion
+from penstock.quiver.log.log_files import file_name
 from penstock.quiver.opening import ACK_SUFFIX, map_files
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.shelf import SegmentShelf

@@ -18,8 +18,9 @@ from penstock.ids import Entropy
 from penstock.quiver.acks.ack_records import AckReplay, replay_ack_files
 from penstock.quiver.config import QuiverConfig, WriteMode
 from penstock.quiver.layout import Layout, scan_if_there
-from penstock.quiver.log.frame_log import FrameLog, LogFile, file_name, file_number, is_spare
+from penstock.quiver.log.frame_log import FrameLog
 from penstock.quiver.log.frames import BadRegion
+from penstock.quiver.log.log_files import LogFile, file_name, file_number, is_spare
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.shelf import SegmentShelf
 from penstock.quiver.wal.replay import WalReplay, replay_wal_files

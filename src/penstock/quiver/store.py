@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
@@ -14,21 +13,21 @@ import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.disk import Disk, RealDisk, explain
-from penstock.errors import Closed, Corrupt, InvalidInput, PenstockError
+from penstock.errors import Closed, Corrupt, InvalidInput
 from penstock.ids import SYSTEM_ENTROPY, Entropy
-from penstock.loops import Offload, Threads
+from penstock.loops import Home, Offload, Threads
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver.acks.ack_log import AckLog
-from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, Reclaimed, SealRecord
+from penstock.quiver.acks.ack_state import AckState
 from penstock.quiver.bundles.bundle import Ack, Bundle
-from penstock.quiver.bundles.payload import decode_call
-from penstock.quiver.config import Durability, OrphanPolicy, QuiverConfig, SubscriberConfig
+from penstock.quiver.config import Durability, QuiverConfig, SubscriberConfig
 from penstock.quiver.delivery.delivery import Delivery
 from penstock.quiver.delivery.handover import Handover
+from penstock.quiver.delivery.held_or_stored import SegmentReader
 from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.layout import Layout
-from penstock.quiver.log.frames import Frame
+from penstock.quiver.log_replay import LogReplay
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
 from penstock.quiver.retention.admission import Admission
 from penstock.quiver.retention.budget import SharedUsage
@@ -39,14 +38,12 @@ from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.index import SegmentIndex
 from penstock.quiver.segment.open_segment import OpenSegment
 from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
+from penstock.quiver.upkeep import StoreUpkeep
 from penstock.quiver.wal.wal import Wal, WalEntry
 
 __all__ = ["Quiver"]
 
 _THREADS: Final = 4
-_HOUR_SECONDS: Final = 3600.0
-# Numbers of segments that are gone may stay in a set until there are so many.
-_CHECKED_SPARE: Final = 1000
 
 
 class Quiver:
@@ -56,13 +53,13 @@ class Quiver:
         self.config = config
         self.findings = opened.findings if opened else Findings()
         self._doors = doors
+        self._home = Home()
         self._changed = WakeUp(doors.clock)
         # Something for the upkeep to do.
         self._wake = WakeUp(doors.clock)
         self._lock: AbstractContextManager[None] | None = opened.lock if opened else None
-        self._threads: Threads | None = None
+        self._threads: list[Threads] = []
         self._segments = SegmentIndex(opened.segments.values() if opened else ())
-        self._checked: set[int] = set()
         self._shelf: SegmentStore = opened.shelf if opened else MemorySegments()
         self._ack_log = AckLog(
             opened.ack.state if opened else AckState(),
@@ -111,6 +108,7 @@ class Quiver:
             seconds=config.segment.memory_delivery_seconds if is_allowed else 0.0,
             is_pressed=lambda: self._finaliser.is_pressed,
         )
+        self._reader = SegmentReader(self._shelf, self._segments, self._handover, doors)
         self._usage = SharedUsage(doors.disk, layout.path, layout.instance) if opened else None
         self._admission = Admission(
             config,
@@ -119,7 +117,7 @@ class Quiver:
             self._usage,
             doors,
             self._changed,
-            stored=self._stored,
+            stored=lambda: self._tending.stored_bytes,
             segments=self._segments,
             sweep=self.sweep,
         )
@@ -133,6 +131,19 @@ class Quiver:
             self._changed,
             bytes_over=self._admission.bytes_over,
             segments_over=self._admission.segments_over,
+        )
+        self._tending = StoreUpkeep(
+            config,
+            doors,
+            self._changed,
+            self._wake,
+            ack_log=self._ack_log,
+            wal=self._wal,
+            segments=self._segments,
+            finaliser=self._finaliser,
+            subscribers=self._subscribers,
+            admission=self._admission,
+            sweeper=self._sweeper,
         )
         self._upkeep: asyncio.Task[None] | None = None
         self._closed = False
@@ -158,7 +169,16 @@ class Quiver:
         """
         config = config or QuiverConfig()
         threads = Threads(_THREADS, "penstock-quiver", "the quiver")
-        doors = Doors(disk or RealDisk(), clock, entropy, offload or threads, observer, str(instance))
+        lane = Threads(1, "penstock-quiver-log", "the quiver")
+        doors = Doors(
+            disk or RealDisk(),
+            clock,
+            entropy,
+            offload or threads,
+            observer,
+            str(instance),
+            None if offload else lane,
+        )
         layout = Layout(full_path(path), instance)
         try:
             opened = None
@@ -167,8 +187,9 @@ class Quiver:
             store = cls(config, doors, opened, layout)
         except BaseException:
             threads.close()
+            lane.close()
             raise
-        store._threads = threads
+        store._threads = [threads, lane]
         try:
             await store._start(opened)
         except BaseException as error:
@@ -182,6 +203,7 @@ class Quiver:
         """Write what is in memory, and give the store back. Raises why that was not possible; idempotent."""
         if self._closed:
             return
+        self._home.check("the store", "let the process close it that opened it")
         self._closed = True
         if self._upkeep is not None:
             self._upkeep.cancel()
@@ -293,12 +315,7 @@ class Quiver:
 
     async def sweep(self) -> None:
         """Remove what retention says, now."""
-        await self._sweep()
-
-    async def _sweep(self, *, settled_only: bool = False) -> None:
-        plan = await self._sweeper.sweep(settled_only=settled_only)
-        if plan.segment_seqs:
-            self._changed.notify()
+        await self._tending.sweep()
 
     @property
     def state(self) -> AckState:
@@ -318,7 +335,7 @@ class Quiver:
     @property
     def stored_bytes(self) -> int:
         """Bytes on the disk."""
-        return self._stored()
+        return self._tending.stored_bytes
 
     # What serves it -------------------------------------------------------------------------------
 
@@ -349,8 +366,11 @@ class Quiver:
         if opened is not None:
             await self._ack_log.checkpoint()
             await self._prepare_spare(opened)
-            await self._settle_missing()
-            await self._replay(opened.wal.frames)
+            replay = LogReplay(
+                self._ack_log, self._finaliser, self._handover, self._doors, self._changed, self.findings
+            )
+            await replay.settle_missing()
+            await replay.read(opened.wal.frames, self._doors.clock.now_ms() - self.config.retention.max_retain_ms)
             await self._release_wal()
         await self._admission.publish()
         lost = sum(end - first for first, end in self.findings.lost_bundles)
@@ -367,89 +387,12 @@ class Quiver:
                 self._doors.observer.count(names.QUIVER_BUNDLES_LOST, bundles, reason=reason)
         for place in self.findings.set_aside:
             self._doors.observer.event(names.QUIVER_DAMAGE, instance=self._doors.instance, place=place)
-        self._upkeep = asyncio.create_task(self._keep_up())
+        self._upkeep = asyncio.create_task(self._tending.run())
 
     async def _prepare_spare(self, opened: OpenedInstance) -> None:
         """Acknowledging must work on a full disk; one that is full already does without for now."""
         with suppress(OSError):
             await self._doors.offload(opened.ack_log.prepare_spare)
-
-    async def _settle_missing(self) -> None:
-        """Segments that are gone without a word would hold up marks for ever."""
-        missing = self._state.missing()
-        now_ms = self._doors.clock.now_ms()
-        self.findings.lost_segments = sorted({number for number, _ in missing})
-        await self._ack_log.settle(
-            [OutcomeRecord(number, name, Outcome.LOST, now_ms, "its files are gone") for number, name in missing]
-        )
-
-    async def _replay(self, frames: Iterable[Frame]) -> None:
-        oldest_ms = self._doors.clock.now_ms() - self.config.retention.max_retain_ms
-        seals = deque(self._state.seals[number] for number in sorted(self._state.seals))
-        for frame in frames:
-            while seals and frame.sequence > seals[0].last_bundle:
-                await self._cut_again(seals.popleft())
-            if seals and self._finaliser.open.bundles and self._finaliser.open.last_bundle < seals[0].first_bundle:
-                # Of a segment that was damaged: it must not get into the next one.
-                self._finaliser.seal("replay")
-                while self._finaliser.sealed is not None and self._finaliser.failure is None:
-                    await self._changed.wait()
-            try:
-                ingestion_ms, bundles, shared = decode_call(frame.payload)
-            except Corrupt:
-                self.findings.lost_bundles.append((frame.sequence, frame.sequence + frame.count))
-                continue
-            if ingestion_ms < oldest_ms:
-                self.findings.expired_bundles += len(bundles)
-                continue
-            done = max(0, self._state.finalised_through + 1 - frame.sequence)
-            take = self._finaliser.collect if seals else self._finaliser.add
-            take(bundles[done:], frame.sequence + done, ingestion_ms, None if done else shared)
-            self.findings.replayed_bundles += len(bundles) - done
-            while self._finaliser.is_behind and self._finaliser.failure is None:
-                await self._changed.wait()
-        for seal in seals:
-            await self._cut_again(seal)
-
-    async def _cut_again(self, seal: SealRecord) -> None:
-        """What is open now are the bundles of a segment that was delivered before the end: it keeps its number."""
-        number = seal.segment_seq
-        if self._finaliser.open.bundles:
-            # Subscribers wait for it, and may ask before it is written.
-            self._handover.hold(self._finaliser.open, number)
-            self._finaliser.seal("replay", number)
-            return
-        now_ms, reason = self._doors.clock.now_ms(), "the log has none of its bundles any more"
-        waiting = sorted(self._state.outstanding[number])
-        self.findings.lost_segments.append(number)
-        await self._ack_log.settle([OutcomeRecord(number, name, Outcome.LOST, now_ms, reason) for name in waiting])
-        through = max(seal.last_bundle, self._state.finalised_through)
-        await self._ack_log.append(Reclaimed([number], self._state.next_segment_seq, through))
-
-    async def _keep_up(self) -> None:
-        """Time passes: segments grow old, subscribers are gone, other instances change."""
-        clock, tick = self._doors.clock, self.config.maintenance_seconds
-        due = clock.monotonic() + tick
-        while True:
-            await self._wake.wait(min(due - clock.monotonic(), self._finaliser.open_seconds_left(tick)))
-            is_due = clock.monotonic() >= due
-            try:
-                self._finaliser.seal_if_old()
-                await self._sweep(settled_only=not is_due)
-                if not is_due:
-                    continue
-                await self._release_orphans()
-                await self._admission.publish()
-            except PenstockError as error:
-                self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
-            due = clock.monotonic() + tick
-            self._gauge()
-
-    async def _release_orphans(self) -> None:
-        if self.config.orphan_policy is OrphanPolicy.RELEASE:
-            for name in self._subscribers.orphans(self.config.orphan_after_hours * _HOUR_SECONDS):
-                await self._subscribers.unregister(name)
-                self._doors.observer.event(names.QUIVER_ORPHAN_RELEASED, instance=self._doors.instance, subscriber=name)
 
     def _next_segment(self) -> int:
         return self._state.next_segment_seq
@@ -481,47 +424,16 @@ class Quiver:
             self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
 
     async def _read(self, meta: SegmentMeta) -> dict[str, list[pa.Table]]:
-        held = self._handover.get(meta.segment_seq)
-        if held is not None:
-            return await self._doors.offload(held.read)
-        # As its files are: a delivery that began in memory knows nothing of them.
-        meta = self._segments.get(meta.segment_seq, meta)
-        is_new = meta.segment_seq not in self._checked
-        slots = await self._doors.offload(_read, self._shelf, meta, is_new)
-        self._checked.add(meta.segment_seq)
-        if len(self._checked) > 2 * len(self._segments) + _CHECKED_SPARE:
-            self._checked.intersection_update(self._segments)
-        return slots
+        return await self._reader.read(meta)
 
     async def _lose(self, meta: SegmentMeta, reason: str) -> None:
         self.findings.lost_segments.append(meta.segment_seq)
         await self._sweeper.lose(meta, reason)
 
-    def _stored(self) -> int:
-        return self._wal.bytes + self._ack_log.bytes + self._segments.bytes
-
-    def _gauge(self) -> None:
-        observer, instance = self._doors.observer, self._doors.instance
-        for kind, size in (
-            ("wal", self._wal.bytes),
-            ("segments", self._segments.bytes),
-            ("ack_log", self._ack_log.bytes),
-        ):
-            observer.gauge(names.QUIVER_BYTES, size, instance=instance, kind=kind)
-        observer.gauge(names.QUIVER_CORE_BYTES, self._stored(), core_id=instance)
-        observer.gauge(
-            names.QUIVER_CORE_CAP_FRACTION, self._stored() / self.config.retention.size_cap, core_id=instance
-        )
-        observer.gauge(names.QUIVER_OPEN_SEGMENT_BYTES, self._finaliser.bytes, instance=instance)
-        observer.gauge(names.QUIVER_ACK_LOG_DEPTH, self._ack_log.depth, instance=instance)
-        for name, known in self._state.subscriptions.items():
-            observer.gauge(names.QUIVER_GAP_SET_SIZE, len(known.done.gaps), instance=instance, subscriber=name)
-            observer.gauge(names.QUIVER_OUTSTANDING_SEGMENTS, self._state.lag(name), instance=instance, subscriber=name)
-
     def _release(self) -> None:
         # First the threads: whoever opens the store next must not find one of them still at work.
-        if self._threads is not None:
-            self._threads.close()
+        for threads in self._threads:
+            threads.close()
         if self._usage is not None:
             self._usage.close()
         if self._lock is not None:
@@ -529,13 +441,11 @@ class Quiver:
             self._lock = None
 
     def _check_open(self) -> None:
+        # A group that is under way here is under way in the parent alone: a forked child would wait for it for ever.
+        self._home.check("the store", "open it again in this process")
         if self._closed:
             raise Closed("the store is closed", "close() was called", "open it again")
 
 
 def _open(doors: Doors, layout: Layout, config: QuiverConfig) -> OpenedInstance:
     return open_instance(doors.disk, layout, config, clock=doors.clock, entropy=doors.entropy)
-
-
-def _read(shelf: SegmentStore, meta: SegmentMeta, check: bool) -> dict[str, list[pa.Table]]:
-    return shelf.read(meta, check=check)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.telemetry import ExpositionBatch, family_of, read_exposition
 from penstock.timeseries.promql.labels import METRIC_NAME
 from penstock.timeseries.promql.source import SeriesColumns, is_stale
 from penstock.timeseries.promql.syntax.number_text import general_text
 from penstock.timeseries.samples import MetricMetadata, SampleBatch
+
+if TYPE_CHECKING:
+    from penstock.telemetry import ExpositionBatch
 
 __all__ = ["open_metrics_batch", "read_open_metrics", "write_open_metrics"]
 
@@ -29,6 +31,9 @@ def read_open_metrics(
 
     The store keeps no exemplars: they are left out. `read_exposition` has them.
     """
+    # Its room reads columns of all kinds, which asking a store does not need.
+    from penstock.telemetry import read_exposition
+
     for batch in read_exposition(lines, seconds=seconds, batch_samples=batch_samples):
         yield open_metrics_batch(batch, default_ms=default_ms)
 
@@ -46,6 +51,8 @@ def _milliseconds(time_ns: int) -> int:
 
 def write_open_metrics(columns: SeriesColumns, about: Mapping[str, MetricMetadata] | None = None) -> Iterator[str]:
     """Lines without their ends. Staleness markers have no text of their own and are left out."""
+    from penstock.telemetry import family_of
+
     families = about or {}
     told: set[str] = set()
     stale = is_stale(columns.values)

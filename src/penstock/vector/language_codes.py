@@ -46,6 +46,8 @@ _CHARACTERS_MAX: Final = 2_000
 # Signs of a script in a text that is not of it: a name, a quotation.
 _SIGNS_MIN: Final = 8
 _WORD: Final = re.compile(r"[^\W\d_]+")
+# Letters in lower case, everything else a blank.
+_ASCII_LETTERS: Final = "".join(chr(code).lower() if chr(code).isalpha() else " " for code in range(128))
 
 
 def guess_language(text: str) -> str | None:
@@ -55,8 +57,16 @@ def guess_language(text: str) -> str | None:
         for code, script in _SCRIPTS:
             if len(script.findall(head)) >= _SIGNS_MIN:
                 return code
-    found = evidence_of(set(_WORD.findall(head.lower())))
+    found = evidence_of(_words_of(head))
     return None if found is None else _CODES[found]
+
+
+def _words_of(head: str) -> set[str]:
+    """Its different words in lower case."""
+    if head.isascii():
+        # The same five times as fast: most texts, and every chunk is asked for.
+        return set(head.translate(_ASCII_LETTERS).split())
+    return set(_WORD.findall(head.lower()))
 
 
 def content_words(question: str) -> list[str]:

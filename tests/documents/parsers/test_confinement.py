@@ -16,6 +16,8 @@ from penstock.documents.parsers.isolation.seccomp import ARCHITECTURES, numbers
 from penstock.documents.parsers.processes.messages import ParserSetup, Request
 from penstock.documents.parsers.processes.process import ParserProcess
 
+pytestmark = pytest.mark.processes
+
 LIMITS = ParserLimits(cpu_seconds=5, wall_seconds=30.0, text_bytes=1 << 20)
 REQUEST = Request(Format.TEXT, b"a document")
 ATTACK = """
@@ -58,7 +60,6 @@ def found_by(code: str, limits: ParserLimits = LIMITS) -> str:
         process.stop()
 
 
-@pytest.mark.processes
 def test_every_layer_is_told_and_those_every_linux_has_are_there(layers):
     assert list(layers) == [
         "hard limits",
@@ -73,20 +74,17 @@ def test_every_layer_is_told_and_those_every_linux_has_are_there(layers):
         assert not layers["no_new_privs"]
 
 
-@pytest.mark.processes
 def test_it_finds_no_key_in_its_environment(monkeypatch):
     monkeypatch.setenv("EMBEDDING_API_KEY", "secret")
     assert found_by("found = sorted(set(os.environ) - {'LC_CTYPE'})") == "[]"
 
 
-@pytest.mark.processes
 def test_it_cannot_read_the_environment_of_its_parent(layers, monkeypatch):
     need(layers, "landlock")
     monkeypatch.setenv("EMBEDDING_API_KEY", "secret")
     assert found_by(f"found = tried(lambda: open('/proc/{os.getpid()}/environ', 'rb').read())") == "PermissionError"
 
 
-@pytest.mark.processes
 def test_it_inherits_no_descriptor_but_its_pipes(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("key")
@@ -105,13 +103,11 @@ def test_it_inherits_no_descriptor_but_its_pipes(tmp_path):
     assert len(open_there) == 5, "nothing thrice, and two pipes"
 
 
-@pytest.mark.processes
 def test_what_it_prints_reaches_nobody(capfd):
     found_by("os.write(1, b'printed'); os.write(2, b'printed'); found = ''")
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc", "/proc/self/environ", "/", "/tmp", "SECRET"])
 def test_it_reads_no_file_but_the_interpreters(layers, tmp_path, path):
     need(layers, "landlock")
@@ -122,7 +118,6 @@ def test_it_reads_no_file_but_the_interpreters(layers, tmp_path, path):
     assert found_by(f"found = tried(lambda: open({path!r}).read())") in ("PermissionError", "IsADirectoryError")
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "attempt",
     [
@@ -145,7 +140,6 @@ def test_it_changes_no_file(layers, tmp_path, attempt):
     assert kept.read_text() == "kept"
 
 
-@pytest.mark.processes
 def test_it_reaches_no_listener_on_this_machine(layers):
     need(layers, "seccomp")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -157,7 +151,6 @@ def test_it_reaches_no_listener_on_this_machine(layers):
             server.accept()
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "attempt", ["os.fork()", "os.execv('/bin/true', ['true'])", "os.posix_spawn('/bin/true', ['true'], {})"]
 )
@@ -166,7 +159,6 @@ def test_it_starts_no_process_and_no_program(layers, attempt):
     assert found_by(f"found = tried(lambda: {attempt})") in ("PermissionError", "BlockingIOError")
 
 
-@pytest.mark.processes
 def test_it_signals_nobody_and_changes_no_limits_of_others(layers):
     need(layers, "seccomp")
     pid = os.getpid()
@@ -175,7 +167,6 @@ def test_it_signals_nobody_and_changes_no_limits_of_others(layers):
     assert found_by(code) == "PermissionError"
 
 
-@pytest.mark.processes
 def test_it_cannot_raise_its_hard_limits(layers):
     need(layers, "capabilities")
     for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_NPROC", "RLIMIT_CORE", "RLIMIT_NOFILE"):
@@ -189,7 +180,6 @@ def test_it_cannot_raise_its_hard_limits(layers):
         assert outcome in ("ValueError", "PermissionError"), name
 
 
-@pytest.mark.processes
 def test_it_has_a_session_of_its_own_and_no_way_back():
     assert found_by("found = os.getsid(0) == os.getpid() == os.getpgrp()") == "True"
 
@@ -225,7 +215,6 @@ send(outbound, msgspec.msgpack.encode(Answer(ParsedDocument(str(child).encode(),
 """
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("end", ["signal.pause()", "os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 def test_a_child_it_left_behind_dies_with_it_even_where_the_kernel_lets_it_fork(end):
     process = ParserProcess(ParserSetup(LIMITS), HOLDS_A_CHILD.format(end))
@@ -238,7 +227,6 @@ def test_a_child_it_left_behind_dies_with_it_even_where_the_kernel_lets_it_fork(
     assert ended, "it lives on"
 
 
-@pytest.mark.processes
 def test_a_parser_may_still_abort_itself(layers):
     need(layers, "seccomp")
     with pytest.raises(Exception, match="memory"):
@@ -246,7 +234,6 @@ def test_a_parser_may_still_abort_itself(layers):
     assert signal.SIGABRT
 
 
-@pytest.mark.processes
 def test_parsers_still_find_their_libraries_and_codecs():
     code = """
     import selectolax.lexbor, pypdfium2, docx, mistune, charset_normalizer, lxml.etree, zoneinfo

@@ -181,6 +181,11 @@ def test_a_hostile_page_of_60_kb_is_parsed_or_refused_within_a_second(kind):
         b"<div/>" * 3000,
         b'<div a=">">' * 3000,
         b"<DIV\n>" * 3000,
+        b"<!-->" + b"<div>" * 3000 + b"-->",
+        b"<!--->" + b"<div>" * 3000 + b"-->",
+        b"<!-- --!>" + b"<div>" * 3000 + b"-->",
+        b"<div><!--</div>-->" * 3000,
+        b"<div><title></div></title>" * 3000,
     ],
 )
 def test_no_disguise_hides_how_deep_a_page_is(deep):
@@ -201,6 +206,35 @@ def test_no_disguise_hides_how_deep_a_page_is(deep):
 )
 def test_what_only_looks_deep_is_read(flat):
     check_nesting(flat, 2_000)
+
+
+PARTS = (
+    b"<div>", b"</div>", b"<p>", b"<b a='>'>", b"</b>", b'<i c="d" e>', b"</i>", b"text", b"<!-- ", b"-->", b"--!>", b"<!-->",
+    b"<script>", b"</script>", b"<SCRIPT x>", b"</Script >", b"<title>", b"</title>", b"<!doctype a>", b"<?x?>", b'"', b"'",
+    b"<", b">", b"/", b"<a href=x/y>", b"<br/>", b" ", b"<![CDATA[", b"<a " + b"x " * 300 + b">", b"<a " + b"x='1'" * 600 + b">",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_page_that_is_found_tame_as_a_whole_is_as_deep_as_its_tags_say(seed):
+    """The quick look never passes what a look at each tag refuses, nor the other way round."""
+    rng = random.Random(seed)
+    for _ in range(50):
+        page = b"".join(rng.choices(PARTS, k=rng.randrange(40)))
+        for depth in (1, 3, 6):
+            assert outcome(check_nesting, page, depth) == outcome(check_by_tag, page, depth), page
+
+
+def check_by_tag(page: bytes, depth: int) -> None:
+    nesting._check_depth(nesting._tags(page), len(page), depth)
+
+
+def outcome(check, page: bytes, depth: int) -> str:
+    try:
+        check(page, depth)
+    except AtCapacity as error:
+        return "deep" if "nested" in str(error) else "attributes"
+    return "read"
 
 
 def test_an_element_with_a_hundred_thousand_attributes_is_refused_at_once():

@@ -7,6 +7,8 @@ from penstock.documents.parsers.processes.messages import ParserSetup, Request
 from penstock.documents.parsers.processes.process import ParserProcess
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
+pytestmark = pytest.mark.processes
+
 LIMITS = ParserLimits(wall_seconds=60.0, text_bytes=1 << 20)
 HASTY = ParserLimits(wall_seconds=1.5, text_bytes=1 << 20)
 REQUEST = Request(Format.HTML, b"a document")
@@ -32,7 +34,6 @@ def asked(code: str, request: Request = REQUEST, limits: ParserLimits = LIMITS):
         process.stop()
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "code",
     ["receive(inbound); os.write(outbound, b'x')", "receive(inbound); os.write(outbound, bytes(8)[:7] + b'9x')", ""],
@@ -43,13 +44,11 @@ def test_a_parser_that_goes_silent_is_ended_at_the_deadline(code):
         asked(code, limits=HASTY)
 
 
-@pytest.mark.processes
 def test_a_parser_that_never_reads_its_document_is_ended_at_the_deadline():
     with pytest.raises(AtCapacity, match="too long"):
         asked("", Request(Format.HTML, bytes(8 << 20)), HASTY)
 
 
-@pytest.mark.processes
 def test_a_parser_that_drips_is_ended_at_the_deadline_of_the_whole_exchange():
     code = """
 import select
@@ -62,19 +61,16 @@ while True:
         asked(code, limits=HASTY)
 
 
-@pytest.mark.processes
 def test_an_answer_of_600_mb_is_refused_by_its_length_and_never_kept():
     with pytest.raises(AtCapacity, match="629145600"):
         asked("os.write(outbound, (600 << 20).to_bytes(8, 'big') + bytes(100))")
 
 
-@pytest.mark.processes
 def test_a_text_over_the_limit_is_refused():
     with pytest.raises(AtCapacity, match="too large"):
         asked("send(outbound, pack(Answer(ParsedDocument(bytes((1 << 20) + 1), Format.HTML))))")
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "name", ["Fenced", "Conflict", "Unavailable", "NoSuchError", "PenstockError", "Any", "annotations", "__doc__", ""]
 )
@@ -84,7 +80,6 @@ def test_errors_that_parsers_do_not_raise_are_an_outcome_of_the_document(name):
     assert type(raised.value) is InvalidInput
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     "message",
     [
@@ -102,7 +97,6 @@ def test_an_answer_that_is_none_is_an_outcome_of_the_document(message):
         asked(f"send(outbound, {message})")
 
 
-@pytest.mark.processes
 def test_errors_of_parsers_pass_without_control_characters_and_at_a_bounded_length():
     with pytest.raises(Unsupported) as raised:
         asked("send(outbound, pack(Answer(None, 'Unsupported', ('what\\x1b[2J', 'w' * 5000, ''))))")
@@ -110,7 +104,6 @@ def test_errors_of_parsers_pass_without_control_characters_and_at_a_bounded_leng
     assert len(raised.value.why) == 1000
 
 
-@pytest.mark.processes
 def test_warnings_and_titles_are_bounded():
     document, _ = asked(
         "send(outbound, pack(Answer(ParsedDocument(b'', Format.HTML, 't' * 9999, ('w' * 9999,) * 150))))",
@@ -120,7 +113,6 @@ def test_warnings_and_titles_are_bounded():
     assert {len(warning) for warning in document.warnings} == {1000}
 
 
-@pytest.mark.processes
 def test_a_parser_that_says_more_than_it_was_asked_is_not_used_again():
     good = "send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))"
     assert asked(good)[1]
@@ -132,19 +124,45 @@ os.write(outbound, frame + frame)
     assert not asked(twice)[1]
 
 
-@pytest.mark.processes
 def test_a_parser_that_only_closes_its_pipe_is_ended_at_once():
     with pytest.raises(AtCapacity, match="ended with -9"):
         asked("os.close(outbound)")
 
 
-@pytest.mark.processes
 def test_a_process_that_has_used_a_documents_time_is_given_no_other():
     code = "send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML), cpu_seconds=61.0)))"
     assert not asked(code)[1]
 
 
-@pytest.mark.processes
+def parsed_by_one(count: int, limits: ParserLimits = LIMITS) -> int:
+    """How many of so many documents the first process takes."""
+    answer = "send(outbound, pack(Answer(ParsedDocument(b'x', Format.HTML))))"
+    many = f"for _ in range({count}): receive(inbound), {answer}"
+    process = ParserProcess(ParserSetup(limits), LIAR.format(many))
+    try:
+        for number in range(1, count + 1):
+            process.parse(REQUEST)
+            if not process.usable:
+                return number
+        return count
+    finally:
+        process.stop()
+
+
+def test_a_process_that_stays_lean_parses_two_thousand_documents_and_no_more():
+    assert parsed_by_one(2_100) == 2_000
+
+
+def test_a_process_that_holds_a_quarter_of_a_documents_memory_is_given_no_other():
+    """The least that Python itself takes is more than a quarter of this."""
+    assert parsed_by_one(250, ParserLimits(wall_seconds=60.0, memory_bytes=8 << 20)) == 200
+
+
+def test_a_process_whose_memory_cannot_be_told_is_given_200_documents(monkeypatch):
+    monkeypatch.setattr("penstock.documents.parsers.processes.process.resident_bytes", lambda _: None)
+    assert parsed_by_one(250) == 200
+
+
 def test_a_process_whose_first_words_are_nonsense_is_confined_by_nothing_that_is_known():
     program = LIAR.replace("send(outbound, pack(Hello(())))", "send(outbound, b'nonsense')")
     process = ParserProcess(

@@ -13,6 +13,8 @@ from penstock.documents.chunker import Chunker
 from penstock.documents.parsers import Format, ParserLimits, Sandbox, lasting_sandbox, sniff
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def sandbox():
@@ -208,13 +210,11 @@ def test_many_paragraphs_that_are_never_closed_are_not_deep(sandbox):
     assert sandbox.parse(b"<html><body>" + b"<p>words <li>more" * 5000, tenant="t").text
 
 
-@pytest.mark.processes
 def test_a_zip_bomb_is_refused_before_it_is_unpacked():
     with Sandbox(ParserLimits(archive_bytes=10 << 20)) as sandbox, pytest.raises(AtCapacity, match="zip bomb"):
         sandbox.parse(bomb(20 << 20), tenant="t")
 
 
-@pytest.mark.processes
 def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_one_is_parsed():
     with Sandbox(ParserLimits(memory_bytes=400 << 20)) as sandbox:
         with pytest.raises((AtCapacity, InvalidInput)):
@@ -231,14 +231,12 @@ def test_a_document_that_needs_too_much_processor_time_is_refused_and_the_next_o
         assert sandbox.parse(b"# quick", name="quick.md", tenant="t").text == b"# quick"
 
 
-@pytest.mark.processes
 def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_parsed():
     slow = b"# t\n\n" + b"*a **a " * 400_000
     with Sandbox(ParserLimits(wall_seconds=0.5)) as sandbox, pytest.raises(AtCapacity, match="too long"):
         sandbox.parse(slow, name="slow.md", tenant="t")
 
 
-@pytest.mark.processes
 def test_a_parser_that_dies_is_an_outcome_of_its_document(sandbox):
     sandbox.parse(b"# start", name="a.md", tenant="t")
     os.kill(sandbox._processes["t"].pid, signal.SIGSEGV)
@@ -277,7 +275,6 @@ def parser_of(sandbox):
     return sandbox._processes["t"]._process
 
 
-@pytest.mark.processes
 def test_a_lasting_sandbox_keeps_its_parser_for_the_next_who_takes_one():
     """A parser takes longer to load than most documents to parse."""
     limits = ParserLimits(cpu_seconds=59)
@@ -290,7 +287,6 @@ def test_a_lasting_sandbox_keeps_its_parser_for_the_next_who_takes_one():
     assert parser_of(second) is parser
 
 
-@pytest.mark.processes
 def test_a_lasting_sandbox_of_other_limits_has_a_parser_of_its_own_and_one_is_kept():
     with lasting_sandbox(ParserLimits(cpu_seconds=58)) as first:
         parser = parser_of(first)
@@ -299,7 +295,6 @@ def test_a_lasting_sandbox_of_other_limits_has_a_parser_of_its_own_and_one_is_ke
     assert parser.poll() is not None
 
 
-@pytest.mark.processes
 def test_a_parser_that_ended_while_nobody_used_it_is_no_fault_of_the_next_document():
     limits = ParserLimits(cpu_seconds=55)
     with lasting_sandbox(limits) as first:
@@ -310,7 +305,6 @@ def test_a_parser_that_ended_while_nobody_used_it_is_no_fault_of_the_next_docume
         assert second.parse(b"# Words", name="a.md", tenant="t").text == b"# Words"
 
 
-@pytest.mark.processes
 def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
     limits = ParserLimits(cpu_seconds=56)
     with pytest.raises(KeyError), lasting_sandbox(limits) as first:
@@ -321,7 +315,6 @@ def test_a_lasting_sandbox_that_was_left_with_an_error_is_not_used_again():
         assert parser_of(second) is not parser
 
 
-@pytest.mark.processes
 def test_a_process_never_serves_two_tenants_and_keeps_serving_its_own():
     with Sandbox() as sandbox:
         served: dict[str, Any] = {}
@@ -332,7 +325,6 @@ def test_a_process_never_serves_two_tenants_and_keeps_serving_its_own():
     assert served["a"] != served["b"]
 
 
-@pytest.mark.processes
 def test_the_tenant_that_was_served_longest_ago_gives_its_process_up():
     with Sandbox() as sandbox:
         sandbox.parse(b"# Words", tenant="first", name="a.md")

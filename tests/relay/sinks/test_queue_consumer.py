@@ -155,11 +155,12 @@ def test_a_series_over_a_bound_does_not_hold_up_its_batch_nor_those_behind(tmp_p
     async def work(queue: ObjectStore) -> None:
         await produce(
             queue,
-            (payload, [samples("a", 1), long]),
+            (payload, [samples("a", 1), b"no Arrow stream", long]),
             (payload, [bomb, samples("b", 2)]),
-            (payload, [samples("a", 3, start=1)]),
+            (payload, [samples("a", 3, start=1), b"nor this"]),
         )
-        assert await consume_samples(tmp_path, config) == ({"a": [1, 3], "b": [2]}, 2)
+        # Each bad record is told once, although batches with one are gone through twice.
+        assert await consume_samples(tmp_path, config) == ({"a": [1, 3], "b": [2]}, 4)
 
     run(work, tmp_path)
 

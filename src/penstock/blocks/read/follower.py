@@ -15,6 +15,7 @@ from penstock.blocks.read.reader import BlockReader, StateMoved
 from penstock.blocks.read.single_flight import SingleFlights
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Unavailable
+from penstock.loops import Home
 
 __all__ = ["FollowedStates", "StateReading"]
 
@@ -67,6 +68,7 @@ class FollowedStates(Generic[N, S]):
         self._clock = clock
         self._seen: dict[N, _Seen[S]] = {}
         self._looking: SingleFlights[_Seen[S]] = SingleFlights()
+        self._home = Home()
 
     def refresh(self) -> None:
         """Whatever is read from now on is looked for anew, and is not older than anything read before."""
@@ -75,6 +77,8 @@ class FollowedStates(Generic[N, S]):
 
     async def state(self, name: N) -> S:
         """A state that is not older than allowed."""
+        # What is kept would be answered from for ever, and nothing newer be found.
+        self._home.check("a reader of the store", "start processes with spawn, and open a reader in each")
         asked = self._clock.monotonic()
         seen = self._seen.get(name)
         if seen is not None and asked - seen.at < self._late:

@@ -26,6 +26,7 @@ from penstock.coordinator import Coordinator, CoordinatorConfig, Delta, Mark, Wr
 from penstock.errors import AtCapacity, Closed, Corrupt
 from penstock.ids import Entropy
 from penstock.keyvalue import KeyValue
+from penstock.loops import Home
 from penstock.observability import Event, Observer
 
 __all__ = ["StoreBounds", "StoreWriter", "WritableChange", "first_moment"]
@@ -118,6 +119,7 @@ class StoreWriter(Generic[D, R, N, S, C]):
         self._keeper = UpkeepKeeper(self._coordinator, upkeep, bounds.upkeep_pause_seconds, clock=clock)
         self._handler.published, self._handler.landed = lambda: self._coordinator.current.snapshot, self._keeper.notice
         self._closed = False
+        self._home = Home()
 
     # for callers ----------------------------------------------------------------------------------
 
@@ -168,6 +170,7 @@ class StoreWriter(Generic[D, R, N, S, C]):
         return self._coordinator.current.snapshot
 
     def _check_open(self) -> None:
+        self._home.check(f"the {self._label} store", "start processes with spawn, and open a reader in each")
         if self._closed:
             raise Closed(f"the {self._label} store is closed")
 

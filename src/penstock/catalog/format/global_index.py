@@ -43,7 +43,7 @@ class GlobalIndex(msgspec.Struct, frozen=True, kw_only=True):
         try:
             check_seal(body, "the global index")
             found = msgspec.json.decode(body, type=cls)
-        except (Corrupt, msgspec.MsgspecError, RecursionError):
+        except (Corrupt, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         return found if found.version == VERSION else None
 

@@ -128,7 +128,7 @@ class ShardMapFormat:
             check_seal(body, "the shard map")
             del members["crc32c"]
             found = parsed({**members, "root": _node(members.get("root"))}, ShardMap)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Corrupt("the shard map is damaged", str(error)) from error
         ids = list(found.root.ids())
         if len(set(ids)) < len(ids):

@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.inspection.timeseries_reading import table, with_reader
 from penstock.cli.settings.configuration import Settings
+from penstock.observability import Observer
 from penstock.timeseries import SeriesVerifyReport, TenantStats, TimeSeriesReader
 
 __all__ = ["show_stats", "show_verification"]
@@ -52,13 +53,13 @@ def _time(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def show_verification(settings: Settings, store: str, path: str) -> bool:
+def show_verification(settings: Settings, store: str, path: str, observer: Observer) -> bool:
     """Whether everything agrees."""
 
     async def work(reader: TimeSeriesReader) -> tuple[list[SeriesVerifyReport], list[str]]:
         return [await reader.verify(tenant=tenant) for tenant in await reader.tenants()], await reader.record_problems()
 
-    reports, records = with_reader(settings, store, path, work)
+    reports, records = with_reader(settings, store, path, work, observer)
     for report in reports:
         verdict = "sound" if report.ok else f"{len(report.problems):,} problems"
         click.echo(f"{report.tenant}: {verdict} ({report.samples:,} samples, {report.hours:,} hours read)")

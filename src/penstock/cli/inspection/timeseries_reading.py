@@ -20,6 +20,7 @@ from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import NotFound
 from penstock.indexing import url_of
+from penstock.observability import SILENT, Observer
 from penstock.timeseries import Matcher, MergedReads, SeriesReads, TimeSeriesReader
 from penstock.timeseries.promql import (
     MatrixResult,
@@ -41,13 +42,19 @@ _PLOTTED_MAX: Final = 20
 _NAME: Final = "__name__"
 
 
-def with_reader(settings: Settings, store: str, path: str, work: Callable[[TimeSeriesReader], Awaitable[T]]) -> T:
+def with_reader(
+    settings: Settings,
+    store: str,
+    path: str,
+    work: Callable[[TimeSeriesReader], Awaitable[T]],
+    observer: Observer = SILENT,
+) -> T:
     """Do something with a store that is open for reading."""
 
     async def opened() -> T:
         url = url_of(store)
         try:
-            reader = await Wiring(settings).series_reader(url, path)
+            reader = await Wiring(settings, observer).series_reader(url, path)
         except NotFound as error:
             raise _nothing_in(store, error) from None
         async with reader:

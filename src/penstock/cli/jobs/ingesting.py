@@ -7,7 +7,6 @@ import io
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
 
 from penstock.cli.settings.configuration import Settings
@@ -25,6 +24,7 @@ from penstock.telemetry import (
     RowSource,
     conform,
     decode_arrow,
+    decode_json_lines,
     decode_openmetrics,
     decode_otlp,
     decode_otlp_json,
@@ -79,11 +79,13 @@ def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: Deco
     if form == "arrow":
         return decode_arrow(body, source, signal, limits)
     limits.check_request(len(body))
+    if form == "ndjson":
+        return decode_json_lines(body, source, signal, limits)
     try:
-        rows: Any = _parquet(body, limits) if form == "parquet" else pyarrow.json.read_json(io.BytesIO(body))
+        rows: Any = _parquet(body, limits)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the {form} cannot be read", str(error)[:200]) from error
-    limits.check_rows(rows.num_rows)
+    limits.check_columns(rows.num_columns, rows.num_rows)
     batches = rows.combine_chunks().to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
     if signal is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import follower_options, service_options, store_options, writer_options
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.vector import VectorReader, VectorStore
 
 __all__ = ["UNWIRED", "Wiring"]
+
+T = TypeVar("T")
 
 _VECTOR_PATH: Final = "vectors"
 _SERVICE_URLS: Final = {"s3": "s3://any", "az": "az://any", "gs": "gs://any"}
@@ -139,11 +141,17 @@ class Wiring:
             bytes_per_trigger=intake.bytes_per_trigger,
             batcher=settings.given(BatcherLimits),
             consumer=settings.of(ConsumerConfig),
-            vector=settings.of(VectorConfig),
-            keyvalue=settings.of(KeyValueConfig),
+            vector=self._beside(VectorConfig, IndexingConfig.vector),
+            keyvalue=self._beside(KeyValueConfig, IndexingConfig.keyvalue),
             budget=self._budget(budget),
             **given,
         )
+
+    def _beside(self, kind: type[T], default: T) -> T:
+        """What is configured of a class, and the rest as in `default`, where that is not the class's own."""
+        given = self.settings.given(kind)
+        names = [one.name for one in fields(cast("Any", default)) if one.name not in given]
+        return self.settings.of(kind, **{name: getattr(default, name) for name in names})
 
 
 UNWIRED: Final = Wiring()

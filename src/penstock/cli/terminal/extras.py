@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.errors import Unavailable
 
-__all__ = ["EXTRAS", "explain_missing", "install_line", "require_spark"]
+__all__ = ["EXTRAS", "explain_missing", "install_line", "require_gateway", "require_spark"]
 
 # The modules of each extra, by the names they are imported under; a test holds them to the package's metadata. What an
 # extra takes from another is in both.
@@ -69,6 +69,13 @@ def require_spark() -> None:
     for module in ("pyspark", "pandas"):
         if find_spec(module) is None:
             raise _missing(module, "spark")
+
+
+def require_gateway() -> None:
+    """Raise unless the gateway can be imported: its extra brings all that `serve` needs, and others only a part of it."""
+    for module in ("starlette", "uvicorn"):
+        if find_spec(module) is None:
+            raise _missing(module, "gateway")
 
 
 def explain_missing(error: ModuleNotFoundError) -> Unavailable | None:

@@ -54,7 +54,7 @@ class ProgressView:
             # Where nobody watches, the summary is enough.
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("starting Spark", total=documents, figures="")
+        self._task = self._bar.add_task("starting", total=documents, figures="")
 
     @property
     def elapsed(self) -> Elapsed:
@@ -70,7 +70,7 @@ class ProgressView:
         self._bar.stop()
 
     def working(self, what: str = "indexing") -> None:
-        """Spark is there: what takes time from now on is work."""
+        """The engine is there: what takes time from now on is work."""
         self._began = self._clock.monotonic()
         self._bar.reset(self._task, description=what, total=self._expected, figures="")
 

@@ -129,10 +129,10 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (
         # Any length is taken: the embedded model averages, and cuts nothing off.
-        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.15),
+        msgspec.structs.replace(_model(EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.35),
         msgspec.structs.replace(_model(FIRST_EMBEDDED_MODEL, 1_000_000, 256, 1_000_000, 256), vector_weight=0.05),
         # It reads long texts window by window.
-        msgspec.structs.replace(_model(MINILM_MODEL, 100_000, 64, 100_000, 384), vector_weight=0.4),
+        msgspec.structs.replace(_model(MINILM_MODEL, 100_000, 64, 100_000, 384), vector_weight=0.5),
         _openai("text-embedding-3-small", 1536, 0.02),
         _openai("text-embedding-3-large", 3072, 0.13),
         _model("embed-english-v3.0", _UNPUBLISHED_TOKENS, 96, 512, 1024, 0.10),

@@ -64,6 +64,7 @@ class HttpExchange:
     # What it holds of the bytes of all requests; a request that was not admitted holds nothing.
     lease: ByteLease | None = None
     _headers: dict[str, str] | None = None
+    _announced: int | None = None
 
     def count_body(self, lease: ByteLease, unannounced: Callable[[int], None]) -> None:
         """From now on, hold what comes of the body; `unannounced` hears of bytes whose number was not announced."""
@@ -119,11 +120,12 @@ class HttpExchange:
     def announced_bytes(self) -> int | None:
         """The length that the client announced, if it did."""
         text = self.headers.get("content-length")
-        if text is None:
-            return None
+        if text is None or self._announced is not None:
+            return self._announced
         if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
             raise InvalidInput(f"Content-Length {text[:40]!r} is no number")
-        return int(text)
+        self._announced = int(text)
+        return self._announced
 
     @property
     def content_type(self) -> str:

@@ -173,8 +173,9 @@ class HttpServer:
         try:
             settings.load()
         except (OSError, ssl.SSLError) as error:
+            why = f"{config.certificate} with the key {config.certificate_key}: {error}"
             raise InvalidInput(
-                "the certificate cannot be used", str(error), "check certificate and certificate_key"
+                "the certificate cannot be used", why, "check certificate and certificate_key"
             ) from error
 
     @property

@@ -27,6 +27,7 @@ from penstock.gateway.query.sql_frames import (
     read_answer,
     read_header,
 )
+from penstock.gateway.query.sql_worker import OVER_MEMORY
 from penstock.lake import SqlAnswer, SqlConfig
 from penstock.observability import SILENT, Observer, names
 
@@ -119,11 +120,7 @@ class SqlProcesses:
                 "narrow its time range, or allow more with seconds_max",
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise AtCapacity(
-                "the query ended its process",
-                f"exit code {await process.kill()}: most likely it needed more memory than it may have",
-                "narrow it, or raise memory_bytes",
-            ) from None
+            raise self._ended(await process.kill()) from None
         finally:
             self._busy.discard(process)
             if is_whole and not self._closed:
@@ -131,6 +128,14 @@ class SqlProcesses:
             else:
                 await process.kill()
         return read_answer(header, body)
+
+    def _ended(self, code: int) -> AtCapacity:
+        remedy = "narrow it, or raise memory_bytes"
+        if code == OVER_MEMORY:
+            why = f"its process held more than memory_bytes = {self._config.memory_bytes:,} allows"
+            return AtCapacity("the query needs too much memory", why, remedy)
+        why = f"exit code {code}: most likely it needed more memory than it may have"
+        return AtCapacity("the query ended its process", why, remedy)
 
     async def _process(self, tenant: str | None) -> _SqlProcess:
         """One that has served this tenant or nobody."""

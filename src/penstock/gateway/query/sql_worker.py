@@ -26,7 +26,10 @@ from penstock.gateway.query.sql_frames import (
 )
 from penstock.lake import SqlAnswer, SqlConfig
 
-__all__ = ["SqlAnswering", "answer_questions", "bound_process"]
+__all__ = ["OVER_MEMORY", "SqlAnswering", "answer_questions", "bound_process"]
+
+# The exit code of a process that ended itself because of what its query holds.
+OVER_MEMORY: Final = 75
 
 # Notes of pins are the largest that a query writes; nothing is spilled.
 _FILE_BYTES_MAX: Final = 4 << 20

@@ -36,6 +36,15 @@ class IntakeLimits:
 
 
 _INTAKE: Final = IntakeLimits()
+# A job reads little of what it wrote: less than a searcher keeps is enough, and its memory stays for its rounds.
+JOB_CACHE_BYTES: Final = 64 << 20
+JOB_BLOCK_CACHE_BYTES_MAX: Final = 32 << 20
+# Two of its largest writes: tables of 16 MB are sorted and written, each held twice meanwhile.
+JOB_UNFLUSHED_BYTES_MAX: Final = 64 << 20
+_VECTOR: Final = VectorConfig(cache_bytes=JOB_CACHE_BYTES)
+_KEYVALUE: Final = KeyValueConfig(
+    cache_bytes_max=JOB_BLOCK_CACHE_BYTES_MAX, unflushed_bytes_max=JOB_UNFLUSHED_BYTES_MAX
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,8 @@ class IndexingConfig:
     # How the queue is read and acknowledged.
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     # The store of the vectors, and what lies under it.
-    vector: VectorConfig = field(default_factory=VectorConfig)
-    keyvalue: KeyValueConfig = field(default_factory=KeyValueConfig)
+    vector: VectorConfig = _VECTOR
+    keyvalue: KeyValueConfig = _KEYVALUE
 
     @property
     def spec(self) -> StoreSpec:

@@ -18,6 +18,7 @@ from penstock.indexing.job.acknowledging import acknowledge
 from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.config import IndexingConfig
 from penstock.indexing.job.indexer import Indexer
+from penstock.indexing.job.memory import settle_allocators
 from penstock.indexing.job.patience import Patience
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.indexing.job.turnstile import Turnstile
@@ -50,6 +51,7 @@ class JobCore:
         observer: Observer = SILENT,
     ) -> None:
         """`stopped` tells whether somebody has stopped the engine; what is not done then stays pending."""
+        settle_allocators()
         self._config, self._stopped, self._observer = config, stopped, observer
         self.turnstile = Turnstile()
         self.writer = IndexWriter(

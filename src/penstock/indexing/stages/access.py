@@ -41,34 +41,35 @@ class Access:
         self._others = [place for place in named if place.scheme != "file"]
         self._only = only
         self._own = parse_url(own) if own else None
+        self._own_path = _real(self._own.place) if self._own and self._own.scheme == "file" else None
 
     def check(self, url: str, key: str) -> None:
         """`PermissionDenied` unless the object at `key` of the store at `url` may be read."""
         store = parse_url(url)
-        if self._is_own(store, key):
+        # Joined as text: a key that begins with a slash would else replace the folder.
+        path = _real(f"{store.place}/{key}") if store.scheme == "file" else None
+        if self._is_own(store, key, path):
             raise PermissionDenied(f"{key!r} of {store} may not be read", "it is in the store of the index itself")
-        if not self._holds(store, key):
+        if not self._holds(store, key, path):
             raise PermissionDenied(
                 f"{store} may not be read",
                 "nobody who runs the job has named it",
                 "name it to `penstock index` as a place or with --allow, and then `penstock documents retry`",
             )
 
-    def _holds(self, store: StoreUrl, key: str) -> bool:
-        if store.scheme == "file":
-            # Joined as text: a key that begins with a slash would else replace the folder.
-            path = _real(f"{store.place}/{key}")
+    def _holds(self, store: StoreUrl, key: str, path: Path | None) -> bool:
+        if path is not None:
             return path in self._paths or not self._paths.isdisjoint(path.parents)
         if store.scheme not in _LOCAL and not self._only:
             return True
         return any(_is_below(place, store, key) for place in self._others)
 
-    def _is_own(self, store: StoreUrl, key: str) -> bool:
+    def _is_own(self, store: StoreUrl, key: str, path: Path | None) -> bool:
         own = self._own
         if own is None or own.scheme != store.scheme:
             return False
-        if own.scheme == "file":
-            return _real(own.place) in _real(f"{store.place}/{key}").parents
+        if path is not None:
+            return self._own_path in path.parents
         # A bucket that is a store as a whole may hold documents as well.
         return bool(own.prefix) and _is_below(own, store, key)
 

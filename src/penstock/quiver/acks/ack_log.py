@@ -14,8 +14,9 @@ from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.loops import Offload
 from penstock.quiver.acks.ack_records import AckRecord, apply, encode_record
 from penstock.quiver.acks.ack_state import AckState, OutcomeRecord
-from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.log.frame_log import FrameLog
 from penstock.quiver.log.group_commit import GroupCommit
+from penstock.quiver.log.group_layout import Record
 
 __all__ = ["AckLog"]
 
@@ -69,7 +70,7 @@ class AckLog:
         if self._log is not None:
             await self._offload(self._log.close)
 
-    async def _commit(self, group: Sequence[AckRecord]) -> list[None]:
+    async def _commit(self, group: Sequence[AckRecord], _before: object) -> list[None]:
         if self._log is not None:
             await self._write(group)
         for record in group:

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.quiver.bundles.schemas import KnownSchema, known_schema
+from penstock.quiver.bundles.schemas import KnownSchema, known_schema, stream_of
 
 __all__ = ["Ack", "Bundle"]
 
@@ -37,6 +37,8 @@ class Bundle:
     # Of each slot.
     sizes: Sequence[int] = field(init=False, repr=False, compare=False)
     schemas: Sequence[KnownSchema] = field(init=False, repr=False, compare=False)
+    # Its only slot and that one's schema, if it has rows and no dictionaries: the usual case.
+    stream: tuple[str, bytes] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Whatever the log could not hold is refused here: behind this point it would fail for others as well."""
@@ -64,7 +66,10 @@ class Bundle:
         sizes = [_batch_bytes(slot, batch) for slot, batch in self.slots.items()]
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "nbytes", sum(sizes))
-        object.__setattr__(self, "schemas", [known_schema(batch.schema) for batch in batches])
+        schemas = [known_schema(batch.schema) for batch in batches]
+        object.__setattr__(self, "schemas", schemas)
+        is_usual = len(schemas) == 1 and self.rows and not schemas[0].has_dictionaries
+        object.__setattr__(self, "stream", stream_of(next(iter(self.slots)), schemas[0].body) if is_usual else None)
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock.errors import Corrupt, InvalidInput
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema, known_schema, read_schema
-from penstock.quiver.bundles.shared import SharedBatches
+from penstock.quiver.bundles.shared import BundleColumns, SharedBatches
+from penstock.quiver.log.batch_parts import BatchPart
 
 __all__ = ["decode_bundles", "decode_call", "encode_bundles"]
 
@@ -76,8 +77,9 @@ def encode_bundles(bundles: Sequence[Bundle], ingestion_ms: int, shared: SharedB
     runs: list[_Run] = []
     if shared is None and len(bundles) > 1:
         shared = SharedBatches.of(bundles)
-    if shared is not None and shared.single is not None and len({bundle.signal for bundle in bundles}) == 1:
-        runs = [_run(bundles, *shared.single, shared, bodies)]
+    columns = None if shared is None else shared.columns
+    if shared is not None and columns is not None and columns.signals.count(bundles[0].signal) == len(bundles):
+        runs = [_run(columns, shared, bodies)]
     else:
         entries = _entries(bundles, shared, bodies)
     head = _ENCODER.encode(_Head(ingestion_ms, bodies.schemas, entries, runs))
@@ -90,16 +92,16 @@ def encode_bundles(bundles: Sequence[Bundle], ingestion_ms: int, shared: SharedB
     return parts
 
 
-def _run(bundles: Sequence[Bundle], name: str, schema: KnownSchema, shared: SharedBatches, bodies: _Bodies) -> _Run:
+def _run(columns: BundleColumns, shared: SharedBatches, bodies: _Bodies) -> _Run:
     """All bundles have rows of one body: nothing is made for each of them but a number."""
-    identities = [bundle.identity for bundle in bundles]
-    times = [bundle.event_time_ns for bundle in bundles]
+    assert shared.single is not None
+    name, schema = shared.single
     return _Run(
-        bundles[0].signal,
-        identities if any(identities) else [],
-        times if any(times) else [],
+        columns.signals[0],
+        columns.identities if any(columns.identities) else [],
+        columns.event_times_ns if any(columns.event_times_ns) else [],
         bodies.slot(name, shared.whole[name, schema.body], schema),
-        [bundle.rows for bundle in bundles],
+        columns.rows,
     )
 
 
@@ -152,16 +154,16 @@ class _Bodies:
 
     def slot(self, name: str, batch: pa.RecordBatch, schema: KnownSchema) -> _Slot:
         if schema.has_dictionaries:
-            return _Slot(name, -1, *self._put(_stream(batch)))
+            return _Slot(name, -1, *self._put(memoryview(_stream(batch)).cast("B")))
         number = self._numbers.get(schema.body)
         if number is None:
             number = self._numbers[schema.body] = len(self.schemas)
-            self.schemas.append(self._put(pa.py_buffer(schema.body)))
-        return _Slot(name, number, *self._put(batch.serialize()))
+            self.schemas.append(self._put(schema.body))
+        return _Slot(name, number, *self._put(BatchPart(batch, schema.body)))
 
-    def _put(self, body: pa.Buffer) -> tuple[int, int]:
-        offset, size = self._end, body.size
-        self.parts.append(memoryview(body).cast("B"))
+    def _put(self, body: BatchPart | bytes | memoryview) -> tuple[int, int]:
+        offset, size = self._end, len(body)
+        self.parts.append(body)
         gap = -size % _ALIGNMENT
         if gap:
             self.parts.append(bytes(gap))
@@ -223,10 +225,12 @@ def _run_bundles(run: _Run, schemas: list[pa.Schema], bodies: memoryview, shared
     identities = run.identities or empty
     times: list[tuple[int, int] | None] = run.event_times_ns or [None] * len(run.rows)
     starts = accumulate(run.rows, initial=0)
-    return [
+    bundles = [
         Bundle({run.slot.name: whole.slice(start, rows)}, run.signal, identity, time)
         for start, rows, identity, time in zip(starts, run.rows, identities, times, strict=False)
     ]
+    shared.columns = BundleColumns.of(bundles)
+    return bundles
 
 
 def _batch(slot: _Slot, schemas: list[pa.Schema], bodies: memoryview) -> pa.RecordBatch:

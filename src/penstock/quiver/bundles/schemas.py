@@ -10,7 +10,7 @@ import xxhash
 
 from penstock.errors import InvalidInput
 
-__all__ = ["KnownSchema", "known_schema", "read_schema"]
+__all__ = ["KnownSchema", "known_schema", "read_schema", "stream_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,12 @@ def _known_schema(body: bytes) -> KnownSchema:
     schema = read_schema(body)
     fingerprint = xxhash.xxh3_64_hexdigest(schema.remove_metadata().serialize())
     return KnownSchema(body, fingerprint, any(_is_dictionary(one.type) for one in schema))
+
+
+@lru_cache(maxsize=1024)
+def stream_of(slot: str, body: bytes) -> tuple[str, bytes]:
+    """A slot and a schema: nearly always one object for equal ones, so that many are compared at once."""
+    return slot, body
 
 
 @lru_cache(maxsize=256)

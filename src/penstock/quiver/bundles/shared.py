@@ -11,10 +11,31 @@ import pyarrow as pa
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema
 
-__all__ = ["SharedBatches", "combined"]
+__all__ = ["BundleColumns", "SharedBatches", "combined"]
 
 # Putting batches together copies them: worth it for small ones.
 _SHARED_BYTES_MAX: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BundleColumns:
+    """What each of several bundles has, column by column: looked up once, for the log and for the open segment."""
+
+    signals: list[str]
+    identities: list[str]
+    event_times_ns: list[tuple[int, int] | None]
+    rows: list[int]
+    bytes: int
+
+    @staticmethod
+    def of(bundles: Sequence[Bundle]) -> BundleColumns:
+        return BundleColumns(
+            [bundle.signal for bundle in bundles],
+            [bundle.identity for bundle in bundles],
+            [bundle.event_time_ns for bundle in bundles],
+            [bundle.rows for bundle in bundles],
+            sum([bundle.nbytes for bundle in bundles]),
+        )
 
 
 @dataclass(slots=True)
@@ -28,14 +49,17 @@ class SharedBatches:
     whole: dict[tuple[str, bytes], pa.RecordBatch] = field(default_factory=dict)
     # The one slot and schema that all bundles have, each with rows: the usual case, and worth a short way.
     single: tuple[str, KnownSchema] | None = None
+    # Of the bundles of `single`.
+    columns: BundleColumns | None = None
 
     @staticmethod
     def of(bundles: Sequence[Bundle]) -> SharedBatches:
         single = _single_stream(bundles)
         if single is not None:
             name, schema = single
-            whole = combined([bundle.slots[name] for bundle in bundles], sum([bundle.nbytes for bundle in bundles]))
-            return SharedBatches() if whole is None else SharedBatches({(name, schema.body): whole}, single)
+            columns = BundleColumns.of(bundles)
+            whole = combined([bundle.slots[name] for bundle in bundles], columns.bytes)
+            return SharedBatches() if whole is None else SharedBatches({(name, schema.body): whole}, single, columns)
         groups: dict[tuple[str, bytes], list[pa.RecordBatch]] = {}
         sizes: dict[tuple[str, bytes], int] = {}
         for bundle in bundles:
@@ -49,14 +73,9 @@ class SharedBatches:
 
 
 def _single_stream(bundles: Sequence[Bundle]) -> tuple[str, KnownSchema] | None:
-    (name, *others), (schema, *_) = bundles[0].slots, bundles[0].schemas
-    # Equal schemas are one object: they come out of a cache.
-    same = [
-        bundle
-        for bundle in bundles
-        if bundle.schemas[0] is schema and bundle.rows and len(bundle.schemas) == 1 and name in bundle.slots
-    ]
-    return None if others or schema.has_dictionaries or len(same) < len(bundles) else (name, schema)
+    streams = [bundle.stream for bundle in bundles]
+    first = streams[0]
+    return None if first is None or streams.count(first) < len(streams) else (first[0], bundles[0].schemas[0])
 
 
 def combined(batches: list[pa.RecordBatch], size: int) -> pa.RecordBatch | None:

@@ -8,64 +8,24 @@ the last good group is nobody's word, and the group goes into a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from penstock.clock import Clock
-from penstock.disk import DIRECT_BLOCK_BYTES, Disk, DiskFile, aligned_buffer
+from penstock.disk import Disk, DiskFile
 from penstock.ids import Entropy
-from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind, encode_frame, frame_bytes
+from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind
+from penstock.quiver.log.group_layout import GroupLayout, LaidGroup, Record, lay_record, whole_blocks
+from penstock.quiver.log.log_files import SPARE, WAL_SUFFIX, LogFile, file_name
 
-__all__ = ["FrameLog", "LogFile", "Record", "file_name", "file_number", "is_spare"]
+__all__ = ["FrameLog", "UnsureWrite"]
 
-_SUFFIX: Final = ".wal"
-_SPARE: Final = "spare-"
 # Zeros are written into a new spare in pieces of this size.
 _FILL_BYTES: Final = 1 << 20
-# Twice what a group of small records has at most.
-_BUFFER_KEPT_MAX: Final = 16 << 20
 FORMAT_VERSION: Final = 1
 
 
-@dataclass(slots=True)
-class Record:
-    """A frame to be: `parts` laid one behind the other, `count` records in it, the first numbered `sequence`."""
-
-    kind: FrameKind
-    parts: Sequence[Any]
-    sequence: int
-    count: int = 1
-    # What was durable when this one was handed over.
-    durable_before: int = 0
-    # What it takes in a file.
-    bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.bytes = frame_bytes(sum([len(part) for part in self.parts]))
-
-
-@dataclass(slots=True)
-class LogFile:
-    """A file of the log: its records end before `end_record`, and its frames at `end`."""
-
-    number: int
-    size: int
-    end_record: int
-    end: int = BLOCK_BYTES
-
-
-def file_name(number: int, suffix: str = _SUFFIX) -> str:
-    return f"{number:020d}{suffix}"
-
-
-def file_number(name: str, suffix: str = _SUFFIX) -> int | None:
-    """The number in a file's name, spare or not; None for a name that is none of ours."""
-    digits = name.removeprefix(_SPARE).removesuffix(suffix)
-    return int(digits) if name.endswith(suffix) and len(digits) == 20 and digits.isdecimal() else None
-
-
-def is_spare(name: str) -> bool:
-    return name.startswith(_SPARE)
+class UnsureWrite(OSError):
+    """A write or a sync of records failed: some of them may be in the file, and a start may find them."""
 
 
 class FrameLog:
@@ -83,7 +43,7 @@ class FrameLog:
         next_number: int = 1,
         spares: Sequence[tuple[int, int]] = (),
         spare_files: int = 0,
-        suffix: str = _SUFFIX,
+        suffix: str = WAL_SUFFIX,
     ) -> None:
         self._disk = disk
         self._folder = folder
@@ -99,7 +59,9 @@ class FrameLog:
         self.active: LogFile | None = None
         self._file: DiskFile | None = None
         self._generation = 0
-        self._buffer = aligned_buffer(0)
+        # Behind the last record that was written; None after a failure.
+        self._end_record: int | None = None
+        self._layout = GroupLayout()
 
     @property
     def bytes(self) -> int:
@@ -109,37 +71,63 @@ class FrameLog:
 
     def has_room(self, records: Sequence[Record]) -> bool:
         """Whether the active file takes this group."""
-        return self._takes(_whole_blocks(sum([record.bytes for record in records])))
+        return self._takes(whole_blocks(sum([record.bytes for record in records])))
 
     def _takes(self, needed: int) -> bool:
         return self.active is not None and self.active.end + needed <= self.active.size
 
     def growth(self, size: int) -> int:
         """How much more room the disk has to give for a new file that takes so many bytes."""
-        wanted = max(self.rotation_size, BLOCK_BYTES + _whole_blocks(size))
+        wanted = max(self.rotation_size, BLOCK_BYTES + whole_blocks(size))
         return 0 if any(spare >= wanted for _, spare in self.spares) else wanted
 
     def write(self, records: Sequence[Record]) -> None:
         """Make a group durable. On an `OSError` none of it counts as such, and the file is given up."""
-        size = sum([record.bytes for record in records])
-        needed = _whole_blocks(size)
+        needed = whole_blocks(sum([record.bytes for record in records]))
         if not self._takes(needed):
+            # A failure to begin a file is one of this group.
+            self._end_record = None
             self.rotate(needed)
+        self._put(self.lay(records))
+
+    def lay(self, records: Sequence[Record]) -> LaidGroup:
+        """A group as bytes for the active file. May be called by another thread than the writer's, while it writes."""
+        return self._layout.lay(records, self._generation)
+
+    def put(self, laid: LaidGroup) -> bool:
+        """Make a group durable that was laid ahead, as `write` does.
+
+        False, and nothing is done, unless it follows the last record that was written: the group before it failed.
+        """
+        follows = laid.records[0].sequence == self._end_record
+        if follows and laid.generation == self._generation and self._takes(laid.needed):
+            self._put(laid)
+            return True
+        self._layout.give_back(laid)
+        if follows:
+            # Into another file, for which it is laid out again.
+            self.write(laid.records)
+        return follows
+
+    def _put(self, laid: LaidGroup) -> None:
         assert self.active is not None
         try:
-            self._write_at(self.active.end, self._encoded(records, needed))
+            self._write_at(self.active.end, laid.body(in_blocks=self._direct))
             self._save()
-        except OSError:
+        except OSError as error:
             self.seal()
-            raise
-        self.active.end += needed if self._direct else size
-        self.active.end_record = records[-1].sequence + records[-1].count
+            self._end_record = None
+            raise UnsureWrite(error.errno, error.strerror) from error
+        finally:
+            self._layout.give_back(laid)
+        self.active.end += laid.needed if self._direct else laid.size
+        self.active.end_record = self._end_record = laid.records[-1].sequence + laid.records[-1].count
 
     def rotate(self, needed: int = 0, first: Sequence[Record] = ()) -> None:
         """Begin a new file, with the records `first` in it from the start; then give its name to the disk."""
         self.seal()
-        body_bytes = _whole_blocks(sum(record.bytes for record in first))
-        size = max(self.rotation_size, BLOCK_BYTES + body_bytes + _whole_blocks(needed))
+        body_bytes = whole_blocks(sum(record.bytes for record in first))
+        size = max(self.rotation_size, BLOCK_BYTES + body_bytes + whole_blocks(needed))
         number = self._next_number
         self._next_number += 1
         path = self._path(number)
@@ -226,42 +214,12 @@ class FrameLog:
         payload = FORMAT_VERSION.to_bytes(2, "little") + bytes(6) + self._clock.now_ms().to_bytes(8, "little")
         header = Record(FrameKind.HEADER, [payload], number)
         block = bytearray(BLOCK_BYTES + body_bytes)
-        self._lay(memoryview(block), 0, header)
+        lay_record(memoryview(block), 0, header, self._generation)
         at = BLOCK_BYTES
         for record in first:
-            at = self._lay(memoryview(block), at, record)
+            at = lay_record(memoryview(block), at, record, self._generation)
         self._write_at(0, memoryview(block))
         self._save()
-
-    def _encoded(self, records: Sequence[Record], needed: int) -> memoryview:
-        buffer = self._buffer_for(needed)
-        at = 0
-        for record in records:
-            at = self._lay(buffer, at, record)
-        if not self._direct:
-            return buffer[:at]
-        buffer[at:needed] = bytes(needed - at)
-        return buffer[:needed]
-
-    def _buffer_for(self, needed: int) -> memoryview:
-        """One buffer for nearly all groups; one for a large record does not stay."""
-        if needed > _BUFFER_KEPT_MAX:
-            return aligned_buffer(needed)
-        if len(self._buffer) < needed:
-            self._buffer = aligned_buffer(needed)
-        return self._buffer
-
-    def _lay(self, target: memoryview, at: int, record: Record) -> int:
-        return encode_frame(
-            target,
-            at,
-            record.kind,
-            record.parts,
-            generation=self._generation,
-            sequence=record.sequence,
-            count=record.count,
-            durable_before=record.durable_before,
-        )
 
     def _write_at(self, offset: int, data: memoryview) -> None:
         assert self._file is not None
@@ -273,8 +231,4 @@ class FrameLog:
             self._file.sync()
 
     def _path(self, number: int, *, spare: bool = False) -> str:
-        return f"{self._folder}/{_SPARE if spare else ''}{file_name(number, self._suffix)}"
-
-
-def _whole_blocks(size: int) -> int:
-    return size + -size % DIRECT_BLOCK_BYTES
+        return f"{self._folder}/{SPARE if spare else ''}{file_name(number, self._suffix)}"

@@ -16,6 +16,8 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
+from penstock.quiver.log.batch_parts import BatchPart, BatchSink
+
 __all__ = [
     "BLOCK_BYTES",
     "HEADER_BYTES",
@@ -90,11 +92,16 @@ def encode_frame(
     sequence: int,
     count: int,
     durable_before: int,
+    sink: BatchSink | None = None,
 ) -> int:
-    """Lay a frame into `target` at `at`, and return where it ends."""
+    """Lay a frame into `target` at `at`, and return where it ends. `sink` lays the parts that are batches."""
     start = at + HEADER_BYTES
     end = start
     for part in parts:
+        if isinstance(part, BatchPart):
+            assert sink is not None
+            end = sink.lay(part, end)
+            continue
         for at_part in range(0, len(part), _PIECE_BYTES):
             piece = part[at_part : at_part + _PIECE_BYTES]
             target[end : end + len(piece)] = piece

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema
-from penstock.quiver.bundles.shared import SharedBatches, combined
+from penstock.quiver.bundles.shared import BundleColumns, SharedBatches, combined
 
 __all__ = ["TICK_NS", "OpenSegment"]
 
@@ -70,11 +70,12 @@ class OpenSegment:
             self._extend(slot, schema, batch.schema, [_owned(batch, schema, size)] if batch.num_rows else [])
 
     def _add_many(self, bundles: Sequence[Bundle], shared: SharedBatches) -> None:
-        self.rows += sum([bundle.rows for bundle in bundles])
-        self.bytes += sum([bundle.nbytes for bundle in bundles])
-        self.signals.update([bundle.signal for bundle in bundles])
-        for bundle in bundles:
-            if bundle.event_time_ns is not None or self.event_time_column:
+        columns = shared.columns or BundleColumns.of(bundles)
+        self.rows += sum(columns.rows)
+        self.bytes += columns.bytes
+        self.signals.update(columns.signals)
+        if self.event_time_column or any(columns.event_times_ns):
+            for bundle in bundles:
                 self.event_time_ns = _spanning(self.event_time_ns, self._event_time(bundle))
         if shared.single is not None:
             name, only = shared.single

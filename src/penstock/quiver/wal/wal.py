@@ -1,8 +1,13 @@
 """The write-ahead log: gives each bundle its number, and answers when it is durable.
 
-A small bundle is encoded when it comes, while the disk writes those before it; a large one off the loop, when its turn
-comes. Checksums and the write are always off the loop. A group whose write or sync fails is written once more, into a new
-file; when that fails too, every caller of the group is told that its outcome is unknown.
+```
+loop      callers of a        callers of b             a is answered           b is answered
+threads                       b encoded, checksums     c encoded, checksums
+log       [=== a written ===][====== b written ======][====== c written ======]
+```
+A group is laid out as bytes while the one before it is written, and written as soon as that is durable. A group whose
+write or sync fails is written once more, into a new file; when that fails too, every caller of the group is told that
+its outcome is unknown. The group behind it was laid out for the old file, and is laid out again.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 from penstock.disk import explain, is_full
@@ -19,10 +25,11 @@ from penstock.quiver.bundles.bundle import Ack, Bundle
 from penstock.quiver.bundles.payload import encode_bundles
 from penstock.quiver.bundles.shared import SharedBatches
 from penstock.quiver.config import Durability
-from penstock.quiver.doors import Doors
-from penstock.quiver.log.frame_log import FrameLog, Record
+from penstock.quiver.doors import Doors, InTurn
+from penstock.quiver.log.frame_log import FrameLog, UnsureWrite
 from penstock.quiver.log.frames import FrameKind
 from penstock.quiver.log.group_commit import GroupCommit
+from penstock.quiver.log.group_layout import LaidGroup, Record
 
 __all__ = ["Wal", "WalEntry"]
 
@@ -70,9 +77,18 @@ class Wal:
         # no frame vouches for it, or its loss with the power would be reported as one of durable records.
         self._durable_before, self._replayed_before = durable_before, next_record
         self._released_through = 0
-        self._turn = asyncio.Lock()
+        # Everything that changes the log's files goes through here.
+        self._lane = doors.log_lane or InTurn(doors.offload)
+        # Groups are laid out one behind the other, so that they come to the log in their order.
+        self._laying = InTurn(doors.offload)
+        # The number behind all groups that are under way, if all of them become durable.
+        self._expected_record = next_record
         self._group: GroupCommit[WalEntry, list[Ack]] = GroupCommit(
-            self._commit, clock=doors.clock, interval=interval, one_by_one=durability is Durability.SYNC
+            self._commit,
+            clock=doors.clock,
+            interval=interval,
+            one_by_one=durability is Durability.SYNC,
+            overlap=2 if self._persists else 1,
         )
 
     @property
@@ -120,17 +136,15 @@ class Wal:
     async def release(self, through: int) -> None:
         """Give back the files whose records are all in segments."""
         if self._log is not None:
-            async with self._turn:
-                self._released_through = through
-                await self._doors.offload(self._log.release, through)
+            self._released_through = through
+            await self._lane(self._log.release, through)
         if through >= self._replayed_before - 1:
             self._durable_before = self._replayed_before
 
     async def reuse(self) -> None:
         """Give back the active file as well, if all its records are in segments: for a store that has no room left."""
         if self._log is not None:
-            async with self._turn:
-                await self._doors.offload(self._log.release, self._released_through, True)
+            await self._lane(self._log.release, self._released_through, True)
 
     async def drain(self) -> None:
         await self._group.drain()
@@ -138,18 +152,18 @@ class Wal:
     async def close(self) -> None:
         await self._group.close()
         if self._log is not None:
-            async with self._turn:
-                await self._doors.offload(self._log.close)
+            await self._lane(self._log.close)
 
-    async def _commit(self, group: Sequence[WalEntry]) -> list[list[Ack] | Exception]:
-        first = sequence = self._next_record
+    async def _commit(
+        self, group: Sequence[WalEntry], before: asyncio.Task[None] | None
+    ) -> list[list[Ack] | Exception]:
         observer, instance = self._doors.observer, self._doors.instance
         refused: dict[int, Exception] = {}
         if self._persists:
             started = self._doors.clock.monotonic()
-            async with self._turn:
-                refused = await self._make_durable(group, first)
+            refused = await self._make_durable(group, before)
             observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
+        first = sequence = self._next_record
         answers: list[list[Ack] | Exception] = []
         stored = []
         for number, entry in enumerate(group):
@@ -157,7 +171,7 @@ class Wal:
                 answers.append(refused[number])
                 continue
             end = sequence + len(entry.bundles)
-            answers.append([Ack(at, entry.ingestion_ms, self._persists) for at in range(sequence, end)])
+            answers.append(list(map(Ack, range(sequence, end), repeat(entry.ingestion_ms), repeat(self._persists))))
             stored.append(entry)
             sequence = end
         # Only now: a group that failed leaves its numbers to the next one.
@@ -167,22 +181,60 @@ class Wal:
         observer.count(names.QUIVER_INGESTED_BYTES, sum([entry.size for entry in stored]), instance=instance)
         return answers
 
-    async def _make_durable(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
-        """Returns which of the group cannot be stored, and why: they are not in the log."""
-        try:
-            return await self._doors.offload(self._write, group, first)
-        except OSError as error:
-            if is_full(error):
-                # Room is set aside before anything is written: nothing was.
-                raise explain("the bundle could not be stored", error) from error
-            self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+    async def _make_durable(self, group: Sequence[WalEntry], before: asyncio.Task[None] | None) -> dict[int, Exception]:
+        """Returns which of the group cannot be stored, and why: they are not in the log. Ends behind `before`."""
+        is_ahead = before is not None and not before.done()
+        first = self._expected_record if is_ahead else self._next_record
+        self._expected_record = first + sum([len(entry.bundles) for entry in group])
+        failure: OSError | None = None
+        if before is not None and is_ahead:
             try:
-                return await self._doors.offload(self._write, group, first)
-            except OSError as again:
-                raise _explained(again) from again
+                refused = await self._write_ahead(group, first)
+            except OSError as error:
+                refused, failure = None, error
+            await asyncio.wait([before])
+            if refused is not None:
+                return refused
+        return await self._write_at_last(group, failure)
+
+    async def _write_ahead(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception] | None:
+        """Written as soon as the group before it is. None, and nothing was written, where that one failed."""
+        assert self._log is not None
+        laid, refused = await self._laying(self._lay, group, first)
+        is_durable = laid is None or await self._lane(self._log.put, laid)
+        return refused if is_durable else None
+
+    async def _write_at_last(self, group: Sequence[WalEntry], failure: OSError | None) -> dict[int, Exception]:
+        """All before it is decided. `failure` is what a first try met; a second one has a file of its own."""
+        first = self._next_record
+        is_unsure = isinstance(failure, UnsureWrite)
+        for _ in range(1 if failure else 2):
+            try:
+                return await self._lane(self._write, group, first)
+            except OSError as error:
+                failure, is_unsure = error, is_unsure or isinstance(error, UnsureWrite)
+                if is_full(error) and not is_unsure:
+                    # Room is set aside before anything is written: nothing was.
+                    raise explain("the bundle could not be stored", error) from error
+                self._doors.observer.event(names.QUIVER_WAL_FAILED, instance=self._doors.instance, error=str(error))
+        assert failure is not None
+        raise _explained(failure) from failure
 
     def _write(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
         assert self._log is not None
+        records, refused = self._records(group, first)
+        if records:
+            self._log.write(records)
+            _forget_parts(group)
+        return refused
+
+    def _lay(self, group: Sequence[WalEntry], first: int) -> tuple[LaidGroup | None, dict[int, Exception]]:
+        """The group as bytes, if anything of it can be stored. Changes nothing in the log."""
+        assert self._log is not None
+        records, refused = self._records(group, first)
+        return (self._log.lay(records) if records else None), refused
+
+    def _records(self, group: Sequence[WalEntry], first: int) -> tuple[list[Record], dict[int, Exception]]:
         durable_before = first if self._durable_before == self._replayed_before else self._durable_before
         records, refused = [], dict[int, Exception]()
         for number, entry in enumerate(group):
@@ -194,12 +246,12 @@ class Wal:
             count = len(entry.bundles)
             records.append(Record(FrameKind.BUNDLES, entry.parts, first, count, durable_before))
             first += count
-        if records:
-            self._log.write(records)
-            for entry in group:
-                # Given back by the thread that took it: memory goes round then, and none is new.
-                entry.parts = ()
-        return refused
+        return records, refused
+
+
+def _forget_parts(group: Sequence[WalEntry]) -> None:
+    for entry in group:
+        entry.parts = ()
 
 
 def _encode(entry: WalEntry) -> None:
@@ -211,6 +263,5 @@ def _encode(entry: WalEntry) -> None:
 
 def _explained(error: OSError) -> PenstockError:
     meaning = explain("the bundle could not be stored for sure", error)
-    if is_full(error):
-        return meaning
-    return OutcomeUnknown(meaning.what, meaning.why, "mend the disk; then send it again if it is not there")
+    why = "no room is left" if is_full(error) else meaning.why
+    return OutcomeUnknown(meaning.what, why, "mend the disk; then send it again if it is not there")

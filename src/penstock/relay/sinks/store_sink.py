@@ -52,10 +52,15 @@ class StoreSink(ABC, Generic[C]):
 
     async def store(self, batches: Sequence[ConsumedBatch]) -> None:
         """Return when all of them are durable, or set aside."""
+        await self._store_batches(batches, {})
+
+    async def _store_batches(self, batches: Sequence[ConsumedBatch], bad: dict[int, set[int]]) -> None:
+        """`bad` are the records of each sequence that are set aside: each is told once, however often it is met."""
         stored = await self.position()
         waiting = [batch for batch in batches if stored is None or batch.sequence > stored]
-        handles = [await self._write_batch(batch) for batch in waiting]
+        handles = [await self._write_batch(batch, bad.setdefault(batch.sequence, set())) for batch in waiting]
         for place, handle in enumerate(handles):
+            batch = waiting[place]
             try:
                 await handle.durable()
             except _BAD_CHANGE:
@@ -63,37 +68,44 @@ class StoreSink(ABC, Generic[C]):
                 for later in handles[place + 1 :]:
                     with suppress(PenstockError):
                         await later.durable()
-                await (await self._write_records(waiting[place])).durable()
-                self._count(waiting[place])
-                await self.store(waiting[place + 1 :])
+                await (await self._write_records(batch, bad[batch.sequence])).durable()
+                self._count(batch)
+                await self._store_batches(waiting[place + 1 :], bad)
                 return
-            self._count(waiting[place])
+            self._count(batch)
 
-    async def _write_batch(self, batch: ConsumedBatch) -> WriteHandle:
+    async def _write_batch(self, batch: ConsumedBatch, bad: set[int]) -> WriteHandle:
         changes = self._begin(self._source, batch.sequence)
         for record in range(len(batch.records)):
             try:
                 await self._decode(changes, batch, record)
             except _BAD_RECORD as error:
-                await self.rejected.set_aside(batch, record, error)
+                await self._set_aside(batch, record, error, bad)
         try:
             return await self._write(changes)
         except _BAD_CHANGE:
-            return await self._write_records(batch)
+            return await self._write_records(batch, bad)
 
-    async def _write_records(self, batch: ConsumedBatch) -> WriteHandle:
+    async def _write_records(self, batch: ConsumedBatch, bad: set[int]) -> WriteHandle:
         """Every record as a change of its own, and the sequence behind them.
 
         After a crash in between they are written again: the same rows in the same order, which changes nothing.
         """
         for record in range(len(batch.records)):
+            if record in bad:
+                continue
             changes = self._begin(None, None)
             try:
                 await self._decode(changes, batch, record)
                 await (await self._write(changes)).durable()
             except (*_BAD_RECORD, AtCapacity) as error:
-                await self.rejected.set_aside(batch, record, error)
+                await self._set_aside(batch, record, error, bad)
         return await self._write(self._begin(self._source, batch.sequence))
+
+    async def _set_aside(self, batch: ConsumedBatch, record: int, error: PenstockError, bad: set[int]) -> None:
+        if record not in bad:
+            await self.rejected.set_aside(batch, record, error)
+            bad.add(record)
 
     async def _decode(self, changes: C, batch: ConsumedBatch, record: int) -> None:
         metadata = batch.metadata_of(record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -34,18 +35,43 @@ def protobuf_of_json(message: Any, body: bytes, what: str) -> bytes:
 
     try:
         decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the {what} is no JSON", str(error)) from error
     if not isinstance(decoded, dict):
         raise InvalidInput(f"the {what} is no JSON object", f"it is {type(decoded).__name__}")
     found = message()
     try:
+        _check_shapes(decoded, message.DESCRIPTOR)
         _with_binary_ids(decoded)
         json_format.ParseDict(decoded, found, ignore_unknown_fields=True, max_recursion_depth=_DEPTH_MAX)
     except (json_format.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"the {what} is no OTLP in JSON", str(error)[:200]) from error
     encoded: bytes = found.SerializeToString()
     return encoded
+
+
+def _check_shapes(node: dict[str, Any], descriptor: Any) -> None:
+    """`ValueError` for a text or a number in the place of a message.
+
+    protobuf's library goes through its letters as if they were names of fields, finds none that it knows, and passes
+    over them: a log whose body is a plain text would lose it in silence.
+    """
+    for name, field in _messages_in(descriptor).items():
+        value = node.get(name)
+        if value is None:
+            continue
+        for one in value if field.is_repeated and isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                _check_shapes(one, field.message_type)
+            elif one is not None:
+                raise ValueError(f"{name!r} has to be an object, and is {type(one).__name__}")
+
+
+@lru_cache(maxsize=256)
+def _messages_in(descriptor: Any) -> dict[str, Any]:
+    """The fields of a message that are messages themselves, by both of their names."""
+    fields = [one for one in descriptor.fields if one.message_type is not None]
+    return {one.name: one for one in fields} | {one.json_name: one for one in fields}
 
 
 def _with_binary_ids(node: Any) -> None:

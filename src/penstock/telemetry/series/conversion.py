@@ -27,6 +27,7 @@ from penstock.telemetry.columns.coded_maps import map_numbers
 from penstock.telemetry.columns.label_sets import distinct
 from penstock.telemetry.columns.schemas import OTLP
 from penstock.telemetry.series.labels import LabelEntries, job_of, target_info
+from penstock.telemetry.series.malformed import malformed_rows
 from penstock.telemetry.series.prometheus_names import metric_name
 
 __all__ = ["DeltaPolicy", "ExponentialPolicy", "SeriesConfig", "SeriesSamples", "series_of"]
@@ -144,6 +145,7 @@ class _Mapping:
             self._refuse(kept, pc.equal(batch.column("type"), "exponential_histogram"), "exponential histogram")
         if self.config.delta is DeltaPolicy.REFUSE:
             self._refuse(kept, pc.equal(batch.column("temporality"), "delta"), "delta temporality")
+        self._refuse(kept, pa.array(malformed_rows(batch)), "malformed histogram or summary")
         return batch if kept.all() else batch.filter(pa.array(kept))
 
     def _refuse(self, kept: npt.NDArray[np.bool_], mask: Any, reason: str) -> None:
@@ -351,6 +353,8 @@ def _extra(text: str, name: str) -> str | None:
 
 def _number_text(value: float) -> str:
     """As Prometheus writes numbers in labels: whole ones without a fraction."""
+    if np.isnan(value):
+        return "NaN"
     if np.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < _INT_FLOAT else repr(float(value))

@@ -38,6 +38,8 @@ def classic_buckets(rows: pa.RecordBatch) -> tuple[npt.NDArray[np.float64], Ints
     )
 
 
+# Counts of Arrow are 64 bits, and those of buckets with one bound are added.
+_COUNT_MIN, _COUNT_MAX = -(2**63), 2**63 - 1
 _COLUMNS = [
     *("scale", "zero_count", "zero_threshold"),
     *("positive_offset", "positive_counts", "negative_offset", "negative_counts"),
@@ -49,7 +51,7 @@ def _row(row: dict[str, Any]) -> list[tuple[float, int]]:
     found: dict[float, int] = {}
 
     def add(bound: float, count: int) -> None:
-        found[bound] = found.get(bound, 0) + count
+        found[bound] = min(max(found.get(bound, 0) + count, _COUNT_MIN), _COUNT_MAX)
 
     negative = row["negative_counts"] or []
     for place in range(len(negative) - 1, -1, -1):
@@ -62,5 +64,8 @@ def _row(row: dict[str, Any]) -> list[tuple[float, int]]:
 
 def _power(scale: int, index: int) -> float:
     """base^index, and infinity where a double ends."""
-    exponent = index * 2.0**-scale
+    try:
+        exponent = math.ldexp(index, -scale)
+    except OverflowError:
+        exponent = math.copysign(math.inf, index)
     return math.inf if exponent >= 1024 else 2.0**exponent if exponent > -1074 else 0.0

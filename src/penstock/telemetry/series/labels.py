@@ -38,7 +38,8 @@ class LabelEntries:
             encoded = pc.dictionary_encode(keys)
             plain = pa.array([label_name(name) for name in encoded.dictionary.to_pylist()], pa.string())
             keys = pc.if_else(pa.array(is_otlp[owners]), plain.take(encoded.indices), keys)
-        kept = np.asarray(pc.not_equal(labels.values, "")) if len(keys) else np.zeros(0, np.bool_)
+        # A label without a value is a label that is not there.
+        kept = np.asarray(pc.fill_null(pc.not_equal(labels.values, ""), False)) if len(keys) else np.zeros(0, np.bool_)
         owners, keys, values = owners[kept], keys.filter(pa.array(kept)), labels.values.filter(pa.array(kept))
         owners, keys, values = _joined_values(owners, keys, values)
         self._owners.append(owners)

@@ -17,8 +17,20 @@ import pyroaring
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Column, Cut, Indices, Words, buffer_of, bytes_column, codes_of, taken
+from penstock.timeseries.arrays import (
+    Array,
+    Bools,
+    Column,
+    Cut,
+    Indices,
+    Words,
+    buffer_of,
+    bytes_column,
+    codes_of,
+    taken,
+)
 from penstock.timeseries.format.keys import INSIDE_BITS, label_hash
+from penstock.timeseries.format.posting_bitmaps import single_ids
 
 __all__ = ["IndexBlock"]
 
@@ -104,13 +116,15 @@ class IndexBlock:
                 return self._series_at(row)
         return None
 
-    def series_where(self, name: str, is_wanted: Callable[[str], bool]) -> list[pyroaring.BitMap]:
-        """The series of every wanted value of a label. Not to be changed."""
+    def series_where(self, name: str, choose: Callable[[Column], Bools]) -> list[pyroaring.BitMap]:
+        """The series of the values of a label that are chosen among all that are here. Not to be changed."""
         rows = self._rows.get(name)
         if rows is None:
             return []
-        chosen = [is_wanted(value) for value in self.label_values(name)]
-        return [self._series_at(row) for row in rows[np.array(chosen, np.bool_)].tolist()]
+        chosen = rows[choose(taken(self.values, rows))]
+        ids, others = single_ids(self.bitmaps, chosen)
+        found = [self._series_at(row) for row in others.tolist()]
+        return [pyroaring.BitMap(ids), *found] if len(ids) else found
 
     def _series_at(self, row: int) -> pyroaring.BitMap:
         found = self._bitmaps.get(row)

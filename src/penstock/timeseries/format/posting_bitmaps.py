@@ -14,7 +14,7 @@ import pyroaring
 
 from penstock.timeseries.arrays import Column, Ids, Indices, buffer_of, bytes_column, taken
 
-__all__ = ["bitmaps_of"]
+__all__ = ["bitmaps_of", "single_ids"]
 
 _SINGLE: Final = np.dtype(
     [("cookie", "<u4"), ("containers", "<u4"), ("key", "<u2"), ("size", "<u2"), ("start", "<u4"), ("low", "<u2")]
@@ -37,3 +37,15 @@ def bitmaps_of(ids: Ids, starts: Indices) -> Column:
     places = np.empty(len(starts), np.int64)
     places[np.concatenate([np.flatnonzero(single), others])] = np.arange(len(starts))
     return taken(pa.concat_arrays([singles, bytes_column(made, pa.binary())]), places)
+
+
+def single_ids(bitmaps: Column, rows: Indices) -> tuple[Ids, Indices]:
+    """The ids of those rows whose bitmaps have one number and no runs, and the other rows."""
+    starts = np.frombuffer(bitmaps.buffers()[1], np.int32, len(bitmaps) + 1, 4 * bitmaps.offset).astype(np.int64)
+    body = np.frombuffer(bitmaps.buffers()[2] or b"", np.uint8)
+    fits = np.diff(starts)[rows] == _SINGLE.itemsize
+    some = rows[fits]
+    read = body[starts[some][:, None] + np.arange(_SINGLE.itemsize)].reshape(-1).view(_SINGLE)
+    single = (read["cookie"] == _COOKIE) & (read["containers"] == 1) & (read["size"] == 0) & (read["start"] == 16)
+    ids = (read["key"][single].astype(np.uint32) << 16) | read["low"][single]
+    return ids, np.sort(np.concatenate([rows[~fits], some[~single]]))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Callable
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.errors import InvalidInput
+from penstock.timeseries.arrays import Bools, Column, compute
 from penstock.timeseries.promql.regex import anchored
 
 __all__ = ["MatchKind", "Matcher"]
+
+# Up to its end, which may be missing, everything is literal: also what would be put behind the pattern.
+_QUOTING = r"\Q"
 
 
 class MatchKind(enum.StrEnum):
@@ -49,6 +57,18 @@ class Matcher:
         if self.kind is MatchKind.REGEX:
             return lambda value: pattern.fullmatch(value) is not None
         return lambda value: pattern.fullmatch(value) is None
+
+    def wanted(self, values: Column) -> Bools:
+        """The same of many values at once: Arrow matches with RE2 as well."""
+        if self.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX) and _QUOTING not in self.value:
+            anchored(self.value)
+            whole = rf"(?s)\A(?:{self.value})\z"
+            # Without a program for what stands around the pattern, too, it is asked value by value.
+            with contextlib.suppress(pa.ArrowInvalid):
+                found: Bools = compute.match_substring_regex(values, whole).to_numpy(zero_copy_only=False)
+                return found if self.kind is MatchKind.REGEX else ~found
+        test = self.predicate()
+        return np.fromiter(map(test, values.to_pylist()), np.bool_, len(values))
 
     def __str__(self) -> str:
         quoted = self.value.replace("\\", "\\\\").replace('"', '\\"')

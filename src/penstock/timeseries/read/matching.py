@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pyroaring
 
 from penstock.blocks import BlockReader
+from penstock.timeseries.arrays import Bools, Column
 from penstock.timeseries.format.index_block import IndexBlock
 from penstock.timeseries.format.keys import label_key, name_range
 from penstock.timeseries.format.state import INDEX, LABELS, TenantState
+from penstock.timeseries.offload import offload
 from penstock.timeseries.promql import Matcher, MatchKind
 from penstock.timeseries.read.labels import present_series
 
@@ -19,6 +21,10 @@ __all__ = ["LabelTest", "known_labels", "label_tests", "matching_series", "name_
 
 
 _NONE: Final = pyroaring.BitMap()
+# Stored bytes of index blocks that are read in one go; unpacked they are several times as large.
+_BYTES_AT_ONCE: Final = 16 << 20
+# A few values are asked for one by one and their answers kept; many are matched as a column.
+_ASKED_ONE_BY_ONE: Final = 1_000
 
 
 class LabelTest:
@@ -37,9 +43,14 @@ class LabelTest:
             found = self._known[value] = self._wanted(value)
         return found
 
-    def tells(self, value: str) -> bool:
-        """Whether series with a value are not as those without the label."""
-        return self(value) != self.absent
+    def telling(self, values: Column) -> Bools:
+        """Which values have series that are not as those without the label."""
+        wanted: Bools
+        if len(values) <= _ASKED_ONE_BY_ONE:
+            wanted = np.fromiter(map(self, values.to_pylist()), np.bool_, len(values))
+        else:
+            wanted = self.matcher.wanted(values)
+        return ~wanted if self.absent else wanted
 
 
 def label_tests(matchers: Iterable[Matcher]) -> list[LabelTest]:
@@ -52,20 +63,52 @@ async def matching_series(
 ) -> dict[int, pyroaring.BitMap]:
     """For each period the series that satisfy all matchers. Blocks of all periods are read together."""
     lows = {(period, test): _lows(state, period, test.matcher) for period in periods for test in tests}
-    wanted = dict.fromkeys(low for some in lows.values() for low in some)
-    found = await blocks.contents(state, INDEX, wanted, IndexBlock)
+    # The series of each matcher that are not as those without its label.
+    told = {asked: pyroaring.BitMap() for asked in lows}
+    for group in _groups(state, dict.fromkeys(low for some in lows.values() for low in some)):
+        found = await blocks.contents(state, INDEX, group, IndexBlock)
+        rows = sum(map(len, found.values()))
+        await offload(
+            rows, _tell, told, {asked: [found[low] for low in own if low in found] for asked, own in lows.items()}
+        )
     series: dict[int, pyroaring.BitMap] = {}
     for period in periods:
         everything = pyroaring.BitMap()
         everything.add_range(0, state.rows(LABELS, period))
-        matching = everything
         for test in tests:
-            index = [found[low] for low in lows[period, test] if low in found]
-            matching = matching & _matching(index, test, everything)
-            if not matching:
-                break
-        series[period] = matching
+            having = told[period, test]
+            everything = everything - having if test.absent else everything & having
+        series[period] = everything
     return series
+
+
+def _groups(state: TenantState, lows: Iterable[int]) -> Iterator[list[int]]:
+    """Blocks that are read in one go, bounded by their bytes: a label may have as many values as there are series."""
+    directory = state.directory(INDEX)
+    group: list[int] = []
+    size = 0
+    for low in lows:
+        group.append(low)
+        size += int(directory.bucket(low)["bytes"].sum())
+        if size >= _BYTES_AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _tell(
+    told: dict[tuple[int, LabelTest], pyroaring.BitMap], found: Mapping[tuple[int, LabelTest], list[IndexBlock]]
+) -> None:
+    for asked, index in found.items():
+        matcher = asked[1].matcher
+        for block in index:
+            if _is_exact(matcher):
+                some = [block.series(matcher.name, matcher.value) or _NONE]
+            else:
+                some = block.series_where(matcher.name, asked[1].telling)
+            if some:
+                told[asked] |= some[0] if len(some) == 1 else pyroaring.BitMap.union(*some)
 
 
 def _lows(state: TenantState, period: int, matcher: Matcher) -> list[int]:
@@ -85,18 +128,6 @@ def _lows(state: TenantState, period: int, matcher: Matcher) -> list[int]:
 def _is_exact(matcher: Matcher) -> bool:
     """Whether one label decides."""
     return matcher.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL) and matcher.value != ""
-
-
-def _matching(index: Sequence[IndexBlock], test: LabelTest, everything: pyroaring.BitMap) -> pyroaring.BitMap:
-    matcher = test.matcher
-    if _is_exact(matcher):
-        series = [block.series(matcher.name, matcher.value) for block in index]
-        having = next((found for found in series if found is not None), pyroaring.BitMap())
-        return having if matcher.kind is MatchKind.EQUAL else everything - having
-    # Series without the label are those that no value has: then the unwanted values are told.
-    told = [series for block in index for series in block.series_where(matcher.name, test.tells)]
-    union = pyroaring.BitMap.union(*told) if len(told) > 1 else told[0] if told else pyroaring.BitMap()
-    return everything - union if test.absent else union
 
 
 async def name_blocks(blocks: BlockReader, state: TenantState, period: int, name: str | None) -> list[IndexBlock]:

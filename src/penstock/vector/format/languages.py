@@ -80,12 +80,13 @@ _LANGUAGES: Final = np.array(list(Language), np.int64)
 # Different function words that a text must have to be taken for a language: tables and code have the odd `a` or `no`.
 # Of a script that English texts do not have, one will do.
 _OTHER_SCRIPTS: Final = (Language.RUSSIAN, Language.GREEK, Language.ARABIC)
-_EVIDENCE_MIN: Final = np.array([1 if language in _OTHER_SCRIPTS else 3 for language in Language], np.int64)
+_EVIDENCE: Final = tuple(1 if language in _OTHER_SCRIPTS else 3 for language in Language)
+_EVIDENCE_MIN: Final = np.array(_EVIDENCE, np.int64)
 _MEMBERS: Final[dict[bytes, list[int]]] = {}
 for _place, _language in enumerate(Language):
     for _word in _FUNCTION_WORDS[_language].split():
         _MEMBERS.setdefault(_word.encode(), []).append(_place)
-_MEMBER_WORDS: Final = frozenset(word.decode() for word in _MEMBERS)
+_MEMBER_PLACES: Final = {word.decode(): places for word, places in _MEMBERS.items()}
 
 _ASKING: Final[dict[bytes, list[int]]] = {}
 for _language, _words in _QUESTION_WORDS.items():
@@ -95,15 +96,19 @@ for _language, _words in _QUESTION_WORDS.items():
 
 def guess_languages(words: list[bytes], codes: Indices, parents: Indices, texts: int) -> Array:
     """The language of each text. Word `k` of all texts is `words[codes[k]]`, and stands in text `parents[k]`."""
-    scores = np.zeros((texts, len(Language)), np.int64)
-    known = {code: places for code, word in enumerate(words) if (places := _MEMBERS.get(word))}
-    holds_together = np.zeros(len(words), np.bool_)
-    holds_together[list(known)] = True
-    inside = holds_together[codes]
+    known = [(code, places) for code, word in enumerate(words) if (places := _MEMBERS.get(word))]
+    # By code, the place of a function word among those that are here.
+    place_of = np.full(len(words), -1, np.int64)
+    place_of[[code for code, _ in known]] = np.arange(len(known))
+    members = np.zeros((len(known), len(Language)), np.float32)
+    for place, (_, languages) in enumerate(known):
+        members[place, languages] = 1
+    found = place_of[codes]
+    inside = found >= 0
     # Each function word counts once in a text, however often it stands there.
-    pairs = np.unique(codes[inside].astype(np.int64) * max(texts, 1) + parents[inside])
-    for code, row in zip(*(part.tolist() for part in np.divmod(pairs, max(texts, 1))), strict=True):
-        scores[row, known[code]] += 1
+    present = np.zeros((texts, len(known)), np.float32)
+    present[parents[inside], found[inside]] = 1
+    scores = present @ members
     scores[scores < _EVIDENCE_MIN] = 0
     # Of equals the first: English where there is nothing to go by.
     guessed: Array = _LANGUAGES[scores.argmax(axis=1)]
@@ -112,12 +117,13 @@ def guess_languages(words: list[bytes], codes: Indices, parents: Indices, texts:
 
 def evidence_of(words: Set[str]) -> Language | None:
     """The language whose function words a text has, told by its different words; None if they do not suffice."""
-    scores = np.zeros(len(Language), np.int64)
-    for word in words & _MEMBER_WORDS:
-        scores[_MEMBERS[word.encode()]] += 1
-    scores[scores < _EVIDENCE_MIN] = 0
-    best = int(scores.argmax())
-    return Language(int(_LANGUAGES[best])) if scores[best] else None
+    scores = [0] * len(_EVIDENCE)
+    for word in words & _MEMBER_PLACES.keys():
+        for place in _MEMBER_PLACES[word]:
+            scores[place] += 1
+    enough = [score if score >= least else 0 for score, least in zip(scores, _EVIDENCE, strict=True)]
+    best = max(enough)
+    return Language(int(_LANGUAGES[enough.index(best)])) if best else None
 
 
 def is_function_word(word: bytes, languages: Container[int]) -> bool:

@@ -170,11 +170,22 @@ class _Running:
 
         The words themselves lie beside their stems: a passage that has the very word asked for is the better answer.
         """
+        codes = self.codes[words]
         stems = np.empty(len(words), np.uint64)
         for language in sorted(_spoken(spoken)):
             mine = spoken == language
-            stems[mine] = self.hashes(language, apart)[self.codes[words[mine]]]
-        return np.concatenate([stems, self.plain(apart)[self.codes[words]]])
+            used = self._used(codes[mine])
+            stems[mine] = used.hashes(language, apart)[used.codes]
+        used = self._used(codes)
+        return np.concatenate([stems, used.plain(apart)[used.codes]])
+
+    def _used(self, codes: Indices) -> _Running:
+        """Only the distinct words that some places have: one text of another language has few of all words."""
+        there = np.zeros(len(self.distinct), np.bool_)
+        there[codes] = True
+        places = np.flatnonzero(there)
+        distinct = [self.distinct[place] for place in places.tolist()]
+        return _Running(distinct, (np.cumsum(there) - 1)[codes], codes, self.texts)
 
 
 def count_words(texts: Column, analysis: TextAnalysis) -> Vocabulary:

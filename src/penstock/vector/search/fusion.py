@@ -51,6 +51,8 @@ class Ranking:
 
     ids: Ids
     scores: Floats
+    # What of each score comes from the vectors, where two rankings were mixed by their scores.
+    near: Floats | None = None
 
     @classmethod
     def none(cls) -> Ranking:
@@ -60,16 +62,24 @@ class Ranking:
 def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int | None = None) -> Ranking:
     """The best `count` rows of both rankings together, or all; of equals the older row first."""
     ids = distinct(np.concatenate([vectors.ids, texts.ids]))
-    total = np.zeros(len(ids), np.float64)
-    share = 0.5 if how.vector_weight is None else how.vector_weight
-    for ranking, weight in ((vectors, share), (texts, 1 - share)):
-        places = np.searchsorted(ids, ranking.ids)
-        if how.vector_weight is None:
-            total[places] += 1.0 / (_RANK_OFFSET + 1 + np.arange(len(places)))
-        else:
-            total[places] += weight * _shares(ranking.scores)
+    close, told = (_scores_of(ranking, ids, how) for ranking in (vectors, texts))
+    if how.vector_weight is None:
+        total = close + told
+        best = np.argsort(-total, kind="stable")[:count]
+        return Ranking(ids[best], total[best].astype(np.float32))
+    near = how.vector_weight * close
+    total = near + (1 - how.vector_weight) * told
     best = np.argsort(-total, kind="stable")[:count]
-    return Ranking(ids[best], total[best].astype(np.float32))
+    return Ranking(ids[best], total[best].astype(np.float32), near[best].astype(np.float32))
+
+
+def _scores_of(ranking: Ranking, ids: Ids, how: Fusion) -> Array:
+    """What each of the rows `ids` gets from one ranking; nothing where it is not there."""
+    scores = np.zeros(len(ids), np.float64)
+    by_rank = how.vector_weight is None
+    gained = 1.0 / (_RANK_OFFSET + 1 + np.arange(len(ranking.ids))) if by_rank else _shares(ranking.scores)
+    scores[np.searchsorted(ids, ranking.ids)] = gained
+    return scores
 
 
 def best_places(scores: Array, count: int) -> Array:

@@ -1,7 +1,8 @@
 """Rows of one document support each other: a page with two good passages is a better answer than one with a single one.
 
-The best row of a group gets a share of the score of the second best. The others keep theirs, so that one document does
-not fill an answer. Pure.
+The best row of a group gets what the whole group is worth: the words of its best row, a share of the words of the
+second best, and the nearest of its vectors. Words and vectors often find different passages of the right document. The
+other rows keep their scores, so that one document does not fill an answer. Pure.
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ def group_codes(values: Column) -> Array:
 
 def supported(ranking: Ranking, groups: Array, count: int) -> Ranking:
     """The best `count` rows of a ranking whose rows are of these groups."""
-    places = np.flatnonzero(groups != _NO_GROUP)
-    # Rows come best first, and a stable sort keeps them so within their group.
-    order = places[np.argsort(groups[places], kind="stable")]
-    firsts = np.flatnonzero(np.diff(groups[order], prepend=_NO_GROUP))
-    paired = firsts[np.diff(firsts, append=len(order)) > 1]
     scores = ranking.scores.astype(np.float64)
-    scores[order[paired]] += _SECOND_SHARE * np.maximum(ranking.scores[order[paired + 1]], 0)
+    near = np.zeros_like(scores) if ranking.near is None else ranking.near.astype(np.float64)
+    words = scores - near
+    places = np.flatnonzero(groups != _NO_GROUP)
+    if len(places):
+        # Group by group, the best words first.
+        order = places[np.lexsort((-words[places], groups[places]))]
+        firsts = np.flatnonzero(np.diff(groups[order], prepend=_NO_GROUP))
+        worth = words[order[firsts]] + np.maximum.reduceat(near[order], firsts)
+        paired = np.diff(firsts, append=len(order)) > 1
+        worth[paired] += _SECOND_SHARE * np.maximum(words[order[firsts[paired] + 1]], 0)
+        # Rows come best first: the one with the least place is the best of its group.
+        scores[np.minimum.reduceat(order, firsts)] = worth
     best = best_places(scores, count)
     return Ranking(ranking.ids[best], scores[best].astype(np.float32))

@@ -99,6 +99,11 @@ def index(
         raise click.UsageError("--queue-only does no work, and --follow does not end: choose one")
     if dry_run and (queue_only or follow):
         raise click.UsageError("--dry-run changes nothing: leave out --queue-only and --follow")
+    # Before anything else is loaded, and before a thread begins.
+    from penstock.indexing import settle_allocators
+
+    settle_allocators()
+
     from rich.console import Console
 
     from penstock.cli.jobs.index_run import IndexRun, has_set_aside

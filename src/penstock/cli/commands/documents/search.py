@@ -68,7 +68,7 @@ _WIDTH_MIN: Final = 20
     "facets",
     multiple=True,
     metavar="ATTRIBUTE",
-    help="Attribute whose values to count among the best 1,000 passages; may be repeated.",
+    help="Attribute whose values to count among the best 1,000 passages. Repeatable.",
 )
 @click.option("--rerank", default=None, metavar="URL", help="Reranking endpoint that orders the first 50 passages.")
 @click.option("--rerank-model", default="", metavar="NAME", help="Model of the reranking endpoint.")

@@ -55,6 +55,9 @@ def serve(
     """
     import asyncio
 
+    from penstock.cli.terminal.extras import require_gateway
+
+    require_gateway()
     from penstock.cli.serving.house_view import EventBoard
     from penstock.cli.serving.process import Serving
     from penstock.cli.serving.serve_config import ServeConfig

@@ -63,8 +63,8 @@ async def _answer(
 
     from penstock.catalog import Catalog, CatalogConfig
     from penstock.cli.settings.telemetry_place import signal_tables
-    from penstock.gateway import LentStore, answer_questions, bound_process
-    from penstock.lake import SqlConfig, SqlEngine
+    from penstock.gateway import OVER_MEMORY, LentStore, answer_questions, bound_process
+    from penstock.lake import ProcessWatch, SqlConfig, SqlEngine, resident_bytes
 
     given = msgspec.json.decode(bounds)
     config = msgspec.convert(given["sql"], SqlConfig)
@@ -82,7 +82,9 @@ async def _answer(
             return engines[0]
 
         bound_process(config, sizes)
-        await answer_questions(engine, sys.stdin.buffer, answers, layers)
+        # The gateway looks at the time, and names the bound by this code.
+        with ProcessWatch(config, lambda _: os._exit(OVER_MEMORY), resident=lambda: resident_bytes(sizes)):
+            await answer_questions(engine, sys.stdin.buffer, answers, layers)
 
 
 class _PinnedByTheGateway:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from penstock.cli.settings.long_running import long_running
 from penstock.cli.settings.options import settings_option
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import InvalidInput
@@ -20,6 +21,8 @@ from penstock.errors import InvalidInput
 if TYPE_CHECKING:
     from penstock.catalog import Catalog, DataFile, MigrationReport, Plan
     from penstock.cli.settings.configuration import Settings
+    from penstock.cli.settings.observing import Watching
+    from penstock.observability import Observer
 
 __all__ = ["catalog"]
 
@@ -162,11 +165,11 @@ def verify(url: str, prefix: str, data: bool, as_json: bool, settings: Settings)
 @_prefix_option
 @click.option("--from", "start", default=None, help="Start of the range, as ISO 8601 or nanoseconds.")
 @click.option("--to", "end", default=None, help="End of the range, exclusive, as ISO 8601 or nanoseconds.")
-@click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`; repeatable.")
+@click.option("--where", "predicates", multiple=True, help="Predicate on a column, like `status>=500`. Repeatable.")
 @click.option("--tenant", default=None, help="Tenant of the files.")
 @click.option("--table", default=None, help="Table of the files.")
 @click.option("--shard", default=None, help="Shard id of the files.")
-@click.option("--column", "columns", multiple=True, help="Column whose statistics to show; repeatable.")
+@click.option("--column", "columns", multiple=True, help="Column whose statistics to show. Repeatable.")
 @click.option("--partial", is_flag=True, help="Continue without segments that cannot be read.")
 @settings_option
 @_json_option
@@ -296,8 +299,8 @@ def stats(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
 @click.option(
     "--orphans", "data_prefix", default=None, help="Prefix of data files whose unlisted objects are deleted too."
 )
-@settings_option
 @_json_option
+@long_running
 def vacuum(
     url: str,
     prefix: str,
@@ -307,6 +310,7 @@ def vacuum(
     data_prefix: str | None,
     as_json: bool,
     settings: Settings,
+    watching: Watching,
 ) -> None:
     """Delete files and objects that nothing refers to.
 
@@ -319,7 +323,8 @@ def vacuum(
         return asdict(await Vacuum(opened).run(dry_run=dry_run, data_prefix=data_prefix))
 
     limits = {"grace_seconds": grace, "age_floor_seconds": age_floor}
-    found = _on(url, prefix, settings, work, read_only=dry_run, existing=True, **limits)
+    with watching.opened() as observer:
+        found = _on(url, prefix, settings, work, read_only=dry_run, existing=True, observer=observer, **limits)
     if as_json:
         _print_json(found)
         return
@@ -382,6 +387,7 @@ def _on(
     *,
     read_only: bool = True,
     existing: bool = False,
+    observer: Observer | None = None,
     **options: Any,
 ) -> Any:
     """Run on the catalog, whose store is opened for reading unless the command says otherwise.
@@ -394,13 +400,14 @@ def _on(
     from penstock.cli.settings.store_access import store_options
     from penstock.indexing import url_of
     from penstock.objects import open_store
+    from penstock.observability import SILENT
 
-    config, place = settings.of(CatalogConfig, **options), url_of(url)
+    config, place, told = settings.of(CatalogConfig, **options), url_of(url), observer or SILENT
 
     async def on_store(work: Callable[[Catalog], Coroutine[Any, Any, Any]], *, read_only: bool) -> Any:
-        store = await open_store(place, read_only=read_only, **store_options(settings, place))
+        store = await open_store(place, read_only=read_only, observer=told, **store_options(settings, place))
         try:
-            async with await Catalog.open(store, prefix, config) as opened:
+            async with await Catalog.open(store, prefix, config, observer=told) as opened:
                 return await work(opened)
         finally:
             await store.close()

@@ -182,15 +182,17 @@ def stats(store: str, top: int, path: str, as_json: bool, settings: Settings) ->
 @timeseries.command()
 @store_argument
 @_path_option
-@settings_option
-def verify(store: str, path: str, settings: Settings) -> None:
+@long_running
+def verify(store: str, path: str, settings: Settings, watching: Watching) -> None:
     """Read everything and report inconsistencies.
 
     The exit code is 1 if anything is wrong.
     """
     from penstock.cli.inspection.timeseries import show_verification
 
-    if not show_verification(settings, store, path):
+    with watching.opened() as observer:
+        is_sound = show_verification(settings, store, path, observer)
+    if not is_sound:
         raise SystemExit(1)
 
 

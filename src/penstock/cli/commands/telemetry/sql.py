@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +10,11 @@ import click
 
 from penstock.cli.settings.options import LAKE_PREFIX, STORE_DEFAULT, master_option, settings_option
 from penstock.cli.terminal.terminal_text import terminal_text
-from penstock.errors import InvalidInput
+from penstock.errors import Closed, InvalidInput, PenstockError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from penstock.cli.settings.configuration import Settings
     from penstock.lake import SqlAnswer
 
@@ -19,6 +22,8 @@ __all__ = ["sql"]
 
 # Of one cell, for a person; `--json` has it whole.
 _CELL_CHARACTERS_MAX: Final = 60
+# As shells count it.
+_INTERRUPTED: Final = 130
 
 
 @click.command()
@@ -67,7 +72,7 @@ def sql(
     """
     import asyncio
 
-    from penstock.lake import SqlConfig
+    from penstock.lake import ProcessWatch, SqlConfig
 
     config = settings.of(SqlConfig, rows_max=rows, seconds_max=seconds)
     position = _position(as_of)
@@ -76,11 +81,38 @@ def sql(
 
         answer = answer_on_spark(query, store, prefix, tenant, position, config, master, settings)
     else:
-        answer = asyncio.run(_answered(query, store, prefix, tenant, position, config, settings))
+        # This process answers one query: whatever that does, it ends within its bounds.
+        with ProcessWatch(config, _end, seconds_max=config.seconds_max) as watch:
+            answer = asyncio.run(
+                _hurried(_answered(query, store, prefix, tenant, position, config, settings), watch.hurry)
+            )
     if as_json:
         _print_json(answer)
     else:
         _print_table(answer)
+
+
+def _end(excess: PenstockError) -> None:
+    """End the command from a thread while another is in a call that cannot be interrupted."""
+    from penstock.cli.terminal.explanation import explain
+
+    explain(excess)
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED if isinstance(excess, Closed) else 1)
+
+
+async def _hurried(answering: Coroutine[Any, Any, SqlAnswer], hurry: Callable[[], None]) -> SqlAnswer:
+    """The answer; `hurry` is called at once when it is given up, and not only when the query has ended."""
+    import asyncio
+
+    work = asyncio.ensure_future(answering)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        hurry()
+        work.cancel()
+        await asyncio.wait({work})
+        raise
 
 
 async def _answered(

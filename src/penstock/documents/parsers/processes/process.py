@@ -30,8 +30,13 @@ from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, Penstock
 
 __all__ = ["WORKER", "ParserProcess"]
 
-# Parsers leak; a process is cheap beside the documents it parsed.
-_DOCUMENTS_PER_PROCESS: Final = 200
+# Parsers leak, and a process takes as long to start as some fifty pages take to parse. Every so many documents, and after
+# a large one, it ends if it holds a quarter of the memory that a document may take: the next one must find the most of
+# it. Where that cannot be told it ends after so many documents, and after the second number in any case.
+_DOCUMENTS_PER_LOOK: Final = 200
+_DOCUMENTS_PER_PROCESS: Final = 2_000
+_MEMORY_PART_MAX: Final = 0.25
+_LARGE_BYTES: Final = 1 << 20
 # A machine with more to do than processors gives a parser a part of one.
 _WALL_PER_CPU: Final = 4.0
 # The room's package loads numpy for its chunker, which no parser needs: its place is held by an empty one.
@@ -88,11 +93,21 @@ class ParserProcess:
         outcome, cpu_seconds = outcome_in(self._answer(request), self._limits)
         self._parsed += 1
         # Its hard limit is twice a document's: the next one must find all of its own.
-        fresh = self._parsed < _DOCUMENTS_PER_PROCESS and cpu_seconds < self._limits.cpu_seconds
+        fresh = cpu_seconds < self._limits.cpu_seconds and not self._is_worn(len(request.data))
         self.usable = fresh and self._exchange.quiet
         if isinstance(outcome, PenstockError):
             raise outcome
         return outcome
+
+    def _is_worn(self, size: int) -> bool:
+        """Whether it has parsed enough, for what it holds after a document of so many bytes."""
+        due = self._parsed % _DOCUMENTS_PER_LOOK == 0
+        if not due and size < _LARGE_BYTES:
+            return False
+        held = resident_bytes(self.pid)
+        if held is None:
+            return due
+        return held >= _MEMORY_PART_MAX * self._limits.memory_bytes or self._parsed >= _DOCUMENTS_PER_PROCESS
 
     def stop(self) -> None:
         """End it and whatever it started in its session; once is enough, and after that its number is anybody's."""
@@ -146,6 +161,15 @@ class ParserProcess:
         if code in (-signal.SIGKILL, -signal.SIGABRT):
             return AtCapacity(f"a {request.format} document needs too much memory", f"its parser ended with {code}")
         return InvalidInput(f"a {request.format} document broke its parser", f"the process ended with code {code}")
+
+
+def resident_bytes(pid: int) -> int | None:
+    """The memory that a process holds; None where the machine does not tell. What it says itself is not to be trusted."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _over_budget(request: Request) -> OverBudget:

@@ -38,6 +38,8 @@ _SPACED: Final = names("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre sect
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _VERBATIM: Final = frozenset(("pre", "textarea", "listing", "xmp"))
 _CELLS: Final = frozenset(("td", "th"))
+# Tags that mean something to the text; all others are passed over unless their attributes do.
+_TELLING: Final = _BLOCKS | _VERBATIM | _CELLS | {"a", "br"}
 # Characters outside of links that a menu, a header or a footer has at most; with more it is a text.
 _MENU_CHARACTERS_MAX: Final = 600
 # The same a link in a line of links that turn pages: `Next:`, `Previous:`.
@@ -68,7 +70,8 @@ class PageReader:
 
     whole: bool
     pieces: list[str] = field(default_factory=list)
-    parts: list[_Part] = field(default_factory=list)
+    # None for one that means nothing to the text.
+    parts: list[_Part | None] = field(default_factory=list)
     linked: int = 0
     unlinked: int = 0
     left_out: int = 0
@@ -123,27 +126,29 @@ class PageReader:
         """Whether to go inside."""
         if tag in INVISIBLE:
             return False
-        self._separate(tag)
-        if tag in _HEADINGS:
-            self.mark = heading_mark(int(tag[1]))
         attributes = node.attributes
         content = is_content(tag, attributes)
         menu = not self.whole and (is_menu if self.in_contents else is_around)(tag, attributes)
-        self.parts.append(
-            _Part(
-                tag=tag,
-                pieces=len(self.pieces),
-                linked=self.linked,
-                unlinked=self.unlinked,
-                links=self.links,
-                pagers=self.pagers,
-                words=self.head.words,
-                attributes=attributes,
-                menu=menu,
-                content=content,
-            )
+        if tag not in _TELLING and not content and not menu:
+            self.parts.append(None)
+            return True
+        self._separate(tag)
+        if tag in _HEADINGS:
+            self.mark = heading_mark(int(tag[1]))
+        part = _Part(
+            tag=tag,
+            pieces=len(self.pieces),
+            linked=self.linked,
+            unlinked=self.unlinked,
+            links=self.links,
+            pagers=self.pagers,
+            words=self.head.words,
+            attributes=attributes,
+            menu=menu,
+            content=content,
         )
-        self._count(self.parts[-1], 1)
+        self.parts.append(part)
+        self._count(part, 1)
         if tag == "a":
             self.links += 1
             self.pagers += is_pager_link(attributes)
@@ -151,6 +156,8 @@ class PageReader:
 
     def leave(self) -> None:
         part = self.parts.pop()
+        if part is None:
+            return
         self._count(part, -1)
         if part.tag == "a" and is_permalink("".join(self.pieces[part.pieces :]), part.attributes):
             self._forget(part)
@@ -229,28 +236,21 @@ def _is_remark(part: _Part, linked: int, unlinked: int) -> bool:
 def read_page(body: LexborNode, *, whole: bool) -> PageReader:
     """Every text of the body in order, without recursion: pages are deeper than stacks."""
     reader = PageReader(whole)
+    # Elements that were entered: asking a node for its parent makes a new one each time.
+    entered: list[LexborNode] = []
     node: LexborNode | None = body.first_child
     while node is not None:
-        inside = False
+        below: LexborNode | None = None
         if node.is_text_node:
             reader.add(node.text_content or "")
-        elif node.is_element_node and node.tag:
-            inside = reader.enter(node, node.tag)
-        node = _following(node, body.mem_id, reader, inside=inside)
+        elif node.is_element_node and (tag := node.tag) and reader.enter(node, tag):
+            below = node.first_child
+            if below is None:
+                reader.leave()
+            else:
+                entered.append(node)
+        node = below or node.next
+        while node is None and entered:
+            reader.leave()
+            node = entered.pop().next
     return reader
-
-
-def _following(node: LexborNode, root: int, reader: PageReader, *, inside: bool) -> LexborNode | None:
-    """The next node in the order of the text; elements that end before it are left."""
-    below = node.first_child if inside else None
-    if below is not None:
-        return below
-    if inside:
-        reader.leave()
-    at: LexborNode | None = node
-    while at is not None and at.next is None:
-        at = at.parent
-        if at is None or at.mem_id == root:
-            return None
-        reader.leave()
-    return at.next if at is not None else None
