@@ -149,13 +149,14 @@ async def ask(wanted: Wanted, observer: Observer = SILENT) -> Fetched | None:
     try:
         store = await opened()
         if whole and said and is_small(upload):
-            return await _told(store, upload)
+            return await _told(store, upload, observer)
         if whole and is_small(upload):
             return await _whole(store, upload, observer)
         meta = await store.head(upload.key)
         if whole and meta.size:
             # Some that tell of an object never give it: better found out here than by a reader that all wait for.
-            await store.get_range(upload.key, 0, 1, version=meta.version)
+            first = await store.get_range(upload.key, 0, 1, version=meta.version)
+            observer.count(names.INDEXING_READ_BYTES, len(first))
         return meta
     except Unavailable as error:
         return error
@@ -163,9 +164,14 @@ async def ask(wanted: Wanted, observer: Observer = SILENT) -> Fetched | None:
         return None
 
 
-async def _told(store: ObjectStore, upload: UploadNotification) -> Object | None:
+async def _told(
+    store: ObjectStore, upload: UploadNotification, observer: Observer, clock: Clock = SYSTEM_CLOCK
+) -> Object | None:
     """All of an object, of which a range would not tell what is said of it."""
+    began = clock.monotonic()
     found = await store.get(upload.key)
+    observer.observe(names.INDEXING_READ_SECONDS, clock.monotonic() - began)
+    observer.count(names.INDEXING_READ_BYTES, len(found.data))
     assert upload.etag is not None
     is_notified = found.meta.version.strip('"') == upload.etag.strip('"') and len(found.data) == upload.size_bytes
     return found if is_notified else None
