@@ -19,6 +19,7 @@ from penstock.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from penstock.ids import Entropy
 from penstock.objects import ObjectStore, Register, RegisterPolicy, Token
 from penstock.observability import Observer
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Ownership"]
 
@@ -95,7 +96,7 @@ class _MarkerFormat:
     def decode(self, body: bytes) -> _Marker:
         try:
             found = msgspec.json.decode(body, type=_Marker)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise Corrupt("the marker of a queue's folder is damaged", str(error)) from error
         if found.version != VERSION:
             raise Unsupported(f"marker of version {found.version}", f"this release reads version {VERSION}")

@@ -12,6 +12,7 @@ from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.objects import ObjectStore, Register, Stamped, StampedFormat
 from penstock.observability import SILENT, Observer
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["ROUTING_KEY", "RoutingWatch", "change_routing", "read_routing"]
 
@@ -38,7 +39,7 @@ class _RoutingCodec:
     def decode(self, data: bytes) -> Routing:
         try:
             wire = msgspec.json.decode(data, type=_Wire)
-        except (msgspec.MsgspecError, InvalidInput) as error:
+        except (*UNDECODABLE, InvalidInput) as error:
             raise Corrupt("the routing of the queues cannot be read", str(error)) from error
         if wire.format != _FORMAT:
             raise Unsupported(f"format {wire.format} of a routing", f"this release reads {_FORMAT}", "upgrade")

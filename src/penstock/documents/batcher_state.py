@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.documents.contracts import ChunkEnvelope
 from penstock.errors import Corrupt, InvalidInput, Unsupported
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["BatcherLimits", "BatcherState", "DocumentState", "PendingChunk", "pack", "unpack"]
 
@@ -120,7 +121,7 @@ def unpack(data: bytes) -> BatcherState:
         )
     try:
         packed = msgspec.msgpack.decode(data[1:], type=_Packed)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Corrupt("a batcher's state cannot be read", str(error)) from error
     return BatcherState(
         counter=packed.counter,

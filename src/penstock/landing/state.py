@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import Corrupt, NotFound, Unsupported
 from penstock.objects import ObjectStore
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["LandingState", "StateShelf"]
 
@@ -59,7 +60,7 @@ class StateShelf:
             raise Corrupt(
                 f"the state of the telemetry job at {position} is missing", "it was removed by somebody", "restore it"
             ) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise Corrupt(f"the state of the telemetry job at {position} cannot be read", str(error)) from error
         if found.version != _VERSION:
             raise Unsupported(f"version {found.version} of a job's state cannot be read", f"this is {_VERSION}")

@@ -17,6 +17,7 @@ from penstock.blocks.format.arrays import Array, Cut, Words
 from penstock.blocks.format.envelope import Envelope
 from penstock.blocks.format.keys import Address, Shelf, split_fragment_key, split_page_key
 from penstock.errors import Corrupt
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Block", "BlockBody", "KeyedBlock", "StoreFormat"]
 
@@ -108,7 +109,7 @@ class StoreFormat:
         """A record; fields that it does not know are ignored."""
         try:
             return msgspec.json.decode(self.envelope.unseal(kind, value), type=shape)
-        except (Corrupt, msgspec.DecodeError) as error:
+        except (*UNDECODABLE, Corrupt) as error:
             raise Corrupt(f"{named} cannot be read", str(error), "restore it") from error
 
     def address(self, key: bytes) -> Address:

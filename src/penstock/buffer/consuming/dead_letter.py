@@ -15,6 +15,7 @@ from penstock.buffer.format.manifest import Descriptor, MetadataRange
 from penstock.buffer.location import key_of
 from penstock.errors import AtCapacity, Corrupt, NotFound, PenstockError
 from penstock.objects import ObjectStore
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["DeadLetter", "DeadLetters", "Replay"]
 
@@ -81,7 +82,7 @@ class DeadLetters:
             raise NotFound(what, f"nothing is recorded under {self.folder}", "see `penstock buffer inspect`") from error
         try:
             return msgspec.json.decode(found.data, type=DeadLetter), found.meta.version
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise Corrupt(f"dead letter {found.meta.key!r} is damaged", str(error)) from error
 
     async def amend(self, letter: DeadLetter, replay: Replay, version: str) -> str:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from penstock.catalog.format.block import FileBlock, Flag, Mask, Rows, StatColumn
 from penstock.catalog.format.statistics import Scalar, string_above
 from penstock.errors import InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Predicate", "parse_predicate", "surviving"]
 
@@ -107,7 +108,7 @@ def parse_predicate(text: str) -> Predicate:
         if found and column.strip():
             try:
                 parsed = msgspec.json.decode(value.encode())
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 parsed = value.strip()
             return Predicate(column.strip(), op, value.strip() if op == "starts_with" else parsed)
     raise InvalidInput(f"predicate {text!r} cannot be read", "it must be like `column<=value` or `column is null`")

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.catalog.format.statistics import ColumnStats, stats_json
 from penstock.errors import InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 __all__ = [
     "DAY_NS",
@@ -119,7 +120,7 @@ def encode_file(file: DataFile) -> bytes:
     try:
         raw = _ENCODER.encode(file_json(file))
         _DECODER.decode(raw)
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (*UNDECODABLE, TypeError, ValueError) as error:
         raise InvalidInput(
             f"data file {file.path[:80]!r} cannot be listed", f"its entry is not sound: {error}"
         ) from error

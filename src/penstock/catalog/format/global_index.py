@@ -14,6 +14,7 @@ from penstock.catalog.format.data_file import HOUR_NS
 from penstock.catalog.format.head import CatalogHead
 from penstock.catalog.format.members import check_seal, sealed
 from penstock.errors import Corrupt
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["GlobalIndex", "ShardTimes", "times_of"]
 
@@ -43,7 +44,7 @@ class GlobalIndex(msgspec.Struct, frozen=True, kw_only=True):
         try:
             check_seal(body, "the global index")
             found = msgspec.json.decode(body, type=cls)
-        except (Corrupt, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (*UNDECODABLE, Corrupt):
             return None
         return found if found.version == VERSION else None
 

@@ -32,6 +32,7 @@ from penstock.catalog.format.members import check_names, check_seal, parsed, sea
 from penstock.catalog.format.segment import SegmentEntry
 from penstock.errors import Corrupt, InvalidInput, PenstockError, Unsupported
 from penstock.objects import Token
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["HEAD_BYTES_MAX", "HeadFormat", "decode_head", "encode_head", "stored_time_index"]
 
@@ -123,7 +124,7 @@ def decode_head(body: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> CatalogHead:
         return _decoded(body)
     except (Corrupt, Unsupported):
         raise
-    except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError, PenstockError) as error:
+    except (*UNDECODABLE, ValueError, TypeError, KeyError, PenstockError) as error:
         raise Corrupt(f"{_WHAT} is damaged", f"{type(error).__name__}: {error}") from error
 
 

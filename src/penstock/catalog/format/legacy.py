@@ -17,6 +17,7 @@ from penstock.catalog.format.data_file import hours_of
 from penstock.catalog.format.head import CatalogHead, InlineFile, parse_inline, time_index_of
 from penstock.catalog.format.members import check_names
 from penstock.errors import Corrupt, PenstockError
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Inconsistencies", "decode_pair", "encode_pair", "inconsistencies"]
 
@@ -47,7 +48,7 @@ def decode_pair(chunks: bytes | None, index: bytes | None, version: int) -> tupl
         told = {int(hour): paths for hour, paths in hours.items()}
     except Corrupt:
         raise
-    except (msgspec.MsgspecError, ValueError, RecursionError, PenstockError) as error:
+    except (*UNDECODABLE, ValueError, PenstockError) as error:
         raise Corrupt("the legacy catalog is damaged", f"{type(error).__name__}: {error}") from error
     for path, inline in files.items():
         if inline.file.path != path:

@@ -17,6 +17,7 @@ import xxhash
 from penstock.catalog.format.members import check_seal, parsed, sealed, unparsed
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.objects import Token
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["ROOT", "ShardMap", "ShardMapFormat", "ShardNode", "ShardState", "owner_of"]
 
@@ -128,7 +129,7 @@ class ShardMapFormat:
             check_seal(body, "the shard map")
             del members["crc32c"]
             found = parsed({**members, "root": _node(members.get("root"))}, ShardMap)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise Corrupt("the shard map is damaged", str(error)) from error
         ids = list(found.root.ids())
         if len(set(ids)) < len(ids):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from penstock.undecodable import UNDECODABLE
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -44,7 +46,7 @@ def read_figures(file: Path) -> Readings:
     """What a job last wrote; nothing when it has not yet, or when the file is not one."""
     try:
         stored = _DECODER.decode(file.read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (*UNDECODABLE, OSError):
         return {}
     return {(name, tuple(labels)): value for name, labels, value in stored}
 

@@ -16,6 +16,7 @@ from penstock.cli.settings.secrets import read_secret
 from penstock.documents.embedding import RateLimit
 from penstock.errors import InvalidInput
 from penstock.indexing import Description
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["ProviderKeys", "describe", "rate_of", "read_key"]
 
@@ -96,5 +97,5 @@ def _decoded(data: bytes, kind: type[_D], what: str, form: str) -> _D:
     """What a file or a variable says. An error names the place in it, and quotes nothing: there may be keys."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"{what} cannot be used", str(error), form) from error

@@ -19,6 +19,7 @@ from penstock.documents.embedding.http_answers import answer_of_status, unreacha
 from penstock.documents.embedding.profiles import ModelProfile, bare_name
 from penstock.documents.embedding.provider import Answer, Vectors, checked
 from penstock.errors import Corrupt, InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     import httpx
@@ -99,7 +100,7 @@ class OpenAiProvider:
     def _vectors(self, content: bytes, count: int) -> Vectors:
         try:
             body = msgspec.json.decode(content, type=_Body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise Corrupt(f"model {self._profile.name} answered what is no embedding", str(error)) from error
         # The order of the rows is not promised: each says which text it belongs to.
         body.data.sort(key=lambda row: row.index)

@@ -17,6 +17,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.embedding.http_answers import answer_of_status, unreachable
 from penstock.documents.embedding.provider import Later, Refused
 from penstock.errors import Corrupt, InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     import httpx
@@ -98,7 +99,7 @@ class RemoteReranker:
 def _scores(content: bytes, count: int) -> Scores:
     try:
         judged = msgspec.json.decode(content, type=_Results).results
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Corrupt("the reranking endpoint answered what is no ranking", str(error)) from error
     found = {each.index: each.relevance_score for each in judged}
     if len(judged) != count or sorted(found) != list(range(count)) or not all(map(math.isfinite, found.values())):

@@ -19,6 +19,7 @@ from penstock.documents.contracts import DeleteNotification, Notification, Uploa
 from penstock.documents.metadata import bounded_metadata
 from penstock.errors import InvalidInput
 from penstock.observability import checked_traceparent
+from penstock.undecodable import UNDECODABLE
 
 __all__ = [
     "Destination",
@@ -200,7 +201,7 @@ def read(data: bytes | str | msgspec.Raw, kind: type[_T], what: str) -> _T:
     """Decode a store's own shape, or refuse it naming the member that is wrong."""
     try:
         return msgspec.json.decode(data, type=kind, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"not {what}: {bytes_of(data)[:80]!r}", str(error)) from error
 
 
@@ -208,7 +209,7 @@ def convert(value: Any, kind: type[_T], what: str) -> _T:
     """Like `read`, for what is already decoded."""
     try:
         return msgspec.convert(value, kind, strict=False)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"not {what}", str(error)) from error
 
 

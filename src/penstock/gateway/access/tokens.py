@@ -25,6 +25,7 @@ import msgspec
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.gateway.access.naming import check_tenant
 from penstock.ids import SYSTEM_ENTROPY, Entropy
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Principal", "Scope", "TokenBook", "TokenEntry", "Unauthenticated"]
 
@@ -159,7 +160,7 @@ class TokenBook:
         try:
             file = msgspec.json.decode(data, type=_File)
             key = b64decode(file.key, validate=True)
-        except (msgspec.DecodeError, UnicodeDecodeError, NotBase64, ValueError) as error:
+        except (*UNDECODABLE, NotBase64, ValueError) as error:
             raise Corrupt(f"{where} cannot be read", str(error), "restore it, or make new tokens") from error
         if file.version != _VERSION:
             raise InvalidInput(

@@ -11,6 +11,7 @@ from penstock.errors import InvalidInput
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.bodies import decompress, read_body
 from penstock.gateway.http.exchange import HttpExchange
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["body_schema", "decoded", "one", "unpacked", "whole_body"]
 
@@ -38,7 +39,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
     """A body of JSON as a struct, or `InvalidInput` that names the member."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(
             "the body cannot be read", str(error)[:300], "send JSON as /openapi.json describes it"
         ) from error

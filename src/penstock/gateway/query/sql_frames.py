@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock import errors
 from penstock.errors import Corrupt, PenstockError
 from penstock.lake import SqlAnswer
+from penstock.undecodable import UNDECODABLE
 
 __all__ = [
     "LENGTHS",
@@ -93,7 +94,7 @@ def checked_lengths(data: bytes, body_bytes_max: int = _BODY_BYTES_MAX) -> tuple
 def read_header(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Corrupt("a frame of a SQL process cannot be read", str(error)) from error
 
 

@@ -3,9 +3,9 @@
 Where the C library keeps what is freed for the next request, holes between blocks that live on add up: a driver that
 wrote a gigabyte of text held twice what it used. So before a job begins, `settle_allocators` has large blocks taken from
 the machine one by one, which their end gives back at once; small ones from few arenas; and Arrow's from the C library
-instead of a pool of its own, which keeps what was freed. On 6,400 documents that took the highest point of a driver from
-787 to 493 MB. After a round, `give_back_memory` gives the holes back, in some milliseconds. On machines whose library has
-no such calls nothing happens.
+instead of a pool of its own, which keeps what was freed. After a round,
+`give_back_memory` gives the holes back, in some milliseconds. On machines whose library has no such calls nothing
+happens.
 """
 
 from __future__ import annotations

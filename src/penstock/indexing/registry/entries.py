@@ -26,6 +26,7 @@ from penstock.documents import (
     is_sidecar,
 )
 from penstock.errors import Corrupt, InvalidInput
+from penstock.undecodable import UNDECODABLE
 from penstock.vector import Collection, CollectionName, CollectionReader, DistanceMetric, attribute
 
 __all__ = [
@@ -292,5 +293,5 @@ def records_of(found: pa.Table) -> list[str]:
 def _decode(record: str, kind: type[_R]) -> _R:
     try:
         return msgspec.json.decode(record, type=kind)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Corrupt(f"a {kind.__name__} of the registry cannot be read", str(error)) from error

@@ -17,6 +17,7 @@ import msgspec
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Corrupt, NotFound
 from penstock.objects import ObjectStore, Register, Stamped, StampedFormat, open_store
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["RENEW_SECONDS", "SILENT_SECONDS_MAX", "Notice", "NoticeBoard", "Watch", "read_notice"]
 
@@ -122,5 +123,5 @@ class _Codec:
     def decode(self, data: bytes) -> Notice:
         try:
             return _DECODER.decode(data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise Corrupt("the notice of a rebuild cannot be read", str(error), f"remove {_KEY}") from error

@@ -21,6 +21,7 @@ from penstock.documents import ChunkingConfig
 from penstock.documents.embedding import ModelProfile
 from penstock.errors import Corrupt, NotFound
 from penstock.indexing.registry.entries import record_rows, records_of
+from penstock.undecodable import UNDECODABLE
 from penstock.vector import CollectionName, CollectionReader, VectorReader
 
 __all__ = ["SETTINGS", "Build", "Cut", "IndexSettings", "list_settings", "read_settings", "remembered", "settings_rows"]
@@ -156,5 +157,5 @@ def _row_id(tenant: str, index: str) -> str:
 def _decoded(record: str) -> IndexSettings:
     try:
         return _DECODER.decode(record)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Corrupt("the settings of an index cannot be read", str(error)) from error

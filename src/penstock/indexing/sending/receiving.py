@@ -31,6 +31,7 @@ from penstock.indexing.search.targets import find_target
 from penstock.indexing.sending.queue import in_trace, send
 from penstock.objects import StoreSpec
 from penstock.observability import names
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Credentials", "documents_in", "receive", "take_delivery", "target_of"]
 
@@ -163,7 +164,7 @@ def _fetched(url: str) -> bytes:
 def _fault(text: bytes) -> str | None:
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         return str(error)
     return None
 

@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.errors import Corrupt, NotFound, PermissionDenied
 from penstock.objects import ObjectStore, StoreSpec, StoreUrl, parse_url
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Access", "bucket_url", "remembered_places"]
 
@@ -92,7 +93,7 @@ async def _read(store: ObjectStore) -> set[str]:
         return set(_DECODER.decode((await store.get(_KEY)).data))
     except NotFound:
         return set()
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise Corrupt("the places of a store's jobs cannot be read", str(error), f"remove the object {_KEY}") from error
 
 

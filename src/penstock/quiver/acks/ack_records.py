@@ -17,6 +17,7 @@ from penstock.quiver.acks.ack_state import (
     SubscriberRecord,
 )
 from penstock.quiver.log.frames import BLOCK_BYTES, BadRegion, Frame, FrameKind, read_header, scan_frames
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["AckRecord", "AckReplay", "apply", "encode_record", "replay_ack_files"]
 
@@ -105,5 +106,5 @@ def _decode(entry: Any) -> Any:
     decoder = _DECODERS.get(entry.kind)
     try:
         return decoder.decode(entry.payload) if decoder else None
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None

@@ -15,6 +15,7 @@ from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema, known_schema, read_schema
 from penstock.quiver.bundles.shared import BundleColumns, SharedBatches
 from penstock.quiver.log.batch_parts import BatchPart
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["decode_bundles", "decode_call", "encode_bundles"]
 
@@ -191,8 +192,8 @@ def decode_call(payload: memoryview) -> tuple[int, list[Bundle], SharedBatches]:
             found += _run_bundles(run, schemas, bodies, shared)
         return head.ingestion_ms, found, shared
     except (
+        *UNDECODABLE,
         struct.error,
-        msgspec.MsgspecError,
         pa.ArrowException,
         ValueError,
         LookupError,

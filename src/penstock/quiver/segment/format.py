@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.errors import Corrupt
 from penstock.quiver.log.frames import checksum
 from penstock.quiver.segment.open_segment import OpenSegment
+from penstock.undecodable import UNDECODABLE
 
 __all__ = [
     "CheckedSink",
@@ -252,7 +253,7 @@ def decode_meta(data: bytes, name: str) -> SegmentMeta:
         )
     try:
         meta = _DECODER.decode(line)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise Corrupt(f"the metadata {name} cannot be read", str(error), "use the release that wrote it") from error
     if meta.version > FORMAT_VERSION or name != meta_name(meta.segment_seq):
         raise Corrupt(

@@ -21,6 +21,7 @@ from penstock.clock import Clock
 from penstock.disk import Disk
 from penstock.errors import Unsupported
 from penstock.ids import Entropy, ulid
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["Intent", "JournalState", "SendJournal", "make_folder", "read_line", "write_line"]
 
@@ -115,7 +116,7 @@ def _decode(data: bytes) -> JournalState | None:
         return None
     try:
         state = _DECODER.decode(line)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     if state.version > VERSION:
         raise Unsupported(f"a relay's journal of version {state.version}", f"this release reads version {VERSION}")

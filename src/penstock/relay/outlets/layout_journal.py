@@ -19,6 +19,7 @@ from penstock.buffer import ShardLayout
 from penstock.disk import Disk
 from penstock.errors import InvalidInput, Unsupported
 from penstock.relay.outlets.journal import make_folder, read_line, write_line
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["LayoutJournal", "LayoutState"]
 
@@ -69,7 +70,7 @@ class LayoutJournal:
         try:
             line = read_line(data)
             state = None if line is None else msgspec.json.decode(line, type=LayoutState)
-        except (msgspec.MsgspecError, InvalidInput):
+        except (*UNDECODABLE, InvalidInput):
             state = None
         if state is None or not state.entries:
             self.was_lost = True

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.errors import Corrupt
 from penstock.objects import Body
 from penstock.records import ArrowEnvelope, Signal
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["RelayMarks", "RelayStamp", "decode_part", "encode_part"]
 
@@ -49,7 +50,7 @@ class RelayStamp(msgspec.Struct, frozen=True):
         ArrowEnvelope.decode(payload)
         try:
             return _DECODER.decode(payload[ArrowEnvelope.SIZE :])
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
 
 

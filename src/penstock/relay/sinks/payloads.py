@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, VectorEnvelope, VectorOperation
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["SamplesPayload", "VectorPayload", "decode_table", "encode_table", "is_samples"]
 
@@ -76,7 +77,7 @@ def is_samples(payload: bytes) -> bool:
 def _words(text: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise InvalidInput("the words behind a batch's envelope cannot be read", str(error)) from error
 
 

@@ -19,6 +19,7 @@ from penstock.records import Signal
 from penstock.telemetry.arrow.stream import conform, with_tenant
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, one_batch
 from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["decode_json_lines"]
 
@@ -60,7 +61,7 @@ def _check_line(number: int, line: bytes) -> set[str]:
     """One object, nested no deeper than a person writes; all names in it, however deep."""
     try:
         found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"line {number} is no JSON", str(error)[:200]) from error
     if not isinstance(found, dict):
         raise InvalidInput(f"line {number} is no object", f"it is a {type(found).__name__}")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["protobuf_of_json"]
 
@@ -35,7 +36,7 @@ def protobuf_of_json(message: Any, body: bytes, what: str) -> bytes:
 
     try:
         decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"the {what} is no JSON", str(error)) from error
     if not isinstance(decoded, dict):
         raise InvalidInput(f"the {what} is no JSON object", f"it is {type(decoded).__name__}")

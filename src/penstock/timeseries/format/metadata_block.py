@@ -14,6 +14,7 @@ from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Cut, Words
 from penstock.timeseries.format.keys import metric_key
 from penstock.timeseries.samples import MetricMetadata
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["MetadataBlock"]
 
@@ -60,7 +61,7 @@ class MetadataBlock:
     def decode(cls, body: memoryview) -> MetadataBlock:
         try:
             return cls(msgspec.json.decode(body, type=tuple[_Row, ...]))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise Corrupt("a block of metadata cannot be read", str(error)) from error
 
     @classmethod

@@ -142,9 +142,11 @@ def _position(text: str | None) -> Any:
         return None
     import msgspec
 
+    from penstock.undecodable import UNDECODABLE
+
     try:
         return msgspec.json.decode(text, type=int | dict[str, int])
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise InvalidInput(f"--as-of {text}", "it is neither a sequence nor a position as JSON") from error
 
 

@@ -16,6 +16,7 @@ import msgspec
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.gateway import ShownEvent, Viewer
 from penstock.observability import Event, names
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["EventBoard"]
 
@@ -103,7 +104,7 @@ def _as_event(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("event"), str) else None
 

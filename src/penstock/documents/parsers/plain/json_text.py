@@ -15,6 +15,7 @@ from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
 from penstock.documents.parsers.headings import verbatim
 from penstock.errors import AtCapacity, InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["parse_json", "parse_json_lines"]
 
@@ -27,7 +28,7 @@ def parse_json(data: bytes, fields: Sequence[str] = (), content_type: str = "") 
     read = decoded(data, declared_charset(content_type))
     try:
         value = msgspec.json.decode(read.text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput("a JSON document cannot be read", str(error), "check it with a JSON linter") from error
     records = value if isinstance(value, list) else [value]
     text = "\n\n".join(filter(None, (_record(record, fields) for record in records)))
@@ -45,7 +46,7 @@ def parse_json_lines(data: bytes, fields: Sequence[str] = (), content_type: str 
         lines += 1
         try:
             blocks.append(_record(msgspec.json.decode(line), fields))
-        except (msgspec.DecodeError, RecursionError):
+        except UNDECODABLE:
             broken.append(number)
     if lines and len(broken) > _BROKEN_LINES_MAX * lines:
         raise InvalidInput(

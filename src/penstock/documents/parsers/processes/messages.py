@@ -13,6 +13,7 @@ import msgspec
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions
 from penstock.documents.parsers.isolation.confinement import Layer
 from penstock.errors import AtCapacity, InvalidInput, PenstockError, Unsupported
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["ANSWER_BYTES_BESIDE_TEXT", "Answer", "Hello", "ParserSetup", "Request", "checked", "hello_in", "outcome_in"]
 
@@ -66,7 +67,7 @@ def hello_in(message: bytes) -> Hello:
     """What a process says first; nothing confines one that talks nonsense."""
     try:
         return msgspec.msgpack.decode(message, type=Hello)
-    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
+    except (*UNDECODABLE, ValueError, MemoryError):
         return Hello(())
 
 
@@ -74,7 +75,7 @@ def outcome_in(message: bytes, limits: ParserLimits) -> tuple[ParsedDocument | P
     """The document or the error in an answer, and the processor time that it tells of."""
     try:
         answer = msgspec.msgpack.decode(message, type=Answer)
-    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
+    except (*UNDECODABLE, ValueError, MemoryError):
         return _nonsense("its answer is none of ours"), 0.0
     if answer.document is not None:
         return checked(answer.document, limits), answer.cpu_seconds
