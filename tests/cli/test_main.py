@@ -151,14 +151,14 @@ def test_ctrl_c_while_a_failure_is_explained_ends_with_130(monkeypatch: pytest.M
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("penstock.cli.main"), "_explain", interrupted)
+    monkeypatch.setattr(import_module("penstock.cli.main"), "explain", interrupted)
     answer = CliRunner().invoke(penstock, ["search", "pumps", "--store", "/nowhere/at/all"])
     assert (answer.exit_code, answer.output) == (130, "")
 
 
 def test_names_with_colons_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A console that turns `:b:` into a picture would name a model or a file that does not exist."""
-    import_module("penstock.cli.main")._explain(PenstockError("model a:b:c is away"))
+    import_module("penstock.cli.main").explain(PenstockError("model a:b:c is away"))
     assert "model a:b:c is away" in capsys.readouterr().err
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "x:100:.md").symlink_to("/nowhere")

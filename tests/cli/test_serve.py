@@ -40,7 +40,9 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
         asked = {"query": "valve", "index": "manual", "by_document": True, "facets": ["key"], "filter": "page is null"}
         answer = served.client.post("/v1/search", json={**asked, "mode": "text"}).json()
         assert [document["key"] for document in answer["documents"]] == ["b.txt"]
-        assert answer["facets"] == {"key": {"values": [{"value": "b.txt", "count": 1}], "other": 0, "missing": 0}}
+        assert answer["facets"] == {
+            "key": {"values": [{"value": "b.txt", "count": 1}], "other": 0, "missing": 0, "exact": True}
+        }
         for wrong in ({"facets": ["langauge"]}, {"context": 99}, {"per_document": 0}, {"filter": "meta.x is null"}):
             assert served.client.post("/v1/search", json={**asked, **wrong}).status_code == 400, wrong
         page = served.client.get("/ui/page/documents").text

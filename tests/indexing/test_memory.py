@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from penstock.indexing.job import memory
-from penstock.indexing.job.memory import give_back_memory, settle_allocators
+from penstock.indexing.job.memory import give_back_memory
 
 # Below the size that the C library asks the machine for directly.
 PIECE_BYTES = 64 << 10
@@ -35,15 +36,28 @@ def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatc
     assert not give_back_memory()
 
 
+SETTLED = """
+import pyarrow as pa
+from penstock.indexing.job.memory import settle_allocators
+from tests.indexing.test_memory import resident_bytes
+
+taken = settle_allocators()
+columns = [bytearray(1 << 20) for _ in range(100)]
+for column in columns:
+    column[:] = b"x" * len(column)
+held = resident_bytes()
+del columns[::2]
+print(taken, pa.default_memory_pool().backend_name, held - resident_bytes())
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(memory._trim() is None, reason="this machine's C library has no call to set its allocator")
 def test_a_large_column_goes_back_to_the_machine_when_it_is_freed() -> None:
-    """Blocks of half a megabyte, every second of which lives on: no trim is needed for the others."""
-    if not settle_allocators():
-        pytest.skip("this machine's C library has no call to set its allocator")
-    assert pa.default_memory_pool().backend_name == "system"
-    columns = [bytearray(1 << 20) for _ in range(100)]
-    for column in columns:
-        column[:] = b"x" * len(column)
-    held = resident_bytes()
-    del columns[::2]
-    assert held - resident_bytes() > 40 << 20
-    assert len(columns) == 50
+    """Every second of many lives on, and no trim is needed for the others. A process that has holes would fill them."""
+    answer = subprocess.run(
+        [sys.executable, "-c", SETTLED], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    taken, backend, given_back = answer.stdout.split()
+    assert (taken, backend) == ("True", "system")
+    assert int(given_back) > 40 << 20

@@ -100,7 +100,8 @@ class Coalescer:
     async def _work(self, line: _Line, take: Take) -> None:
         # Begun in the next turn of the loop: what came with the request that began it goes with it.
         try:
-            if line.last_count > 1 and line.waiting_bytes < _AHEAD_BYTES_MIN:
+            # Another group may have taken all that waited.
+            if line.waiting and line.last_count > 1 and line.waiting_bytes < _AHEAD_BYTES_MIN:
                 await self._clock.sleep(_GATHER_SECONDS)
             group = line.next_group()
             if group:
