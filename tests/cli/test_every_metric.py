@@ -11,8 +11,6 @@ import asyncio
 import math
 import re
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client import start_http_server
 from tests.catalog.samples import data_file
-from tests.cli.test_watched_telemetry import run
+from tests.cli.watched import run, shared_observer
 from tests.indexing.desk import Desk, prose
 from tests.landing.world import config_at, metric_rows, produce, stage_of
 from tests.quiver.worlds import bundle, small, torn
@@ -45,7 +43,6 @@ from penstock.cli.commands.telemetry.compact import compact
 from penstock.cli.commands.telemetry.ingest import ingest
 from penstock.cli.commands.telemetry.telemetry import telemetry
 from penstock.cli.serving.supervisor import ChildSpec, Supervisor
-from penstock.cli.settings.observing import Watching
 from penstock.errors import AtCapacity, DeadlineExceeded, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, IngestRoutes
 from penstock.keyvalue import MemoryVolume
@@ -66,16 +63,7 @@ TESTS = Path(__file__).parent.parent
 
 @pytest.fixture
 def observer(monkeypatch: pytest.MonkeyPatch) -> LiveObserver:
-    """One for all commands and rooms: each process has a page of its own otherwise."""
-    shared = LiveObserver()
-    shared.declare(names.METRICS.values())
-
-    @contextmanager
-    def opened(_: Watching, **_options: Any) -> Iterator[LiveObserver]:
-        yield shared
-
-    monkeypatch.setattr(Watching, "opened", opened)
-    return shared
+    return shared_observer(monkeypatch)
 
 
 async def settle() -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from click import Command
-from click.testing import CliRunner
+from tests.cli.watched import run, shared_observer
 
 from penstock.cli.commands.stores.relay import relay
 from penstock.cli.commands.stores.timeseries import timeseries
@@ -20,9 +16,8 @@ from penstock.cli.commands.telemetry.ingest import ingest
 from penstock.cli.commands.telemetry.telemetry import telemetry
 from penstock.cli.serving.edge import opened_edge
 from penstock.cli.settings.configuration import load_settings
-from penstock.cli.settings.observing import Watching
 from penstock.gateway import Gateway, GatewayConfig, IngestRoutes
-from penstock.observability import LiveObserver, names
+from penstock.observability import LiveObserver
 
 # What moves without faults, retention and merges, of every room that telemetry passes through.
 MOVED = (
@@ -76,21 +71,7 @@ AT_THE_EDGE = (
 
 @pytest.fixture
 def observer(monkeypatch: pytest.MonkeyPatch) -> LiveObserver:
-    """One for all commands: each has a page of its own otherwise, which is gone with it."""
-    shared = LiveObserver()
-    shared.declare(names.METRICS.values())
-
-    @contextmanager
-    def opened(_: Watching, **_options: Any) -> Iterator[LiveObserver]:
-        yield shared
-
-    monkeypatch.setattr(Watching, "opened", opened)
-    return shared
-
-
-def run(command: Command, *arguments: object, input: bytes | None = None) -> None:
-    result = CliRunner().invoke(command, list(map(str, arguments)), input=input, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    return shared_observer(monkeypatch)
 
 
 def test_every_stage_of_telemetry_counts_what_it_does(observer: LiveObserver, tmp_path: Path) -> None:

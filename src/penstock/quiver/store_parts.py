@@ -176,7 +176,7 @@ class StoreParts:
             self._doors.observer.event(names.QUIVER_DAMAGE, instance=self._doors.instance, place=place)
 
     async def _prepare_spare(self, opened: OpenedInstance) -> None:
-        """Acknowledging must work on a full disk; one that is full already does without for now."""
+        """Acknowledging must work on a full disk; on one that is full already, the store opens without a spare."""
         with suppress(OSError):
             await self._doors.offload(opened.ack_log.prepare_spare)
 
