@@ -36,6 +36,8 @@ from penstock.testing.servers.spark_cluster import SparkCluster, descendants, py
 from penstock.timeseries import Matcher, MatchKind, TimeSeriesStore
 
 BATCHES, ROWS = 24, 50
+# Produced before each further kill, so that none of them meets a job with nothing to do.
+MORE_BATCHES = 12
 # Seconds a process may live before it is killed: from the middle of its start to the middle of its work.
 LIFE_SECONDS = (0.6, 3.5)
 SPARK_LIFE_SECONDS = (8.0, 25.0)
@@ -56,6 +58,8 @@ class Scene:
     store: str
     shards: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    # Batches so far, over all shards.
+    batches_made: int = 0
 
     @property
     def config(self) -> TelemetryConfig:
@@ -69,14 +73,21 @@ class Scene:
         if self.options:
             settings += "[s3]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in self.options.items())
         (self.folder / "penstock.toml").write_text(settings)
-        asyncio.run(self._produce())
-
-    async def _produce(self) -> None:
         if self.shards > 1:
-            store = await open_store(self.config.url, **self.options)
-            await change_routing(store, ShardLayout(self.shards))
-            await store.close()
-        for number in range(BATCHES):
+            asyncio.run(self._shard())
+        self.produce(BATCHES)
+
+    async def _shard(self) -> None:
+        store = await open_store(self.config.url, **self.options)
+        await change_routing(store, ShardLayout(self.shards))
+        await store.close()
+
+    def produce(self, count: int) -> None:
+        asyncio.run(self._produce(range(self.batches_made, self.batches_made + count)))
+        self.batches_made += count
+
+    async def _produce(self, numbers: range) -> None:
+        for number in numbers:
             shard = number % self.shards
             rows = metric_rows(ROWS * number, ROWS, self.tenant(shard), hours=2)
             await produce(self.config.of_shard(shard), [{"metrics": rows}])
@@ -88,7 +99,7 @@ class Scene:
         """What was produced into a shard, in order."""
         return [
             [float(value) for value in range(ROWS * number, ROWS * number + ROWS)]
-            for number in range(shard, BATCHES, self.shards)
+            for number in range(shard, self.batches_made, self.shards)
         ]
 
     def command(self, *words: str) -> list[str]:
@@ -173,7 +184,9 @@ def campaign(scene: Scene, seed: int, kills: int, *, with_compactor: bool = Fals
     scene.prepare()
     ingest = scene.command("telemetry", "run", "--engine", "local")
     compact = scene.command("compact", "--engine", "local")
-    for _ in range(kills):
+    for number in range(kills):
+        if number:
+            scene.produce(MORE_BATCHES)
         compactor = scene.start([*compact, "--follow"]) if with_compactor else None
         try:
             killed(scene.start(ingest), chance.uniform(*LIFE_SECONDS))
@@ -194,7 +207,9 @@ def test_rows_in_are_rows_out_when_spark_is_killed_with_its_workers(tmp_path: Pa
     scene = Scene(tmp_path, str(tmp_path / "store"))
     scene.prepare()
     command = scene.command("telemetry", "run", "--engine", "spark", "--master", "local[2]")
-    for _ in range(5 if IS_LONG else 1):
+    for number in range(5 if IS_LONG else 1):
+        if number:
+            scene.produce(MORE_BATCHES)
         killed(scene.start(command), chance.uniform(*SPARK_LIFE_SECONDS))
     scene.finish(command)
     scene.check()
@@ -255,7 +270,10 @@ def test_four_shards_on_a_cluster_keep_every_row_while_executors_workers_and_dri
         "driver": lambda driver: [driver.process.pid],
     }
     # Without a long run, the one that Spark itself is to survive.
-    for kind in [chance.choice(sorted(victims)) for _ in range(20)] if IS_LONG else ["executor"]:
+    kinds = [chance.choice(sorted(victims)) for _ in range(20)] if IS_LONG else ["executor"]
+    for number, kind in enumerate(kinds):
+        if number:
+            scene.produce(MORE_BATCHES)
         driver = ClusterDriver(cluster, scene.config.url, tmp_path / "driver.log")
         try:
             if driver.await_words("round", chance.randint(1, 2)):

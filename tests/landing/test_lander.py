@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,96 @@ def test_rows_of_several_tenants_that_parquet_cannot_hold_are_all_kept_aside(tmp
     asyncio.run(produce(config, tables))
     assert asyncio.run(land(config)).quarantined == 6
     assert len(asyncio.run(_quarantine(config))) == 3
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"v": pa.array([None, Decimal(1500)], pa.decimal128(10, -2))},
+        {"v": pa.array([Decimal(1), None], pa.decimal256(40, 2))},
+        {"a": pa.array([1, 2]), "A": pa.array([1, 2])},
+        {"a\0b": pa.array([1, 2])},
+    ],
+    ids=["a negative scale", "a decimal256", "one name in two cases", "a null character"],
+)
+def test_columns_that_would_spoil_their_table_are_put_aside_and_stop_nobody(
+    tmp_path: Path, columns: dict[str, Any]
+) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(
+        produce(
+            config,
+            [{"mine": pa.table({"tenant": ["a", "a"], **columns})}, {"mine": pa.table({"tenant": ["b"], "v": [7]})}],
+        )
+    )
+    summary = asyncio.run(land(config))
+    assert (summary.quarantined, summary.rows) == (2, 1)
+    assert [row["v"] for row in asyncio.run(table_rows(config, table="mine"))] == [7]
+
+
+def test_a_column_that_differs_from_its_tables_in_case_alone_is_put_aside(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"mine": pa.table({"tenant": ["a"], name: [1]})} for name in ("n", "N", "n")]))
+    summary = asyncio.run(land(config))
+    assert (summary.quarantined, summary.rows) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pa.array([2, 1], pa.timestamp("ns")).dictionary_encode(),
+        pa.array([[2], [1]]),
+        pa.array([b"2", b"1"], pa.binary(1)),
+        pa.array([True, False]),
+        pa.nulls(2),
+        pa.array(["2", "1"], pa.string_view()),
+    ],
+    ids=lambda times: str(times.type),
+)
+def test_a_time_without_an_order_is_a_column_like_any_other(tmp_path: Path, times: Any) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [{"mine": pa.table({"tenant": ["a", "a"], "time": times})}]))
+    assert asyncio.run(land(config)).rows == 2
+
+
+def test_single_rows_that_would_spoil_their_table_are_put_aside_and_their_neighbours_land(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    seconds: Any = pa.array([1, 2**40, 3], pa.timestamp("s"))
+    labels: Any = pa.array([[("a", "1")], [], [("a", "1"), ("a", "2")]], pa.map_(pa.string(), pa.string()))
+    asyncio.run(
+        produce(config, [{"mine": pa.table({"tenant": ["a"] * 3, "n": [0, 1, 2], "time": seconds, "m": labels})}])
+    )
+    summary = asyncio.run(land(config))
+    assert (summary.quarantined, summary.rows) == (2, 1)
+    assert [row["n"] for row in asyncio.run(table_rows(config, table="mine"))] == [0]
+    reasons = asyncio.run(_quarantine(config))
+    assert any("'m' has a map in which one key occurs twice" in reason for reason in reasons)
+    assert any("a time beyond" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows"),
+    [
+        ({"x" * 300: pa.table({"tenant": ["a"], "n": [1]})}, 1),
+        ({"mine": pa.table({"tenant": ["\u4e2d" * 60], "n": [1]})}, 1),
+        ({"x" * 2000: pa.table({"tenant": ["a"], "n": [1]})}, 0),
+        ({"metrics": metric_rows(0, 2, "t" * 2000)}, 0),
+        ({"metrics": metric_rows(0, 2).drop_columns(["metric"])}, 2),
+        ({"metrics": metric_rows(0, 2).drop_columns(["type"])}, 2),
+        ({"metrics": metric_rows(0, 2).set_column(2, "metric", pa.array([None, "m"]))}, 2),
+        ({"metrics": pa.table({"tenant": ["a"]})}, 1),
+    ],
+    ids=["table", "tenant", "long table", "long tenant", "no metric", "no type", "null metric", "only tenant"],
+)
+def test_odd_names_and_columns_that_are_missing_stop_nobody(
+    tmp_path: Path, tables: dict[str, pa.Table], rows: int
+) -> None:
+    config = config_at(tmp_path)
+    asyncio.run(produce(config, [tables, {"metrics": metric_rows(100, 5, "other")}]))
+    summary = asyncio.run(land(config))
+    assert summary.rows == rows + 5
+    assert summary.quarantined == (0 if rows else next(iter(tables.values())).num_rows)
+    assert asyncio.run(sample_values(config, "other")) == Counter(float(number) for number in range(100, 105))
 
 
 def test_columns_stay_known_over_a_restart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.records import Signal
-from penstock.telemetry import DecodeLimits, RowSource, decode_json_lines
+from penstock.telemetry import DecodeLimits, RowSource, decode_json_lines, decode_records, encode_records
 
 SOURCE = RowSource("acme", 5)
 
@@ -64,3 +64,30 @@ def test_any_bytes_give_rows_or_our_errors(body):
         rows(b'{"a": ' + body + b"}")
     except PenstockError:
         return
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"": 1}',
+        b"{" + b",".join(b'"c%d":%d' % (number, number) for number in range(2000)) + b"}",
+        b'{"a": {"": 1}}',
+        b'{"A": 1, "a": 2}',
+        b'{"' + b"k" * 100_000 + b'": 1}',
+        b'{"a.b": 1, "a": {"b": 2}}',
+    ],
+    ids=["no name", "as many columns as may be", "no name inside", "two cases", "a long name", "a dot"],
+)
+def test_what_is_taken_can_be_read_from_the_queue(body):
+    """Rows that are acknowledged and then refused by the job would stop it, for every tenant."""
+    try:
+        batch = rows(body)
+    except InvalidInput:
+        return
+    records, envelope = encode_records({"mine": batch})
+    assert decode_records(records, envelope, 0)["mine"][0].to_pylist() == batch.to_pylist()
+
+
+def test_a_column_without_a_name_is_refused():
+    with pytest.raises(InvalidInput, match="no name"):
+        rows(b'{"": 1}')

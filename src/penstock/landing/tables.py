@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
 
 from penstock.landing.port import KnownTables
-from penstock.telemetry import schema_of, signal_of, whole_table
+from penstock.telemetry import same_but_for_case, schema_of, signal_of, unstorable, whole_table
 
 __all__ = ["Gathered", "Misfit", "gather_tables"]
 
 compute: Any = pyarrow.compute
+# What the time series take.
+_NAME_BYTES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +51,26 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
         for tenant, rows in _by_tenant(table):
             key = (tenant, name)
             columns = gathered.known.setdefault(key, dict(known.get(key) or _schema_columns(name)))
-            reason = _conflict(rows.schema, columns)
+            reason = _long_name(tenant, name) or _conflict(rows.schema, columns)
             if reason:
                 gathered.misfits.append(Misfit(name, tenant, reason, rows))
                 continue
             columns.update({one.name: str(one.type) for one in rows.schema if one.name not in columns})
             parts.setdefault(key, []).append(rows.replace_schema_metadata(None))
-    gathered.tables = {
-        key: whole_table(pa.concat_tables(tables, promote_options="default"), key[1]) for key, tables in parts.items()
-    }
+    for (tenant, name), tables in parts.items():
+        try:
+            united = pa.concat_tables(tables, promote_options="default")
+        except pa.ArrowException as error:
+            # Types of one name that Arrow tells apart.
+            reason = f"rows of one table cannot be put together: {error}"[:300]
+            gathered.misfits += [Misfit(name, tenant, reason, rows) for rows in tables]
+            continue
+        gathered.tables[tenant, name] = whole_table(united, name)
     # What is in a schema needs no memory; nor does a table of which nothing was taken.
     gathered.known = {
-        key: columns for key, columns in gathered.known.items() if key in parts and columns != _schema_columns(key[1])
+        key: columns
+        for key, columns in gathered.known.items()
+        if key in gathered.tables and columns != _schema_columns(key[1])
     }
     return gathered
 
@@ -95,7 +105,20 @@ def _schema_columns(name: str) -> dict[str, str]:
     return {} if signal is None else {one.name: str(one.type) for one in schema_of(signal)}
 
 
+def _long_name(tenant: str, name: str) -> str:
+    for what, given in (("tenant", tenant), ("table", name)):
+        if len(given.encode()) > _NAME_BYTES_MAX:
+            return f"the name of its {what} has more than {_NAME_BYTES_MAX:,} bytes"
+    return ""
+
+
 def _conflict(schema: pa.Schema, columns: Mapping[str, str]) -> str:
+    if reason := unstorable(schema):
+        return reason
+    pair = same_but_for_case([*columns, *schema.names])
+    # Of a table that has both since before this was looked at, nothing is refused now.
+    if pair is not None and same_but_for_case(columns) is None:
+        return f"column {pair[1]!r} differs from its table's {pair[0]!r} in case alone"
     for one in schema:
         kind = columns.get(one.name)
         if kind is not None and kind != str(one.type) and not pa.types.is_null(one.type):

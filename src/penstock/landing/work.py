@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.buffer import ConsumedBatch, FetchHandle
 from penstock.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from penstock.landing.config import LandingLimits, TelemetryConfig
+from penstock.landing.fitting import split_unfit
 from penstock.landing.port import LandedFile, LandingAnswer, LandingSamples, LandingTask, LostBatch
 from penstock.landing.state import FOLDER, plain_name
 from penstock.landing.tables import Gathered, Misfit, gather_tables
@@ -24,6 +25,7 @@ from penstock.telemetry import (
     DataFileConfig,
     EncodedFile,
     FilePlace,
+    MetricDescription,
     SeriesConfig,
     SeriesSamples,
     coded_maps,
@@ -57,6 +59,10 @@ _NO_SERIES: Final[tuple[str, ...]] = (
     "max",
 )
 _NS: Final = 1_000_000
+# What work on columns raises where nobody foresaw it; Arrow has an OSError for what Parquet cannot hold.
+_UNFORESEEN: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, pa.ArrowException)
+# Of a table's name in that of a quarantined object, which has the whole name in its metadata.
+_NAME_CHARACTERS_MAX: Final = 40
 # Numbers of files that each piece of a task has for itself, in one partition.
 _FILES_PER_PIECE: Final = 1000
 
@@ -132,8 +138,20 @@ class _Task:
         gathered = gather_tables(piece, {**self._task.known, **self._answer.tables})
         # It is held by nobody else: what was decoded can go as soon as it is coded.
         piece.clear()
-        gathered.tables = {key: coded_maps(table) for key, table in gathered.tables.items()}
+        for key in list(gathered.tables):
+            self._code(gathered, key)
         return gathered
+
+    @staticmethod
+    def _code(gathered: Gathered, key: tuple[str, str]) -> None:
+        """Give maps numbers, and put aside the rows that would spoil their table."""
+        tenant, name = key
+        table, unfit = split_unfit(coded_maps(gathered.tables[key]))
+        gathered.misfits += [Misfit(name, tenant, reason, plain_maps(rows)) for reason, rows in unfit]
+        if table.num_rows:
+            gathered.tables[key] = table
+        else:
+            del gathered.tables[key]
 
     # In -------------------------------------------------------------------------------------------------------
 
@@ -205,8 +223,8 @@ class _Task:
 
         try:
             files = await asyncio.to_thread(encoded)
-        except (InvalidInput, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            # Parquet cannot hold every type that Arrow has.
+        except (InvalidInput, *_UNFORESEEN) as error:
+            # It has been acknowledged: a job that stopped at it would stop there again, with everybody's rows behind.
             await self._quarantine([Misfit(name, "", f"it cannot be written: {error}"[:300], plain_maps(table))])
             return
         await _gathered(_PUTS_AT_ONCE, self._put, files)
@@ -218,7 +236,7 @@ class _Task:
     async def _quarantine(self, misfits: list[Misfit]) -> None:
         for misfit in misfits:
             # Counted over the whole task: tables of two tenants have one name.
-            place = f"{self._task.source}-{self._task.first:020}-{self._task.part}-{misfit.name}-{self._put_aside}"
+            place = f"{self._task.source}-{self._task.first:020}-{self._task.part}-{misfit.name[:_NAME_CHARACTERS_MAX]}-{self._put_aside}"
             self._put_aside += 1
             body = encode_arrow(
                 misfit.rows, {b"penstock.reason": misfit.reason.encode(), b"penstock.slot": misfit.name.encode()}
@@ -233,7 +251,7 @@ class _Task:
                 self._map(tenant, table)
 
     def _map(self, tenant: str, table: pa.Table) -> None:
-        about = descriptions_of(table)
+        about = self._descriptions(table)
         unread = [name for name in _NO_SERIES if name in table.schema.names]
         for batch in table.drop_columns(unread).combine_chunks().to_batches():
             for found in self._mapped(batch):
@@ -246,6 +264,14 @@ class _Task:
                     about = {}
                     self._answer.samples.append(samples)
 
+    @staticmethod
+    def _descriptions(table: pa.Table) -> dict[str, MetricDescription]:
+        try:
+            return descriptions_of(table)
+        except _UNFORESEEN:
+            # Of rows that lack a metric's name or type; what else is wrong with them is counted row by row.
+            return {}
+
     def _mapped(self, batch: pa.RecordBatch) -> Iterator[SeriesSamples]:
         """The samples of a batch. Rows that fail whatever is tried are rows of the table and nothing more.
 
@@ -253,7 +279,7 @@ class _Task:
         """
         try:
             yield series_of(batch, self._settings.mapping)
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, pa.ArrowException) as error:
+        except _UNFORESEEN as error:
             if batch.num_rows == 1:
                 self._refuse(f"no series can be made of it: {type(error).__name__}", 1)
                 return

@@ -14,6 +14,7 @@ from penstock.telemetry.columns.schemas import (
     schema_of,
     signal_of,
 )
+from penstock.telemetry.columns.storable import rows_with_repeated_keys, same_but_for_case, unstorable
 from penstock.telemetry.data_files import (
     ColumnBounds,
     DataFileConfig,
@@ -92,11 +93,14 @@ __all__ = [
     "query_schema",
     "read_arrow",
     "read_exposition",
+    "rows_with_repeated_keys",
+    "same_but_for_case",
     "schema_of",
     "series_of",
     "signal_of",
     "unified",
     "unpack",
+    "unstorable",
     "whole_table",
     "with_tenant",
 ]

@@ -7,6 +7,7 @@ bytes, so a batch that is worked on twice overwrites its own files and nothing e
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,9 @@ _ORDERS: Final = {"metrics": ("metric", TIME), "traces": (TIME, "trace_id")}
 # Columns that are looked up by value, of which nearly every row has another: bounds would prune nothing.
 _BLOOM_COLUMNS: Final = {"traces": ("trace_id", "span_id"), "logs": ("trace_id",)}
 _TEXT_MAX: Final = 64
+# Directories have names of 255 bytes at most, and object stores keys of 1,024.
+_SEGMENT_MAX: Final = 180
+_SEGMENT_HEAD: Final = 120
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -188,10 +192,13 @@ def path_of(partition: Partition, place: FilePlace, number: int = 0) -> str:
 
 
 def path_segment(name: str) -> str:
-    """A name as one segment of a path: what a path cannot carry is written as %XX."""
+    """A name as one segment of a path: what a path cannot carry is written as %XX, and a long name ends in its hash."""
     if not name:
         return "_"
     safe = quote(name, safe="")
+    if len(safe) > _SEGMENT_MAX:
+        # No other name has this sign in it.
+        safe = f"{safe[:_SEGMENT_HEAD]}!{hashlib.sha256(safe.encode()).hexdigest()[:32]}"
     # No segment is a folder's own name or looks hidden, and none is that of no name.
     return f"%{ord(safe[0]):02X}{safe[1:]}" if safe[0] in "._" else safe
 
@@ -239,7 +246,11 @@ def _sorted(table: pa.Table, name: str) -> pa.Table:
     if not keys:
         return table
     ranked = table.select(keys).append_column("row", pa.array(np.arange(table.num_rows)))
-    order = pc.sort_indices(ranked, sort_keys=[(key, "ascending") for key in [*keys, "row"]])
+    try:
+        order = pc.sort_indices(ranked, sort_keys=[(key, "ascending") for key in [*keys, "row"]])
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        # A `time` of a type that has no order, in a table of somebody's own.
+        return table
     in_order = np.array_equal(np.asarray(order), np.arange(table.num_rows))
     return table if in_order else table.take(order)
 

@@ -25,8 +25,11 @@ __all__ = ["decode_records", "encode_records", "whole_table"]
 _SLOT: Final = b"penstock.slot"
 _OTLP_SLOTS: Final = {f"otlp_{name}": signal for signal, name in TABLES.items()}
 _OTLP_COLUMN: Final = "request"
-# Telemetry that is in the queue was within bounds when it came; this one is for bytes that were damaged since.
-_STORED: Final = DecodeLimits(request_bytes_max=1 << 30, unpacked_bytes_max=4 << 30, rows_max=1 << 26)
+# Telemetry that is in the queue was within bounds when it came; this one is for bytes that were damaged since. Columns
+# are bounded by their bytes alone: rows of many requests lie together here, under whatever bounds they came.
+_STORED: Final = DecodeLimits(
+    request_bytes_max=1 << 30, unpacked_bytes_max=4 << 30, rows_max=1 << 26, columns_max=1 << 24, cells_max=1 << 40
+)
 
 
 def encode_records(tables: Mapping[str, pa.Table | pa.RecordBatch]) -> tuple[list[bytes], bytes]:

@@ -38,6 +38,8 @@ __all__ = [
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Sources that take filters are refused without it.
+    "spark.sql.python.filterPushdown.enabled": "true",
     # The default forks a process for every checkpoint file: about 100 ms a commit against 30.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -8,7 +8,7 @@ nesting, because the one that makes columns has none.
 from __future__ import annotations
 
 import io
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -53,8 +53,17 @@ def decode_json_lines(
     if not table.num_columns:
         raise InvalidInput("the rows have no columns", "every object is empty")
     if signal is None:
-        return DecodedRows(one_batch(with_tenant(table, source.tenant)))
+        return DecodedRows(one_batch(with_tenant(_without_empty_objects(table), source.tenant)))
     return DecodedRows(conform(one_batch(table), signal, source))
+
+
+def _without_empty_objects(table: pa.Table) -> pa.Table:
+    """A column of objects that have no fields in any row says nothing, and Parquet cannot hold it: it is null."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_struct(field.type) and field.type.num_fields == 0:
+            nothing: Any = pa.nulls(table.num_rows)
+            table = table.set_column(place, field.name, nothing)
+    return table
 
 
 def _check_line(number: int, line: bytes) -> set[str]:

@@ -18,6 +18,7 @@ from penstock.telemetry.arrow.ipc_bounds import empty_columns, unpacked_size
 from penstock.telemetry.columns.building import constant
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, assembled, one_batch
 from penstock.telemetry.columns.schemas import SCHEMAS, TABLES, TENANT
+from penstock.telemetry.columns.storable import check_storable, rows_with_repeated_keys
 from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["conform", "decode_arrow", "encode_arrow", "read_arrow", "with_tenant"]
@@ -112,14 +113,22 @@ def conform(batch: pa.RecordBatch, signal: Signal, source: RowSource) -> pa.Reco
     for field in schema:
         if not field.nullable and found.column(field.name).null_count:
             raise InvalidInput(f"column {field.name!r} of {TABLES[signal]} has rows without a value")
+        if rows_with_repeated_keys(found.column(field.name)).any():
+            raise InvalidInput(f"column {field.name!r} of {TABLES[signal]} has a map in which one key occurs twice")
     return found
 
 
 def with_tenant(table: pa.Table, tenant: str) -> pa.Table:
-    """The table with its tenant as the first column, whatever a client wrote there."""
+    """The table with its tenant as the first column, whatever a client wrote there.
+
+    `InvalidInput` names a column that no table can have.
+    """
+    _check_names(table.schema)
     if TENANT in table.schema.names:
         table = table.drop_columns([TENANT])
-    return table.add_column(0, TENANT, [constant(tenant, pa.string(), table.num_rows)])
+    table = table.add_column(0, TENANT, [constant(tenant, pa.string(), table.num_rows)])
+    check_storable(table)
+    return table
 
 
 def _check_names(schema: pa.Schema) -> None:

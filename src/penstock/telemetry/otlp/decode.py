@@ -7,19 +7,22 @@ be kept, is taken without them, and says how many and why: what OTLP calls a par
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.records import Signal
+from penstock.telemetry.columns.few_rows import Uncommon, is_short
 from penstock.telemetry.columns.rows import DecodedRows, RowSource
 from penstock.telemetry.otlp.json_mapping import protobuf_of_json
 from penstock.telemetry.otlp.logs import log_rows
 from penstock.telemetry.otlp.metrics import metric_rows
+from penstock.telemetry.otlp.short_requests import short_rows
 from penstock.telemetry.otlp.traces import span_rows
 from penstock.telemetry.wire.limits import DecodeLimits
-from penstock.telemetry.wire.protobuf import to_arrow
+from penstock.telemetry.wire.protobuf import parse, to_arrow
 
 __all__ = ["decode_otlp", "decode_otlp_json", "decode_otlp_together", "otlp_rows", "request_message"]
 
@@ -42,16 +45,24 @@ def decode_otlp_together(
     """Several requests of one sender as rows, for little more than one costs; malformed if one of them is."""
     for body in bodies:
         limits.check_request(len(body))
-    what = f"OTLP {signal.name.lower()} request"
-    return otlp_rows(signal, to_arrow(request_message(signal), bodies, what), source, limits)
+    return _decoded(signal, bodies, source, limits)
 
 
 def decode_otlp_json(signal: Signal, body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
     """The same request in OTLP's JSON."""
     limits.check_request(len(body))
-    what = f"OTLP {signal.name.lower()} request"
     message = request_message(signal)
-    return otlp_rows(signal, to_arrow(message, [protobuf_of_json(message, bytes(body), what)], what), source, limits)
+    found = protobuf_of_json(message, bytes(body), f"OTLP {signal.name.lower()} request")
+    return _decoded(signal, [found], source, limits)
+
+
+def _decoded(signal: Signal, bodies: Sequence[bytes], source: RowSource, limits: DecodeLimits) -> DecodedRows:
+    what, message = f"OTLP {signal.name.lower()} request", request_message(signal)
+    parsed = [parse(message, body, what) for body in bodies]
+    if is_short(bodies, limits):
+        with suppress(Uncommon):
+            return short_rows(signal, parsed, source, limits)
+    return otlp_rows(signal, to_arrow(message, bodies, what, parsed=parsed), source, limits)
 
 
 def otlp_rows(signal: Signal, request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:

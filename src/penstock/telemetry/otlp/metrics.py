@@ -27,14 +27,14 @@ from penstock.telemetry.columns.schemas import METRICS, OTLP
 from penstock.telemetry.otlp.source import OtlpItems, open_request
 from penstock.telemetry.wire.limits import DecodeLimits
 
-__all__ = ["metric_rows"]
+__all__ = ["NO_RECORDED_VALUE", "TEMPORALITIES", "metric_rows"]
 
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Columns: TypeAlias = dict[str, Any]
 _Faults: TypeAlias = list[tuple[_Mask, str]]
 
-_TEMPORALITIES: Final = pa.array([None, "delta", "cumulative"], pa.string())
-_NO_RECORDED_VALUE: Final = 1
+TEMPORALITIES: Final = (None, "delta", "cumulative")
+NO_RECORDED_VALUE: Final = 1
 
 
 def metric_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
@@ -78,11 +78,11 @@ def _points(found: OtlpItems, kind: str, columns_of: _Reader, source: RowSource,
     if kind in ("sum", "histogram", "exponential_histogram"):
         numbers = to_ints(taken(field(data, "aggregation_temporality"), metric_of))
         known = (numbers == 1) | (numbers == 2)
-        columns["temporality"] = taken(_TEMPORALITIES, np.where(known, numbers, 0))
+        columns["temporality"] = taken(pa.array(TEMPORALITIES, pa.string()), np.where(known, numbers, 0))
         faults.append((~known, f"points of a {kind} say neither cumulative nor delta"))
     if kind == "sum":
         columns["monotonic"] = taken(field(data, "is_monotonic"), metric_of)
-    recorded = (to_ints(flags) & _NO_RECORDED_VALUE) == 0
+    recorded = (to_ints(flags) & NO_RECORDED_VALUE) == 0
     more, more_faults = columns_of(points, recorded)
     columns |= more
     if kind != "summary":

@@ -8,6 +8,7 @@ that cannot be kept: the others are taken, and the first of each fault is named.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
@@ -29,14 +30,16 @@ from penstock.telemetry.columns.building import (
     to_ints,
     to_lists,
 )
+from penstock.telemetry.columns.few_rows import Uncommon, is_short
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, accepted, assembled, together
 from penstock.telemetry.columns.schemas import METRICS, NANOSECONDS, PROMETHEUS
 from penstock.telemetry.remote_write.encoded_sizes import write_request_sizes
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 from penstock.telemetry.remote_write.native_histograms import native_rows
+from penstock.telemetry.remote_write.short_requests import short_write_rows
 from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
-from penstock.telemetry.wire.protobuf import to_arrow
+from penstock.telemetry.wire.protobuf import parse, to_arrow
 
 __all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_requests"]
 
@@ -44,6 +47,7 @@ _LIMITS: Final = DecodeLimits()
 _MS: Final = 1_000_000
 _MS_MAX: Final = (2**63 - 1) // _MS
 _TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
+_FIRST: Final = "remote write 1.0 request"
 _NAME: Final = "__name__"
 _LATE: Final = "samples have a time beyond the year 2262"
 _NO_ROWS: Final = DecodedRows(pa.RecordBatch.from_pylist([], METRICS))
@@ -72,7 +76,12 @@ def decode_write_requests(
     """The messages of requests, unpacked. Of the second version it must be one: its texts are numbered in each."""
     try:
         if version is RemoteWriteVersion.V1:
-            request = to_arrow(write_request_v1(), unpacked, "remote write 1.0 request", write_request_sizes)
+            if is_short(unpacked, limits):
+                with suppress(Uncommon):
+                    return short_write_rows(
+                        [parse(write_request_v1(), one, _FIRST) for one in unpacked], source, limits
+                    )
+            request = to_arrow(write_request_v1(), unpacked, _FIRST, write_request_sizes)
             found = _first_version(request, limits)
         else:
             assert len(unpacked) == 1, "references of several requests cannot be told apart"

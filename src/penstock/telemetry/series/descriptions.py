@@ -32,7 +32,8 @@ def descriptions_of(rows: pa.Table) -> dict[str, MetricDescription]:
     """The metrics of rows by the name of their family."""
     if not rows.num_rows:
         return {}
-    numbers = to_ints(pc.dictionary_encode(rows.column("metric").combine_chunks()).indices)
+    names = pc.fill_null(rows.column("metric"), "")
+    numbers = to_ints(pc.dictionary_encode(names.combine_chunks()).indices)
     first = np.zeros(int(numbers.max()) + 1, np.int64)
     # The last assignment stays: counted backwards, that is the first row.
     first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
@@ -41,10 +42,10 @@ def descriptions_of(rows: pa.Table) -> dict[str, MetricDescription]:
     for row in rows.select(named).take(places(first)).to_pylist():
         kind, unit, is_counter = row["type"], row.get("unit") or "", bool(row.get("monotonic"))
         if row["convention"] == OTLP:
-            name = metric_name(row["metric"], unit, kind, is_counter)
+            name = metric_name(row["metric"] or "", unit, kind, is_counter)
             kind = "counter" if kind == "sum" and is_counter else _TYPES.get(kind, kind)
         else:
-            name = _family(row["metric"], kind)
+            name = _family(row["metric"] or "", kind)
         found.setdefault(name, MetricDescription(kind, row.get("description") or "", unit))
     return found
 

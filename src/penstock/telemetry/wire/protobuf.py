@@ -38,11 +38,18 @@ def parse(message: Any, body: bytes, what: str) -> Any:
     return found
 
 
-def to_arrow(message: Any, bodies: Sequence[bytes], what: str, sizes: EncodedSizes | None = None) -> pa.RecordBatch:
+def to_arrow(
+    message: Any,
+    bodies: Sequence[bytes],
+    what: str,
+    sizes: EncodedSizes | None = None,
+    parsed: Sequence[Any] | None = None,
+) -> pa.RecordBatch:
     """Messages as rows of `arrow_schema(message.DESCRIPTOR)`; `InvalidInput` if any of them is malformed.
 
     `sizes` gives the bytes that each row of a batch takes in canonical form. A body of just that size holds known fields
     only, each once and spelled in the shortest way, which leaves decoders nothing to differ on: it needs no other judge.
+    `parsed` are the messages of the bodies, for a caller that has them.
     """
     handler = _handler(message)
     if handler is not None and sizes is not None:
@@ -50,7 +57,7 @@ def to_arrow(message: Any, bodies: Sequence[bytes], what: str, sizes: EncodedSiz
             batch = _decoded(handler, bodies)
             if np.array_equal(sizes(batch), [len(body) for body in bodies]):
                 return batch
-    found = [parse(message, body, what) for body in bodies]
+    found = parsed or [parse(message, body, what) for body in bodies]
     if handler is None:
         return walked(*found)
     # Another size than in canonical form: fields are repeated or out of the ordinary, and decoders may differ on them.
