@@ -50,6 +50,30 @@ def test_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "store").iterdir()) == []
 
 
+def test_what_a_library_makes_in_a_private_directory_is_private_too(tmp_path: Path) -> None:
+    """SlateDB asks for 0644, as the umask allows it."""
+    folder = tmp_path / "store"
+    DurableDirectory(folder)
+    if not hasattr(os, "getxattr") or "system.posix_acl_default" not in os.listxattr(folder):
+        pytest.skip("the file system under the test directory keeps no rights for new files")
+    (folder / "wal").mkdir(mode=0o755)
+    log = folder / "wal" / "1.sst"
+    log.touch(mode=0o644)
+    assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_directory_that_was_opened_to_others_stays_open_to_them(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o755)
+    DurableDirectory(folder)
+    log = folder / "1.sst"
+    made = os.umask(0o022)
+    log.touch(mode=0o644)
+    os.umask(made)
+    assert (log.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o644, 0o755)
+
+
 def test_a_sync_succeeds_and_may_be_repeated(tmp_path: Path) -> None:
     directory = DurableDirectory(tmp_path)
     directory.sync()

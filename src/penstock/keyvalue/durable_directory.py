@@ -16,6 +16,7 @@ import fcntl
 import os
 import struct
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,14 @@ _SET_FLAGS: Final = 0x40086602
 _SYNCHRONOUS: Final = 0x00000008
 _FLAGS: Final = struct.Struct("l")
 
+# From linux/posix_acl_xattr.h: what a new file or folder may at most be used for, as its parent says; all to its owner,
+# nothing to its group and others. SlateDB asks for 0644 whatever the folder's own mode is.
+_DEFAULT_RIGHTS: Final = "system.posix_acl_default"
+_NOBODY: Final = 0xFFFFFFFF
+_OWNER_ALONE: Final = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, rights, _NOBODY) for tag, rights in ((0x01, 7), (0x04, 0), (0x20, 0))
+)
+
 _PROBE: Final = ".penstock-probe"
 
 
@@ -40,6 +49,7 @@ class DurableDirectory:
         self.folder = folder
         try:
             _make(folder)
+            _keep_private(folder)
             self.ordered = _make_synchronous(folder)
             self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -70,6 +80,17 @@ def _make(folder: Path) -> None:
         each.mkdir(mode=0o700, exist_ok=True)
     # Refuses a file that lies there.
     folder.mkdir(exist_ok=True)
+
+
+def _keep_private(folder: Path) -> None:
+    """Where others may not enter `folder`, let its files say so too: they keep their modes when they are copied."""
+    if folder.stat().st_mode & 0o077:
+        return
+    for parent, _, _ in os.walk(folder):
+        # Another user's folder, or a file system without such rights: the mode of `folder` still holds.
+        with suppress(OSError, AttributeError):
+            Path(parent).chmod(0o700)
+            os.setxattr(parent, _DEFAULT_RIGHTS, _OWNER_ALONE)
 
 
 def check_readable(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,12 +13,14 @@ from typing import Final
 from slatedb import uniffi
 
 from penstock.clock import Clock
-from penstock.errors import Corrupt, Unavailable
+from penstock.errors import Closed, Corrupt, Fenced, Unavailable
 from penstock.keyvalue import shim
 from penstock.keyvalue.damage import naming
 from penstock.keyvalue.durable_directory import DurableDirectory, check_readable
 from penstock.keyvalue.faults import is_no_store, translating
 from penstock.keyvalue.location import Location
+from penstock.keyvalue.log_check import check_log, check_recovered
+from penstock.keyvalue.log_record import LogKeeper, LogRecord, log_files, read_record
 from penstock.keyvalue.slate import SlateFollower, SlateKeyValue, check_home
 from penstock.observability import Observer, names
 
@@ -81,12 +83,17 @@ async def open_writer(
         if not directory.ordered:
             observer.event(names.KEYVALUE_UNORDERED, store=str(location))
             await _collect_garbage(location, entries, directory)
+        await _check_log(location, entries)
     async with _naming_damage(location):
         builder = uniffi.DbBuilder(location.path, _object_store(location, entries))
         builder.with_settings(_settings(tuning, directory))
         builder.with_db_cache(_cache(tuning.cache_bytes_max), _CACHE_ID)
         raw = await builder.build()
-    return SlateKeyValue(raw, str(location), directory=directory, clock=clock, observer=observer)
+    kept = None
+    if directory is not None:
+        await _check_recovered(raw, location)
+        kept = await asyncio.to_thread(LogKeeper, location.folder, clock)
+    return SlateKeyValue(raw, str(location), directory=directory, kept=kept, clock=clock, observer=observer)
 
 
 async def open_reader(location: Location, entries: dict[str, str], tuning: Tuning, observer: Observer) -> SlateFollower:
@@ -95,11 +102,56 @@ async def open_reader(location: Location, entries: dict[str, str], tuning: Tunin
     tell(shim.install(), observer)
     if location.scheme == "file":
         await asyncio.to_thread(check_readable, Path(location.place))
+        await _check_log(location, entries)
     else:
         await check_reachable(location, entries)
     async with _naming_damage(location):
         raw = await _reader(location, entries, tuning, skip_log=False)
     return SlateFollower(raw, str(location), _folder(location))
+
+
+async def _check_log(location: Location, entries: dict[str, str]) -> None:
+    """Raise `Corrupt` where the log of a directory lacks what its record says."""
+    record = await asyncio.to_thread(read_record, location.folder)
+    if record is not None:
+        files = await asyncio.to_thread(log_files, location.folder)
+        await check_log(location.folder, files, record, _SlateLog(location, entries))
+
+
+async def _check_recovered(raw: uniffi.Db, location: Location) -> None:
+    record = await asyncio.to_thread(read_record, location.folder)
+    try:
+        check_recovered(location.folder, raw.status().durable_seq, record or LogRecord(0))
+    except Corrupt:
+        with suppress(Fenced, Closed), translating(str(location)):
+            await raw.shutdown()
+        raise
+
+
+class _SlateLog:
+    """The log as SlateDB reads it."""
+
+    def __init__(self, location: Location, entries: dict[str, str]) -> None:
+        self._location = location
+        self._store = _object_store(location, entries)
+        self._reader: uniffi.SlateDbWalReader | None = None
+
+    async def kept(self) -> uniffi.VersionedManifest | None:
+        try:
+            return await uniffi.AdminBuilder(self._location.path, self._store).build().read_manifest(None)
+        except (uniffi.Error, uniffi.InternalError):
+            # Opening will say what is wrong with it.
+            return None
+
+    async def sequences(self, number: int) -> tuple[int, int] | None:
+        try:
+            self._reader = self._reader or uniffi.SlateDbWalReader(self._location.path, self._store)
+            found = await (await self._reader.iterator(number)).next()
+        except (uniffi.Error, uniffi.InternalError):
+            # Damaged, which opening will say, or collected meanwhile.
+            return None
+        rows = [row.seq for row in found.rows] if found else []
+        return (min(rows), max(rows)) if rows else None
 
 
 @asynccontextmanager

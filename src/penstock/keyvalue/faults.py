@@ -34,7 +34,7 @@ __all__ = ["is_no_store", "translated", "translating"]
 # stands behind the address, in which names are encoded; what the system said is a number. Nothing else is looked at: the
 # line also names objects as they are.
 _ANSWER: Final = re.compile(
-    r"Error performing [A-Z]+ \S+ in \S+ - Server returned non-2xx status code: (\d{3})[^:]*:(?:.*?<Code>(\w+)</Code>)?",
+    r"Error performing ([A-Z]+) \S+ in \S+ - Server returned non-2xx status code: (\d{3})[^:]*:(?:.*?<Code>(\w+)</Code>)?",
     re.DOTALL,
 )
 _SYSTEM: Final = re.compile(r"\(os error (\d+)\)")
@@ -66,7 +66,7 @@ def translated(error: Exception, place: str, *, writing: bool = False) -> Pensto
     if isinstance(error, uniffi.Error.Invalid):
         return _torn(place, why) if _mentions(why, _TORN) else InvalidInput(f"{place} refused the call", why)
     if isinstance(error, uniffi.Error.Data):
-        return _no_store(place) if is_no_store(error) else _torn(place, why)
+        return _no_store(place) if is_no_store(error) else _of_data(place, text, writing=writing)
     return _of_the_medium(place, text) or (_unknown(place, why) if writing else _away(place, why))
 
 
@@ -83,10 +83,21 @@ def _ended(reason: uniffi.CloseReason, place: str, why: str, *, writing: bool) -
     return _unknown(place, why) if writing else _away(place, why)
 
 
+def _of_data(place: str, text: str, *, writing: bool) -> PenstockError:
+    """Damage, unless it is a service that does not know the place it is to write to."""
+    why = text[:_WHY_CHARACTERS_MAX]
+    answer = _ANSWER.search(text)
+    if answer and answer[3] in _ABSENT:
+        return NotFound(f"the bucket of {place} does not exist", why, "create it, or correct the URL")
+    if answer and (answer[1], answer[2]) == ("PUT", "404"):
+        return _unknown(place, why) if writing else _away(place, why)
+    return _torn(place, why)
+
+
 def _of_the_medium(place: str, text: str) -> PenstockError | None:
     why = text[:_WHY_CHARACTERS_MAX]
     answer = _ANSWER.search(text)
-    status, code = (int(answer[1]), answer[2] or "") if answer else (0, "")
+    status, code = (int(answer[2]), answer[3] or "") if answer else (0, "")
     # The last one: names come before it.
     system = int((_SYSTEM.findall(text) or ["0"])[-1])
     if code in _ABSENT:

@@ -21,6 +21,7 @@ from penstock.errors import Closed, Corrupt, Fenced, OutcomeUnknown
 from penstock.keyvalue.damage import naming
 from penstock.keyvalue.durable_directory import DurableDirectory
 from penstock.keyvalue.faults import translating
+from penstock.keyvalue.log_record import LogKeeper
 from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.sync import SyncGroup
 from penstock.loops import Home
@@ -144,12 +145,14 @@ class SlateKeyValue(_SlateReader):
         place: str,
         *,
         directory: DurableDirectory | None = None,
+        kept: LogKeeper | None = None,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
         super().__init__(raw, place, directory.folder if directory else None)
         self._directory = directory
         self._syncs = SyncGroup(self._sync) if directory else None
+        self._kept = kept
         self._clock = clock
         self._observer = observer
         self._closing: asyncio.Task[None] | None = None
@@ -208,6 +211,8 @@ class SlateKeyValue(_SlateReader):
             with suppress(Fenced, Closed), translating(self.place):
                 await self._raw.shutdown_with_options(_CLOSE)
         await self._persist()
+        if self._kept is not None and not self._fenced:
+            await asyncio.to_thread(self._kept.write)
 
     async def _persist(self) -> None:
         if self._syncs is None:
@@ -224,8 +229,11 @@ class SlateKeyValue(_SlateReader):
     async def _sync(self) -> None:
         assert self._directory is not None
         began = self._clock.monotonic()
+        sequence = self._raw.status().durable_seq
         await asyncio.to_thread(self._directory.sync)
         self._observer.observe(names.KEYVALUE_SYNC_SECONDS, self._clock.monotonic() - began)
+        if self._kept is not None and self._kept.synced(sequence):
+            await asyncio.to_thread(self._kept.write)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -6,11 +6,13 @@ import asyncio
 import dataclasses
 
 import numpy as np
+import pytest
 from tests.blocks.meters import FORMAT, READINGS, MeterHead, ReadingBlock, TenantState, key_of
 
 from penstock.blocks import BlockCache, BlockDraft, BlockReader, Directory, fill, fragments_prefix
 from penstock.blocks.format.keys import head_key
 from penstock.blocks.format.tiers import FRAGMENT_BYTES_MAX
+from penstock.blocks.write import draft as module
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume, WriteBatch
 
 
@@ -86,6 +88,38 @@ def test_small_fragments_fold_so_that_a_bucket_never_has_many() -> None:
         assert stored.values.tolist() == [min(key, 99) for key in range(102)]
         lying = [key async for entries in keyvalue.scan_prefix(fragments_prefix(state.prefix)) for key, _ in entries]
         assert len(lying) == len(state.directory(READINGS).fragments)
+
+    asyncio.run(work())
+
+
+def test_buckets_that_are_due_alike_fold_over_several_commits_and_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FOLD_BYTES_MIN", 0)
+    monkeypatch.setattr(module, "GROUP_BYTES", 256)
+
+    async def work() -> None:
+        keyvalue, state = MemoryKeyValue(MemoryVolume()), TenantState("a")
+        lows, most = [100 * number for number in range(20)], 0
+        for value in range(40):
+            blocks = BlockReader(await keyvalue.snapshot(), FORMAT, BlockCache(1 << 20, store="meters"))
+            draft = BlockDraft(FORMAT, state)
+            for low in lows:
+                draft.append(READINGS, low, block(3, value, first=low + value))
+            await draft.fold(blocks)
+            arriving = 20 * FORMAT.stored_bytes(READINGS.family, block(3))
+            *folded, last = [0, *(int(folds["bytes"].sum()) for folds in draft._folds.values())]
+            assert last >= 0
+            assert sum(folded) < arriving
+            done = draft.finish(state.head)
+            batch = WriteBatch()
+            fill(batch, done.operations)
+            await keyvalue.write(batch)
+            state = TenantState("a", done.head, done.directories)
+            most = max(most, *(len(state.directory(READINGS).bucket(low)) for low in lows))
+        assert most <= 20
+        stored = await blocks.over(keyvalue).contents(state, READINGS, lows, ReadingBlock)
+        for low, held in stored.items():
+            assert held.keys.tolist() == list(range(low, low + 42))
+            assert held.values.tolist() == [min(key, 39) for key in range(42)]
 
     asyncio.run(work())
 

@@ -103,6 +103,28 @@ def test_a_bucket_that_grows_too_large_is_cut_into_several_with_room_to_grow() -
 
 
 @pytest.mark.usefixtures("small_buckets")
+def test_buckets_that_grow_alike_are_cut_over_several_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_CUT_BYTES_MIN", 1)
+    monkeypatch.setattr(layout, "_BUCKET_BYTES_WAITING_MAX", 384)
+    monkeypatch.setattr(layout, "_BUCKET_BYTES_CUT_MAX", 512)
+
+    async def work() -> None:
+        shelved, rows = Shelved(), np.random.default_rng(1).integers(0, 1 << 64, 4_000, np.uint64)
+        await shelved.file(block(rows[:1_000]))
+        before, cuts = len(shelved.state.directory(READINGS).low_list), []
+        for start in range(1_000, len(rows), 100):
+            await shelved.file(block(rows[start : start + 100]))
+            directory = shelved.state.directory(READINGS)
+            cuts.append(len(directory.low_list) - before)
+            before += cuts[-1]
+        assert max(cuts) < before / 3
+        assert max(int(directory.bucket(low)["bytes"].sum()) for low in directory.low_list) <= 512
+        assert len(await shelved.found()) == len(rows)
+
+    asyncio.run(work())
+
+
+@pytest.mark.usefixtures("small_buckets")
 def test_stacked_rows_fill_the_last_bucket_and_then_begin_others() -> None:
     async def work() -> None:
         shelved = Shelved()

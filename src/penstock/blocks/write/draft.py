@@ -5,11 +5,12 @@ Nothing is written here and nothing of the state changes: a draft that fails is 
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,8 +25,14 @@ from penstock.blocks.format.tiers import FRAGMENT_BYTES_MAX, foldable
 from penstock.blocks.read.pages import Operations, page_operations
 from penstock.blocks.read.reader import BlockReader
 
-__all__ = ["BlockDraft", "Drafted"]
+__all__ = ["GROUP_BYTES", "BlockDraft", "Drafted", "parted"]
 
+# Of stored fragments, what a commit folds at least; more when more arrives, so that folding keeps up.
+_FOLD_BYTES_MIN: Final = 4 << 20
+# Stored bytes that are decoded, made one and encoded again at a time, where a commit has more of them.
+GROUP_BYTES: Final = 2 << 20
+
+T = TypeVar("T")
 S = TypeVar("S", bound=Shelves)
 H = TypeVar("H", bound=msgspec.Struct)
 
@@ -46,6 +53,21 @@ class _Bucket:
     arriving: list[Block]
     # Whether what lies there now is dropped.
     cleared: bool = False
+    # Rows and value of fragments that are encoded already: older than what is arriving.
+    sealed: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """Fragments of a bucket that become one with what is arriving."""
+
+    shelf: Shelf
+    low: int
+    folded: Array
+
+    @property
+    def size(self) -> int:
+        return int(self.folded["bytes"].sum())
 
 
 class LastBucket(NamedTuple):
@@ -74,6 +96,14 @@ class BlockDraft(Generic[S]):
         bucket = self._bucket(shelf, low)
         bucket.cleared = True
         bucket.arriving = [content] if content is not None and len(content) else []
+        bucket.sealed = []
+
+    def seal(self, shelf: Shelf, lows: Iterable[int]) -> None:
+        """Encode what is about to be added to some buckets: encoded it takes a fraction of the memory."""
+        for low in lows:
+            bucket = self._bucket(shelf, low)
+            bucket.sealed += self._fragments(shelf, bucket.arriving)
+            bucket.arriving = []
 
     def arriving(self, shelf: Shelf, low: int) -> Sequence[Block]:
         """What is about to be added to a bucket."""
@@ -84,35 +114,57 @@ class BlockDraft(Generic[S]):
         """The bucket that rows with higher keys follow on, what is about to change included; None if there is none."""
         directory, changed = self.base.directory(shelf), self._buckets.get(shelf) or {}
         stored = len(directory) and int(directory.lows[-1])
-        highest = max([low for low, bucket in changed.items() if bucket.arriving], default=-1)
+        highest = max([low for low, bucket in changed.items() if bucket.arriving or bucket.sealed], default=-1)
         low = max(highest, stored) if len(directory) else highest
         if low < 0:
             return None
         touched = changed.get(low)
         kept = int(directory.rows[-1]) if len(directory) and low == stored and not (touched and touched.cleared) else 0
-        return LastBucket(low, kept + sum(map(len, touched.arriving if touched else ())))
+        added = sum(map(len, touched.arriving)) + sum(rows for rows, _ in touched.sealed) if touched else 0
+        return LastBucket(low, kept + added)
 
     async def fold(self, blocks: BlockReader) -> None:
-        """Read the small fragments that are due to become one with those arriving."""
-        due = {}
+        """Read the small fragments that are due to become one with those arriving.
+
+        Buckets that get rows alike are due alike: a commit folds those with the most fragments, as much as arrives and
+        not less than `_FOLD_BYTES_MIN`, and leaves the others to the next ones.
+        """
+        due = self._due_folds()
+        groups = list(parted(due, lambda one: one.size, GROUP_BYTES))
+        for group in groups:
+            addresses = [
+                Address(one.shelf, one.low, serial) for one in group for serial in one.folded["serial"].tolist()
+            ]
+            read = iter(await blocks.fragments(self.base, addresses))
+            for one in group:
+                older = [next(read) for _ in one.folded]
+                bucket = self._bucket(one.shelf, one.low)
+                bucket.arriving[:0] = [content for content in older if content is not None]
+                self._folds[one.shelf, one.low] = one.folded
+            if len(groups) > 1:
+                await asyncio.to_thread(self._seal_all, group)
+
+    def _due_folds(self) -> list[_Fold]:
+        left, found = _FOLD_BYTES_MIN, []
         for shelf, buckets in self._buckets.items():
             for low, bucket in buckets.items():
-                folded = self._due(shelf, low, bucket)
+                arriving = sum(self.format.stored_bytes(shelf.family, block) for block in bucket.arriving)
+                left += arriving
+                folded = self._due(shelf, low, bucket, arriving)
                 if len(folded):
-                    due.update({Address(shelf, low, serial): bucket for serial in folded["serial"].tolist()})
-                    self._folds[shelf, low] = folded
-        if not due:
-            return
-        read = await blocks.fragments(self.base, list(due))
-        for bucket, content in zip(reversed(due.values()), reversed(read), strict=True):
-            if content is not None:
-                bucket.arriving.insert(0, content)
+                    found.append(_Fold(shelf, low, folded))
+        found.sort(key=lambda one: -len(one.folded))
+        spent = accumulate(one.size for one in found)
+        return [one for one, size in zip(found, spent, strict=True) if size - one.size < left]
 
-    def _due(self, shelf: Shelf, low: int, bucket: _Bucket) -> Array:
+    def _seal_all(self, folds: Sequence[_Fold]) -> None:
+        for one in folds:
+            self.seal(one.shelf, [one.low])
+
+    def _due(self, shelf: Shelf, low: int, bucket: _Bucket, arriving: int) -> Array:
         fragments = self.base.directory(shelf).bucket(low)
         if not len(fragments) or bucket.cleared or not bucket.arriving:
             return fragments[:0]
-        arriving = sum(self.format.stored_bytes(shelf.family, block) for block in bucket.arriving)
         count = foldable(fragments["bytes"].tolist(), arriving)
         return fragments[len(fragments) - count :]
 
@@ -141,15 +193,18 @@ class BlockDraft(Generic[S]):
             for old in gone["serial"].tolist() if gone is not None and len(gone) else ():
                 removed.append(old)
                 operations.append((fragment_key(self.base.prefix, Address(shelf, low, old)), None))
-            for content in self._cut(shelf, bucket.arriving):
-                value = self.format.encode(shelf.family, content)
+            for rows, value in (*bucket.sealed, *self._fragments(shelf, bucket.arriving)):
                 operations.append((fragment_key(self.base.prefix, Address(shelf, low, serial)), value))
-                added.append((low, serial, len(content), len(value)))
+                added.append((low, serial, rows, len(value)))
                 serial += 1
         return directory.changed(removed, added), serial
 
     def _bucket(self, shelf: Shelf, low: int) -> _Bucket:
         return self._buckets[shelf].setdefault(low, _Bucket([]))
+
+    def _fragments(self, shelf: Shelf, arriving: list[Block]) -> list[tuple[int, bytes]]:
+        """Rows and value of the fragments that blocks become."""
+        return [(len(content), self.format.encode(shelf.family, content)) for content in self._cut(shelf, arriving)]
 
     def _cut(self, shelf: Shelf, arriving: list[Block]) -> list[Block]:
         """Blocks as one, cut into pieces of about the largest size a value should have."""
@@ -161,3 +216,17 @@ class BlockDraft(Generic[S]):
             return [block]
         bounds = np.linspace(0, len(block), min(count, len(block)) + 1).astype(np.int64)
         return [block.take(slice(a, b)) for a, b in pairwise(bounds)]
+
+
+def parted(items: Iterable[T], size: Callable[[T], int], bytes_max: int) -> Iterator[list[T]]:
+    """Items in groups, each closed by the one that fills it."""
+    group: list[T] = []
+    held = 0
+    for item in items:
+        group.append(item)
+        held += size(item)
+        if held >= bytes_max:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group

@@ -65,6 +65,7 @@ class UpkeepKeeper(Generic[D, S]):
         self._pause_seconds = pause_seconds
         self._clock = clock
         self._watch: asyncio.Task[None] | None = None
+        self._closed = False
         # Heads of states whose last step led nowhere, because a block is damaged or rows cannot be told apart: they are
         # left alone until they are written to.
         self._given_up: dict[Hashable, Any] = {}
@@ -72,6 +73,9 @@ class UpkeepKeeper(Generic[D, S]):
     def notice(self, state: S) -> None:
         """A state was written to or opened: if it needs upkeep, wait for a pause."""
         waiting = self._watch is not None and not self._watch.done()
+        if self._closed:
+            # The last flush of a store comes after its upkeep has ended.
+            return
         if not waiting and math.isfinite(self._pause_seconds) and self._step_of(state) is not None:
             self._watch = asyncio.create_task(self._await_pauses())
 
@@ -84,6 +88,7 @@ class UpkeepKeeper(Generic[D, S]):
 
     async def close(self) -> None:
         """Wait for no more pauses. A step that the coordinator has accepted is still done."""
+        self._closed = True
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])

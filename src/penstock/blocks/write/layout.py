@@ -1,14 +1,18 @@
 """Where arriving rows go: which bucket, and when buckets are cut.
 
 Rows whose keys only grow are stacked: new ones fill the last bucket and then begin others. Rows of any key are filed:
-each bucket owns a range of keys, and one that has grown too large is cut into several.
+each bucket owns a range of keys, and one that has grown too large is cut into several. Buckets of hashes grow alike and
+would all be cut in one commit, which then holds the whole shelf in memory: a commit cuts some, and the next ones the
+others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -16,16 +20,33 @@ from penstock.blocks.format.arrays import Array, Indices
 from penstock.blocks.format.keys import Shelf
 from penstock.blocks.format.store_format import Block, KeyedBlock
 from penstock.blocks.read.reader import BlockReader
-from penstock.blocks.write.draft import BlockDraft
+from penstock.blocks.write.draft import GROUP_BYTES, BlockDraft, parted
 
 __all__ = ["BUCKET_BYTES", "file", "neighbours", "recut", "restack", "stack"]
 
 # What a bucket is meant to hold: few enough bytes to read for a handful of rows, enough to be worth a request.
 BUCKET_BYTES: Final = 128 << 10
 _BUCKET_BYTES_MAX: Final = 2 * BUCKET_BYTES
+# A bucket that is to grow past this is cut, however many others are.
+_BUCKET_BYTES_WAITING_MAX: Final = 3 * _BUCKET_BYTES_MAX
+# A larger one was cut before, and is one key that very many rows have: it grows.
+_BUCKET_BYTES_CUT_MAX: Final = 4 * _BUCKET_BYTES_MAX
+# Of stored buckets, what a commit cuts at least; one with more rows cuts as much as arrives, so that cutting keeps up.
+_CUT_BYTES_MIN: Final = 4 << 20
 
 
 K = TypeVar("K", bound=KeyedBlock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown(Generic[K]):
+    """A bucket that has grown too large: its bytes without and with those arriving, and where its keys begin."""
+
+    held: int
+    size: int
+    first: int
+    low: int
+    arriving: K
 
 
 def stack(draft: BlockDraft[Any], shelf: Shelf, content: Block, keys: Array) -> None:
@@ -67,24 +88,55 @@ async def file(draft: BlockDraft[Any], blocks: BlockReader, shelf: Shelf, conten
     directory = draft.base.directory(shelf)
     lows = directory.lows if len(directory) else np.zeros(1, np.uint64)
     places = directory.owners(content.keys) if len(directory) else np.zeros(len(content), np.int64)
+    grown: list[_Grown[K]] = []
+    size = 0
     for place, arriving in _shares(content, places):
         low = int(lows[place])
         held = int(directory.bucket(low)["bytes"].sum())
-        # A bucket this far over was cut before and is one key that very many rows have: let it grow.
-        if (
-            held + draft.format.stored_bytes(shelf.family, arriving) <= _BUCKET_BYTES_MAX
-            or held > 4 * _BUCKET_BYTES_MAX
-        ):
+        added = draft.format.stored_bytes(shelf.family, arriving)
+        size += added
+        if held + added <= _BUCKET_BYTES_MAX or held > _BUCKET_BYTES_CUT_MAX:
             draft.append(shelf, low, arriving)
-            continue
-        kind = type(content)
-        stored = await blocks.contents(draft.base, shelf, [low], kind)
-        draft.replace(shelf, low, None)
-        recut(draft, shelf, low if place else 0, kind.merge([*stored.values(), arriving]))
+        else:
+            grown.append(_Grown(held, held + added, low if place else 0, low, arriving))
+    cut: list[_Grown[K]] = []
+    left = max(_CUT_BYTES_MIN, size)
+    # The smallest first: the largest are those that one key fills, which cutting does not help.
+    for bucket in sorted(grown, key=lambda bucket: (bucket.held, bucket.low)):
+        if left <= 0 and bucket.size <= _BUCKET_BYTES_WAITING_MAX:
+            draft.append(shelf, bucket.low, bucket.arriving)
+        else:
+            cut.append(bucket)
+            left -= bucket.held
+    await _cut_buckets(draft, blocks, shelf, cut)
 
 
-def recut(draft: BlockDraft[Any], shelf: Shelf, low: int, content: KeyedBlock) -> None:
-    """Replace a bucket by as many as its content needs, each with room to grow."""
+async def _cut_buckets(draft: BlockDraft[Any], blocks: BlockReader, shelf: Shelf, buckets: Sequence[_Grown[K]]) -> None:
+    """Cut buckets with what arrives for them; many are encoded on the way, so that few are in memory as they are."""
+    groups = list(parted(buckets, lambda bucket: bucket.size, GROUP_BYTES))
+    for group in groups:
+        kind = type(group[0].arriving)
+        stored = await blocks.contents(draft.base, shelf, [bucket.low for bucket in group], kind)
+
+        if len(groups) > 1:
+            await asyncio.to_thread(_cut_group, draft, shelf, group, stored, sealed=True)
+        else:
+            _cut_group(draft, shelf, group, stored, sealed=False)
+
+
+def _cut_group(
+    draft: BlockDraft[Any], shelf: Shelf, group: Sequence[_Grown[K]], stored: Mapping[int, K], *, sealed: bool
+) -> None:
+    for bucket in group:
+        held = [stored[bucket.low]] if bucket.low in stored else []
+        draft.replace(shelf, bucket.low, None)
+        lows = recut(draft, shelf, bucket.first, type(bucket.arriving).merge([*held, bucket.arriving]))
+        if sealed:
+            draft.seal(shelf, lows)
+
+
+def recut(draft: BlockDraft[Any], shelf: Shelf, low: int, content: KeyedBlock) -> list[int]:
+    """Replace a bucket by as many as its content needs, each with room to grow; where these begin."""
     keys = np.sort(content.keys)
     count = min(len(keys), -(-draft.format.stored_bytes(shelf.family, content) // BUCKET_BYTES))
     edges = np.unique(keys[np.linspace(0, len(keys), count, endpoint=False).astype(np.int64)[1:]])
@@ -92,6 +144,7 @@ def recut(draft: BlockDraft[Any], shelf: Shelf, low: int, content: KeyedBlock) -
     places = np.searchsorted(np.array(lows, np.uint64), content.keys, side="right") - 1
     for place, share in _shares(content, places):
         draft.replace(shelf, lows[place], share)
+    return lows
 
 
 def _shares(content: K, places: Indices) -> Iterator[tuple[int, K]]:
