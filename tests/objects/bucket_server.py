@@ -30,13 +30,14 @@ class Fate(Enum):
     SLOW_DOWN = "answered 503 SlowDown, nothing done"
     THROTTLED = "answered 429, nothing done"
     FULL = "answered 507, nothing done"
+    UNKNOWN_PLACE = "answered 404, nothing done"
     SILENT_AFTER = "carried out, never answered"
     NO_ETAG = "carried out, answered without a version"
 
 
 # Longer than the patience of any client that is tested.
 _SILENT_SECONDS = 60
-REFUSALS = {Fate.ERROR_BEFORE: 500, Fate.SLOW_DOWN: 503, Fate.THROTTLED: 429, Fate.FULL: 507}
+REFUSALS = {Fate.ERROR_BEFORE: 500, Fate.SLOW_DOWN: 503, Fate.THROTTLED: 429, Fate.FULL: 507, Fate.UNKNOWN_PLACE: 404}
 
 
 @dataclass
@@ -48,6 +49,10 @@ class BucketServer:
     fates: deque[Fate] = field(default_factory=deque)
     is_lenient: bool = False
     listing_faults: int = 0
+    # Says that there is no such bucket.
+    is_gone: bool = False
+    # Answers 416 to every read, as if each asked for what lies behind the end.
+    refuses_ranges: bool = False
     page_size: int = 1000
     # Lists as a server does that keeps folders: by segments instead of bytes.
     lists_by_folder: bool = False
@@ -157,6 +162,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.bucket.is_away:
             return self._refuse(503, "SlowDown")
+        if self.bucket.is_gone:
+            return self._refuse(404, "NoSuchBucket")
+        if self.bucket.refuses_ranges:
+            return self._refuse(416, "InvalidRange")
         query = parse_qs(urlsplit(self.path).query)
         if "list-type" in query:
             return self._list(query)

@@ -70,6 +70,9 @@ SURE = [
     (status(413), InvalidInput),
     (exceptions.GenericError("x\n\nDebug source:\ninner: BareRedirect"), InvalidInput),
     (exceptions.GenericError("x\n\nDebug source:\nsource: BadScheme"), InvalidInput),
+    (status(301, code("PermanentRedirect")), InvalidInput),
+    *((status(number, "<html>moved</html>"), InvalidInput) for number in (301, 302, 303, 307, 308)),
+    (status(307, code("TemporaryRedirect")), Unavailable),
     (exceptions.GenericError("x" + tree("k", "", "http://169.254.169.254/latest/api/token")), PermissionDenied),
     (exceptions.GenericError("x" + tree("k", "", "http://localhost:40342/metadata/identity/x")), PermissionDenied),
     (
@@ -104,6 +107,14 @@ def test_the_services_own_words_are_passed_on() -> None:
     )
     refused = explain(CloudAnswer.of(broken("Connect", "Connection refused")), "what", "bucket", is_write=True)
     assert "Connection refused" in str(refused)
+
+
+def test_an_endpoint_that_sends_elsewhere_is_not_taken_for_a_region() -> None:
+    """A load balancer that wants https, or a login page: trying again for a minute changes nothing."""
+    moved = explain(CloudAnswer.of(status(301, "<html>")), "what", "bucket", is_write=False)
+    assert "host:1 answered 301" in str(moved)
+    assert "region" not in str(moved)
+    assert "region" in str(explain(CloudAnswer.of(status(301, code("PermanentRedirect"))), "w", "b", is_write=False))
 
 
 def test_a_missing_bucket_is_told_from_a_missing_object() -> None:

@@ -87,6 +87,47 @@ def test_a_create_whose_answer_was_lost_is_of_unknown_outcome(fate: Fate) -> Non
     on_double(promise, request_seconds_max=3)
 
 
+def test_a_create_that_meets_an_unknown_place_is_no_conflict() -> None:
+    """A wrong path behind a proxy: nobody wrote the object first, and reading it again would never end."""
+
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        server.fates.append(Fate.UNKNOWN_PLACE)
+        with pytest.raises(NotFound):
+            await store.put_if("new", b"1", version=None)
+        at = await store.put("old", b"1")
+        server.fates.append(Fate.UNKNOWN_PLACE)
+        with pytest.raises(Conflict):
+            await store.put_if("old", b"2", version=at.version)
+
+    on_double(promise)
+
+
+def test_a_bucket_that_went_away_does_not_pass_for_a_missing_object() -> None:
+    """A register would take it for a value that nobody has written yet."""
+
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        await store.check_present()
+        await store.put("a", b"1")
+        server.is_gone = True
+        for read in (store.get("a"), store.get_if_changed("a", version="x"), store.get_range("a", 0, 1)):
+            with pytest.raises(Unavailable, match="'bucket' is gone"):
+                await read
+
+    on_double(promise)
+
+
+def test_a_service_that_refuses_every_range_is_told_in_our_words() -> None:
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        await store.put("a", b"0123456789")
+        server.refuses_ranges = True
+        with pytest.raises(InvalidInput, match="416"):
+            await store.get("a")
+        with pytest.raises(Unavailable, match="refuses ranges of its 10 bytes"):
+            await store.get_range("a", 2, 4)
+
+    on_double(promise)
+
+
 @pytest.mark.parametrize("fate", [Fate.SLOW_DOWN, Fate.THROTTLED])
 def test_a_write_turned_away_unread_is_unavailable_and_known_not_to_have_landed(fate: Fate) -> None:
     async def promise(store: CloudStore, server: BucketServer) -> None:

@@ -19,6 +19,7 @@ from penstock.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    Unavailable,
     Unsupported,
 )
 from penstock.objects import DirectoryStore, open_store
@@ -70,6 +71,33 @@ def test_the_directory_and_all_above_it_are_made_by_the_first_write_and_not_befo
         assert not root.exists()
         await store.put("object", b"")
         assert await listed(store) == ["object"]
+
+    on_directory(root, promise)
+
+
+@pytest.mark.parametrize("mount_point_stays", [False, True])
+def test_a_directory_that_went_away_does_not_pass_for_an_empty_store(tmp_path: Path, mount_point_stays: bool) -> None:
+    """A disk that is no longer mounted: a register would take it for a value that nobody has written yet."""
+    root = tmp_path / "store"
+
+    async def promise(store: DirectoryStore) -> None:
+        await store.put("a/b", b"1")
+        root.rename(tmp_path / "unmounted")
+        if mount_point_stays:
+            root.mkdir()
+        for read in (
+            store.get("a/b"),
+            store.head("a/b"),
+            store.get_range("a/b", 0, 1),
+            listed(store),
+            listed(store, "a/"),
+        ):
+            with pytest.raises(Unavailable, match="was there and is gone"):
+                await read
+        if mount_point_stays:
+            root.rmdir()
+        (tmp_path / "unmounted").rename(root)
+        assert await listed(store) == ["a/b"]
 
     on_directory(root, promise)
 

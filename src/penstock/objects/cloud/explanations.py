@@ -23,6 +23,7 @@ from penstock.objects.cloud.answer import CloudAnswer
 
 __all__ = ["explain"]
 
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
 _FULL: Final = re.compile(r"Quota|StorageFull|InsufficientStorage|InsufficientCapacity")
 
 
@@ -42,8 +43,8 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
         return Unsupported(what, answer.text or "the service does not implement this")
     if answer.fault == "BadScheme":
         return InvalidInput(what, "the endpoint is plain HTTP", "use https, or give allow_http=True")
-    if answer.fault == "BareRedirect" or answer.status == 301:
-        return InvalidInput(what, "the bucket is in another region", "set region to the bucket's own")
+    if answer.fault == "BareRedirect" or answer.status in _REDIRECTS:
+        return _redirected(answer, what)
     if answer.status == 404:
         return NotFound(what, answer.text or "it is not there")
     if answer.status is not None and 400 <= answer.status < 500 and answer.status not in (408, 409, 412, 425):
@@ -51,3 +52,13 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
     if is_write:
         return OutcomeUnknown(what, f"the answer was lost: {answer.text}", "read it again before deciding")
     return Unavailable(what, answer.text, "try again later")
+
+
+def _redirected(answer: CloudAnswer, what: str) -> PenstockError:
+    if answer.fault == "BareRedirect" or answer.code == "PermanentRedirect":
+        return InvalidInput(what, "the bucket is in another region", "set region to the bucket's own")
+    if answer.code == "TemporaryRedirect":
+        # S3 says so of a bucket whose name is not known everywhere yet.
+        return Unavailable(what, answer.text, "try again later")
+    why = f"{answer.authority or 'the endpoint'} answered {answer.status} and names another address"
+    return InvalidInput(what, why, "set endpoint to the service itself: https instead of http, no login page between")

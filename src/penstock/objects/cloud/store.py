@@ -17,7 +17,7 @@ import obstore
 from obstore import exceptions
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError
+from penstock.errors import Conflict, InvalidInput, NotFound, PenstockError, Unavailable
 from penstock.objects.bounds import (
     GET_BYTES_MAX,
     RACES_MAX,
@@ -87,6 +87,8 @@ class CloudStore:
         self._base = f"{prefix}/" if prefix else ""
         self._clock = clock
         self._get_bytes_max = get_bytes_max
+        # Whether the bucket was there once: from then on its absence says nothing of what it holds.
+        self._was_there = False
 
     async def check_present(self) -> None:
         """Ask for an object that is never there: the refusal shows the bucket, the credentials and the address."""
@@ -99,6 +101,7 @@ class CloudStore:
             # S3 denies what it would not find to those who may not list: a later call will tell.
             if answer.code != "AccessDenied" and (answer.status != 404 or answer.is_missing_bucket):
                 raise self._explained(answer, f"{self.url} cannot be opened") from error
+        self._was_there = True
 
     def probe_target(self) -> CloudStore:
         """The same bucket, below the folder that no listing shows."""
@@ -167,7 +170,8 @@ class CloudStore:
         mode: Any = "create" if version is None else self._remote.versions.for_update(version)
         write = obstore.put_async(self._remote.store, path, body, mode=mode, use_multipart=False)
         refusal = conflict(self.url, key, version)
-        return self._written(key, body, await self._write(f"put_if of {key!r}", write, refusal))
+        call = self._write(f"put_if of {key!r}", write, refusal, is_update=version is not None)
+        return self._written(key, body, await call)
 
     async def list(
         self, prefix: str = "", *, offset: str = "", page_size: int = 1000
@@ -217,29 +221,36 @@ class CloudStore:
     def _explained(self, answer: CloudAnswer, what: str, *, is_write: bool = False) -> PenstockError:
         return explain(answer, what, self._bucket, is_write=is_write)
 
-    async def _write(self, what: str, call: Awaitable[T], refusal: Conflict | None = None) -> T:
+    async def _write(
+        self, what: str, call: Awaitable[T], refusal: Conflict | None = None, *, is_update: bool = False
+    ) -> T:
+        """`refusal` is raised when the condition did not hold. Only an update can find that its object is gone."""
         try:
             return await call
         except _CLIENT_ERRORS as error:
             answer = CloudAnswer.of(error)
             if answer.is_carried_out:
                 raise _CarriedOut from error
-            if refusal and answer.is_conflict:
+            if refusal and answer.is_conflict and (is_update or answer.status != 404):
                 raise refusal from error
             raise self._explained(answer, f"{what} in {self.url} failed", is_write=True) from error
 
-    async def _read(self, key: str, call: Awaitable[T], version: str | None = None) -> T:
+    async def _read(self, key: str, call: Awaitable[T], version: str | None = None, *, is_range: bool = False) -> T:
         try:
             return await call
         except _CLIENT_ERRORS as error:
-            answer = CloudAnswer.of(error)
-            if answer.is_past_end:
+            answer, what = CloudAnswer.of(error), f"reading {key!r} in {self.url} failed"
+            if is_range and answer.is_past_end:
                 raise _PastEnd from error
             if answer.status == 404 and not answer.is_missing_bucket:
                 raise missing(self.url, key) from error
             if answer.is_conflict:
                 raise conflict(self.url, key, version) from error
-            raise self._explained(answer, f"reading {key!r} in {self.url} failed") from error
+            if answer.is_missing_bucket and self._was_there:
+                # `NotFound` would say that this object was never written.
+                why = f"the bucket or container {self._bucket!r} is gone"
+                raise Unavailable(what, why, "restore it, or check the endpoint") from error
+            raise self._explained(answer, what) from error
 
     async def _get_ranges(self, key: str, ranges: Sequence[Range], version: str | None) -> _Bodies:
         """All ranges of one version: the first answer decides which, if the caller does not."""
@@ -256,7 +267,11 @@ class CloudStore:
         for start, _ in ranges:
             check_start(key, start, meta.size)
         requests = [one for one in requests if one[0] < meta.size]
-        fetched += await _each(lambda one: self._fetch(key, one, meta.version), requests[len(fetched) :])
+        try:
+            fetched += await _each(lambda one: self._fetch(key, one, meta.version), requests[len(fetched) :])
+        except _PastEnd as error:
+            why = f"the service refuses ranges of its {meta.size} bytes"
+            raise Unavailable(f"reading {key!r} in {self.url} failed", why, "try again later") from error
         return cut(ranges, requests, [body for _, body in fetched])
 
     async def _fetch(self, key: str, request: Range, version: str | None) -> tuple[ObjectMeta, memoryview]:
@@ -266,7 +281,8 @@ class CloudStore:
             self._check_condition(key, version)
             options |= self._remote.versions.for_read(version)
         try:
-            result = await self._read(key, obstore.get_async(self._remote.store, path, options=options), version)
+            call = obstore.get_async(self._remote.store, path, options=options)
+            result = await self._read(key, call, version, is_range=True)
         except (Conflict, NotFound) as error:
             if version is None:
                 raise

@@ -27,7 +27,7 @@ from typing import Final
 
 from penstock.clock import Clock
 from penstock.disk import Disk, FileStat, explain, is_full
-from penstock.errors import InvalidInput, NotFound, OutcomeUnknown, PermissionDenied
+from penstock.errors import InvalidInput, NotFound, OutcomeUnknown, PermissionDenied, Unavailable
 from penstock.ids import Entropy
 from penstock.objects.bounds import missing
 from penstock.objects.directory.locks import Locks
@@ -63,6 +63,8 @@ class Folder:
         self.staging = Staging(f"{self._hidden}/temporary", disk=disk, clock=clock, entropy=entropy)
         self.reserve = Reserve(f"{self._hidden}/reserve", disk=disk, locks=self.locks, staging=self.staging)
         self._prepared = False
+        # Whether the directory was there once: from then on its absence says nothing of what it holds.
+        self._was_there = False
         # Guards the preparation and what is vouched for; never held during a write.
         self._mutex = threading.Lock()
         # Folders whose own names are synced. Two threads may both sync one; neither trusts the other too early.
@@ -82,13 +84,14 @@ class Folder:
                 self._make_folder(folder)
             self.staging.remove_stale()
             self._check_stamps()
-            self._prepared = True
+            self._prepared = self._was_there = True
 
     def check_present(self) -> None:
         """`NotFound` unless the directory is there."""
         with self._explained(f"{self._url} cannot be a store"):
             if not self._is_there(self._root):
                 raise NotFound(f"{self._url} cannot be opened", "there is no such directory", "create it first")
+            self._was_there = True
 
     def stat(self, key: str) -> FileStat:
         with self.serving(key), self._absent_is_missing(key):
@@ -195,11 +198,15 @@ class Folder:
         with self.serving(folder):
             try:
                 if not folder:
-                    return self._disk.scan(self._root)
+                    found = self._disk.scan(self._root)
+                    if not found:
+                        self._check_still_there(folder)
+                    return found
                 path = self._inside(folder[:-1])
                 # The last part too must be a folder, and no link to one.
                 return self._disk.scan(path) if self._disk.stat(path).is_directory else []
             except _ABSENT:
+                self._check_still_there(folder)
                 return []
 
     def _inside(self, key: str) -> str:
@@ -293,7 +300,18 @@ class Folder:
         try:
             yield
         except _ABSENT as error:
+            self._check_still_there(key)
             raise missing(self._url, key) from error
+
+    def _check_still_there(self, key: str) -> None:
+        """Raise `Unavailable` if the directory itself went away: an empty place would pass for an empty store.
+
+        Where a disk is unmounted, the folder it was mounted on stays; then it is our own folder that is missing.
+        """
+        own = self._hidden if self._prepared else self._root
+        if self._was_there and not self._is_there(own):
+            why = f"{own} was there and is gone"
+            raise Unavailable(f"{self._url} cannot serve {key!r}", why, "mount its disk, or restore the directory")
 
     def serving(self, key: str) -> AbstractContextManager[None]:
         return self._explained(f"{self._url} cannot serve {key!r}")
