@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from penstock.errors import Unavailable
-from penstock.gateway import AboutRoutes, Gateway, GatewayConfig, Scope, TokenBook
+from penstock.gateway import AboutRoutes, Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
+from penstock.testing import ManualClock
 
 
 async def _works():
@@ -54,6 +55,42 @@ def test_a_part_that_fails_or_hangs_is_named_and_nothing_else_is_told(probe, mon
 
 def test_it_lives_though_no_part_works():
     assert asked("/healthz", {"store": _unavailable}).json()["status"] == "ok"
+
+
+def test_nobody_can_use_up_the_answers_that_a_supervisor_waits_for():
+    """Probes carry no token and name an address: counted, whoever floods them would have the process taken away."""
+    looks = []
+
+    async def looked():
+        looks.append(1)
+
+    async def ask():
+        limits = TenantLimits(requests_per_second=1e-9, request_burst=1, concurrent_requests=1)
+        config = GatewayConfig(tenant=limits, hosts=("penstock.example",))
+        app = Gateway(AboutRoutes("1", {"store": looked}).endpoints([]), config)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://10.0.0.7:4318") as client:
+            paths = ["/healthz", "/readyz"] * 20
+            return [answer.status_code for answer in await asyncio.gather(*[client.get(path) for path in paths])]
+
+    assert asyncio.run(ask()) == [200] * 40
+    assert len(looks) == 1
+
+
+def test_readiness_is_looked_at_again_after_a_second():
+    clock, looks = ManualClock(), []
+
+    async def looked():
+        looks.append(1)
+
+    async def ask():
+        app = Gateway(AboutRoutes("1", {"store": looked}, clock=clock).endpoints([]), GatewayConfig())
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            for _ in range(3):
+                assert (await client.get("/readyz")).status_code == 200
+                clock.advance(0.6)
+
+    asyncio.run(ask())
+    assert len(looks) == 2
 
 
 def test_metrics_are_for_administrators():

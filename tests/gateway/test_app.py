@@ -120,13 +120,21 @@ def test_another_address_without_tokens_is_refused_at_configuration():
         GatewayConfig(host="0.0.0.0")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.", "evil.example:80"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "127.0.0.1.evil.example", "", "localhost.", "evil.example:80", "127.0.0.1:80.evil.example"),
+        *("[::1].evil.example", "[::1]:80.evil.example", "localhost:80:80"),
+    ],
+)
 def test_a_name_that_points_here_is_not_this_host(host):
     app = Gateway([endpoint()])
     assert asked(app, headers={"host": host}).status_code == 403
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:4318", "127.0.0.1:1", "[::1]:4318", "penstock.example"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:4318", "127.0.0.1:1", "127.0.0.1:", "[::1]:4318", "[::1]", "penstock.example"]
+)
 def test_this_host_has_these_names(host):
     app = Gateway([endpoint()], GatewayConfig(hosts=("penstock.example",)))
     assert asked(app, headers={"host": host}).status_code == 200

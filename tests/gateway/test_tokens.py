@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.gateway import Scope, TokenBook
-from penstock.gateway.access.tokens import Unauthenticated
+from penstock.gateway.access.tokens import Unauthenticated, is_readable_by_others
 
 NOW = 1_700_000_000_000
 
@@ -94,3 +94,27 @@ def test_a_damaged_file_is_named(tmp_path, damage):
     path.chmod(0o600)
     with pytest.raises(Corrupt, match=r"tokens\.json"):
         TokenBook.load(path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "user", "is_open"),
+    [
+        (0o100600, 10001, 10001, False),
+        (0o100400, 10001, 10001, False),
+        (0o100640, 10001, 10001, True),
+        (0o100604, 10001, 10001, True),
+        # What an orchestrator mounts for the group of a pod.
+        (0o100440, 0, 10001, False),
+        (0o100640, 0, 10001, False),
+        (0o100660, 0, 10001, True),
+        (0o100644, 0, 10001, True),
+        (0o100440, 0, 0, True),
+    ],
+)
+def test_a_token_file_is_for_its_owner_and_one_that_root_mounts_for_the_group(mode, owner, user, is_open):
+    assert is_readable_by_others(mode, owner, user) is is_open
+
+
+def test_a_folder_in_the_place_of_the_token_file_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        TokenBook.load(tmp_path)

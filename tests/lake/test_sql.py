@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_rows_are_counted_grouped_and_filtered_over_all_files() -> None:
             ("h1", 27),
         ]
         assert await ask(catalog, "SELECT n FROM cpu WHERE n = 5 AND time >= '1970-01-01 02:00'") == [(5,)]
+
+    run(session())
+
+
+def test_a_decimal_of_more_digits_than_duckdb_has_is_read_as_text() -> None:
+    async def session() -> None:
+        catalog = await small_catalog(MemoryStore(), ManualClock())
+        wide: Any = pa.array([Decimal("1.5"), None], pa.decimal256(60, 2))
+        await add(catalog, "wide.parquet", rows(2, wide=wide))
+        assert await ask(catalog, "SELECT wide FROM cpu ORDER BY n") == [("1.50",), (None,)]
+        assert await ask(catalog, "SELECT count(*) FROM cpu WHERE wide = '1.50'") == [(1,)]
 
     run(session())
 

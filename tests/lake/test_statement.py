@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.lake import tables_of
+from penstock.lake import SqlConfig, tables_of
+from penstock.lake.sql_run import connect
+from penstock.lake.statement import checked_select
 
 # DuckDB reads two texts; Spark reads one text and then FROM a file.
 TWO_READINGS = "SELECT '\\' AS a, ' FROM text.`/etc/hostname` --'"
@@ -59,4 +61,47 @@ def test_a_select_names_its_tables(sql: str, tables: set[str]) -> None:
 )
 def test_what_two_engines_may_read_in_two_ways_or_reaches_beyond_tables_is_refused(sql: str) -> None:
     with pytest.raises(InvalidInput):
+        tables_of(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        # DuckDB ends the process at the query after this one.
+        "SELECT * FROM enable_logging('QueryLog', storage_path = '/nowhere')",
+        'SELECT 1 UNION ALL SELECT 2 FROM system.main."Enable_Logging"()',
+        "DESCRIBE SELECT * FROM enable_logging()",
+        "WITH a AS (FROM disable_logging()) FROM a",
+        "SELECT (SELECT count(*) FROM truncate_duckdb_logs())",
+        "SELECT 1 LIMIT (SELECT count(*) FROM force_checkpoint())",
+        "SELECT * FROM query('SELECT * FROM enable' || '_logging()')",
+        "SELECT * FROM query_table('metrics')",
+        "SELECT * FROM read_csv('/etc/hostname')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM duckdb_secrets()",
+    ],
+)
+def test_a_function_in_the_place_of_a_table_that_reaches_beyond_the_catalog_is_refused(sql: str) -> None:
+    with connect(SqlConfig()) as parser, pytest.raises(InvalidInput, match="reaches beyond the catalog"):
+        checked_select(sql, parser)
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("SELECT * FROM metrics, range(3), generate_series(1, 2)", {"metrics"}),
+        ("SELECT abs(value), 'enable_logging()' FROM metrics", {"metrics"}),
+        ("SUMMARIZE logs", {"logs"}),
+    ],
+)
+def test_functions_that_make_rows_of_their_arguments_are_taken(sql: str, tables: set[str]) -> None:
+    with connect(SqlConfig()) as parser:
+        assert checked_select(sql, parser) == tables
+
+
+@pytest.mark.parametrize("sql", ["SELECT '\udcff'", "SELECT \ud800"])
+def test_a_text_that_is_no_unicode_is_refused_on_both_engines(sql: str) -> None:
+    with connect(SqlConfig()) as parser, pytest.raises(InvalidInput, match="no UTF-8"):
+        checked_select(sql, parser)
+    with pytest.raises(InvalidInput, match="no UTF-8"):
         tables_of(sql)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from penstock.gateway.http.server import HttpServer, serving
     from penstock.gateway.ingest.otlp_grpc import GrpcServer
     from penstock.gateway.ingest.telemetry import IngestRoutes
-    from penstock.gateway.query.lent_store import LentStore, StoreLender
+    from penstock.gateway.query.catalog_lender import CatalogLender
+    from penstock.gateway.query.lent_catalog import LentCatalog
     from penstock.gateway.query.prometheus import PrometheusRoutes, PromSource
     from penstock.gateway.query.sql import SqlRoutes
     from penstock.gateway.query.sql_processes import SqlProcesses
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OVER_MEMORY",
     "AboutRoutes",
+    "CatalogLender",
     "DashboardRoutes",
     "DocumentChange",
     "DocumentRoutes",
@@ -61,7 +63,7 @@ __all__ = [
     "HttpServer",
     "IngestRoutes",
     "KeptReader",
-    "LentStore",
+    "LentCatalog",
     "NotificationRoutes",
     "NotificationRules",
     "NotificationSenders",
@@ -79,7 +81,6 @@ __all__ = [
     "Stage",
     "StageState",
     "StorageQuota",
-    "StoreLender",
     "StoredSeries",
     "TableView",
     "TenantLimits",
@@ -122,7 +123,8 @@ __getattr__ = lazy_names(
         "http.routing": ("Route",),
         "http.server": ("HttpServer", "serving"),
         "documents.services": ("DocumentServices", "KeptReader"),
-        "query.lent_store": ("LentStore", "StoreLender"),
+        "query.catalog_lender": ("CatalogLender",),
+        "query.lent_catalog": ("LentCatalog",),
         "query.sql": ("SqlRoutes",),
         "query.sql_processes": ("SqlProcesses",),
         "query.sql_worker": ("OVER_MEMORY", "answer_questions", "bound_process"),

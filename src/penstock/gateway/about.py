@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.routing import Route
@@ -36,6 +37,8 @@ _OTLP_STATUS: Final = {
 }
 _PAGE: Final = ("text/html",)
 _PROBE_SECONDS_MAX: Final = 5.0
+# For so long an answer about readiness is good.
+_LOOK_SECONDS: Final = 1.0
 
 
 class AboutRoutes:
@@ -46,14 +49,19 @@ class AboutRoutes:
         version: str,
         probes: Mapping[str, Probe] | None = None,
         registry: CollectorRegistry | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._version, self._probes, self._registry = version, dict(probes or {}), registry
         self._described: dict[str, Any] = {}
+        self._clock = clock
+        # The last look at the parts, and when it began.
+        self._look: tuple[float, asyncio.Task[list[bool]]] | None = None
 
     def endpoints(self, others: Iterable[Route]) -> list[Route]:
         own = [
-            Route("GET", "/healthz", None, self.health, "Tell that the process lives.", tag="about"),
-            Route("GET", "/readyz", None, self.ready, "Tell whether every part works.", tag="about"),
+            Route("GET", "/healthz", None, self.health, "Tell that the process lives.", tag="about", probe=True),
+            Route("GET", "/readyz", None, self.ready, "Tell whether every part works.", tag="about", probe=True),
             Route("GET", "/openapi.json", None, self.openapi, "Describe the routes.", tag="about"),
         ]
         if self._registry is not None:
@@ -67,11 +75,21 @@ class AboutRoutes:
 
     async def ready(self, _exchange: HttpExchange) -> HttpAnswer:
         """Names the parts that do not work, and not why: anybody may ask."""
-        works = await asyncio.gather(*[_works(probe) for probe in self._probes.values()])
+        works = await asyncio.shield(self._looking())
         parts = dict(zip(self._probes, works, strict=True))
         status = 200 if all(parts.values()) else 503
         words = {name: "ok" if works else "not ready" for name, works in parts.items()}
         return json_answer({"status": "ok" if status == 200 else "not ready", "parts": words}, status)
+
+    def _looking(self) -> asyncio.Task[list[bool]]:
+        """Everybody who asks within a second shares one look: nobody is counted here, and stores cost requests."""
+        now = self._clock.monotonic()
+        if self._look is None or (self._look[1].done() and now - self._look[0] >= _LOOK_SECONDS):
+            self._look = now, asyncio.ensure_future(self._looked())
+        return self._look[1]
+
+    async def _looked(self) -> list[bool]:
+        return await asyncio.gather(*[_works(probe) for probe in self._probes.values()])
 
     async def openapi(self, _exchange: HttpExchange) -> HttpAnswer:
         return json_answer(self._described)

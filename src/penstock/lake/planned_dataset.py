@@ -18,8 +18,10 @@ from penstock.catalog import DataFile, ObjectFiles, file_dataset, references, sc
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.lake.time_bounds import time_bounds
 
-__all__ = ["TIME_COLUMN", "PlannedDataset"]
+__all__ = ["OPAQUE", "TIME_COLUMN", "PlannedDataset"]
 
+# In the metadata of a column that files have in another type: a filter on it is not for Arrow.
+OPAQUE: Final = b"penstock.opaque"
 TIME_COLUMN: Final = "time"
 PlanFiles = Callable[[int | None, int | None], Sequence[DataFile]]
 

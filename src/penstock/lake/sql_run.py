@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from penstock.errors import AtCapacity, Closed, InvalidInput, NotFound, PenstockError
-from penstock.lake.planned_dataset import PlannedDataset
+from penstock.lake.planned_dataset import OPAQUE, PlannedDataset
 from penstock.lake.sql_config import SqlConfig
 from penstock.lake.sql_snapshot import SqlSnapshot
 
@@ -124,12 +124,12 @@ def connect(config: SqlConfig) -> duckdb.DuckDBPyConnection:
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset) -> None:
-    floats = [field.name for field in dataset.schema if pat.is_floating(field.type)]
-    if not floats:
+    hidden = [field.name for field in dataset.schema if pat.is_floating(field.type) or OPAQUE in (field.metadata or {})]
+    if not hidden:
         connection.register(name, dataset)
         return
     connection.register(_BASE + name, dataset)
-    opaque = ", ".join(f"coalesce({_quoted(column)}, NULL) AS {_quoted(column)}" for column in floats)
+    opaque = ", ".join(f"coalesce({_quoted(column)}, NULL) AS {_quoted(column)}" for column in hidden)
     connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * REPLACE ({opaque}) FROM {_quoted(_BASE + name)}")  # noqa: S608
 
 

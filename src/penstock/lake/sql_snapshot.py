@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pat
 
 from penstock.catalog import (
     Catalog,
@@ -20,7 +21,7 @@ from penstock.catalog import (
     TailCache,
     union_schema,
 )
-from penstock.lake.planned_dataset import PlannedDataset
+from penstock.lake.planned_dataset import OPAQUE, PlannedDataset
 from penstock.lake.text_columns import columns_to_read, mark_repeated
 
 __all__ = ["SqlSnapshot", "TableColumns"]
@@ -45,7 +46,7 @@ class TableColumns:
             reader.add(planned)
             schema = await union_schema(reader, planned)
             sample = max(planned, key=lambda file: file.row_count)
-            schema = mark_repeated(schema, await asyncio.to_thread(_footer, reader, sample.path))
+            schema = _readable(mark_repeated(schema, await asyncio.to_thread(_footer, reader, sample.path)))
             if sum(map(len, cache)) + len(key) > _SCHEMAS_MAX:
                 cache.clear()
             cache[key] = schema
@@ -106,6 +107,16 @@ class SqlSnapshot:
         planned = self._door.run(self._held.plan(start, end, table=name, tenant=self._tenant)).files
         self.files += len(planned)
         return planned
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    """Decimals of more than 38 digits, which tables of an earlier release may have, as text: DuckDB has none."""
+    return pa.schema(
+        [
+            one.with_type(pa.string()).with_metadata({OPAQUE: b"decimal256"}) if pat.is_decimal256(one.type) else one
+            for one in schema
+        ]
+    )
 
 
 def _footer(reader: ObjectFiles, path: str) -> pq.FileMetaData:

@@ -7,9 +7,13 @@ first could name a file to the second, so such texts are refused: see `tables_of
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from penstock.errors import InvalidInput
+from penstock.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,6 +22,9 @@ __all__ = ["checked_select", "tables_of"]
 
 # DuckDB makes a SELECT of some other statements, such as PRAGMA.
 _FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(", "describe", "show", "summarize"})
+# Functions that make rows of nothing but their arguments. All others are refused in the place of a table: those that
+# read files, `query`, which runs another text, and those that change the engine (`enable_logging` can end the process).
+_TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"})
 # Statements that every engine takes for a query.
 _PORTABLE_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "("})
 # Where a text or a comment ends is a matter of opinion as soon as one of these is in it.
@@ -32,15 +39,61 @@ def checked_select(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
     """The tables that one SELECT names; anything else is refused before it is looked at any further."""
     import duckdb
 
+    if not _is_unicode(sql):
+        raise InvalidInput("the query cannot be read", "it is no UTF-8", "correct it")
     try:
         statements = parser.extract_statements(sql)
         is_one = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
         if is_one and _first_word(sql) in _FIRST_WORDS:
+            # Before its tables are asked for: DuckDB runs a part of each function for that.
+            _check_functions(sql, parser)
             return set(parser.get_table_names(sql))
     except duckdb.Error as error:
         raise InvalidInput("the query cannot be read", str(error).strip(), "correct it") from error
     kinds = ", ".join(one.type.name for one in statements) or "nothing"
     raise InvalidInput("the query cannot be run", f"it must be one SELECT, and it is {kinds}", "send one SELECT")
+
+
+def _check_functions(sql: str, parser: duckdb.DuckDBPyConnection) -> None:
+    """Refuse functions in the place of tables that read files, run other texts, or change the engine itself."""
+    if "(" not in sql:
+        return
+    (answer,) = parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchone() or ("{}",)
+    # Text with numbers beyond JSON's, or nested deeper than a decoder goes, is no query of a person.
+    try:
+        syntax = msgspec.json.decode(answer)
+    except UNDECODABLE as error:
+        raise InvalidInput("the query cannot be read", "it is nested too deeply", "shorten it") from error
+    if not isinstance(syntax, dict) or syntax.get("error"):
+        why = str(syntax.get("error_message")) if isinstance(syntax, dict) else "its syntax is unknown"
+        raise InvalidInput("the query cannot be read", why, "correct it")
+    for name in _table_functions(syntax):
+        if name.lower() not in _TABLE_FUNCTIONS:
+            known = ", ".join(sorted(_TABLE_FUNCTIONS))
+            why = f"{name}(…) in the place of a table reaches beyond the catalog"
+            raise InvalidInput("the query cannot be run", why, f"ask the tables of the catalog; functions: {known}")
+
+
+def _table_functions(syntax: Any) -> Iterator[str]:
+    """The names of all functions that stand where a table can, however deep."""
+    waiting = [syntax]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "TABLE_FUNCTION":
+                yield str((node.get("function") or {}).get("function_name"))
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+
+
+def _is_unicode(text: str) -> bool:
+    """Not so an argument of a command line that is no UTF-8: Python keeps its bytes as half characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def tables_of(sql: str) -> set[str]:
@@ -51,6 +104,8 @@ def tables_of(sql: str) -> set[str]:
     """
     import duckdb
 
+    if not _is_unicode(sql):
+        raise _refusal("it is no UTF-8", "correct it")
     for sign, name in _UNCLEAR.items():
         if sign in sql:
             raise _refusal(f"it contains {name}", "leave it out, or ask DuckDB")

@@ -37,6 +37,8 @@ _PERSON: Final = b"penstock-token"
 _VERSION: Final = 1
 _FILE_BYTES_MAX: Final = 16 << 20
 _READABLE_BY_OTHERS: Final = 0o077
+# Of a file that root owns and mounts for us, as orchestrators do with secrets: our group may read it.
+_READABLE_BEYOND_GROUP: Final = 0o037
 
 
 class Scope(StrEnum):
@@ -172,15 +174,18 @@ class TokenBook:
 
     @classmethod
     def load(cls, path: Path) -> TokenBook:
-        """The book of a file, which must be readable by its owner alone."""
+        """The book of a file, which must be readable by its owner alone; one of root's also by our group."""
         try:
             with path.open("rb") as opened:
-                mode = os.fstat(opened.fileno()).st_mode
+                status = os.fstat(opened.fileno())
                 data = opened.read(_FILE_BYTES_MAX + 1)
         except FileNotFoundError:
             remedy = "make one with `penstock token create`"
             raise NotFound(f"there is no token file {path}", "the file does not exist", remedy) from None
-        if mode & _READABLE_BY_OTHERS:
+        except OSError as error:
+            kind = PermissionDenied if isinstance(error, PermissionError) else InvalidInput
+            raise kind(f"{path} is not used", f"it cannot be read: {error.strerror}", "name a token file") from None
+        if is_readable_by_others(status.st_mode, status.st_uid, os.geteuid()):
             raise PermissionDenied(f"{path} is not used", "others may read it", f"chmod 600 {path}")
         if len(data) > _FILE_BYTES_MAX:
             raise InvalidInput(f"{path} is not used", f"it has more than {_FILE_BYTES_MAX:,} bytes")
@@ -203,6 +208,12 @@ class TokenBook:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def is_readable_by_others(mode: int, owner: int, user: int) -> bool:
+    """Whether a secret file of `owner` is open to more people than `user` and whoever gave it to them."""
+    is_mounted = owner == 0 and user != 0
+    return bool(mode & (_READABLE_BEYOND_GROUP if is_mounted else _READABLE_BY_OTHERS))
 
 
 def _refused() -> Unauthenticated:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,16 @@ from markupsafe import Markup, escape
 
 from penstock.gateway.http.exchange import HttpAnswer
 
-__all__ = ["HTML", "SECURITY_HEADERS", "curve_points", "excerpt", "highlighted", "html_page", "static_file"]
+__all__ = [
+    "HTML",
+    "SECURITY_HEADERS",
+    "curve_points",
+    "excerpt",
+    "highlighted",
+    "html_page",
+    "static_file",
+    "static_version",
+]
 
 HTML: Final = "text/html; charset=utf-8"
 _FOLDER: Final = Path(__file__).parent
@@ -45,12 +55,19 @@ def _environment() -> Environment:
     environment.globals["highlighted"] = highlighted
     environment.globals["curve_points"] = curve_points
     environment.globals["excerpt"] = excerpt
+    environment.globals["static_version"] = static_version
     return environment
 
 
 def html_page(template: str, status: int = 200, **given: Any) -> HttpAnswer:
     text = _environment().get_template(template).render(**given)
     return HttpAnswer(text.encode(), status, HTML, SECURITY_HEADERS)
+
+
+@lru_cache(maxsize=32)
+def static_version(name: str) -> str:
+    """A few characters that change with the file, for its address: browsers keep files for an hour."""
+    return blake2b((_FOLDER / "static" / name).read_bytes(), digest_size=6).hexdigest()
 
 
 @lru_cache(maxsize=32)

@@ -218,7 +218,8 @@ class DocumentRoutes:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         limit = _whole(one(exchange, "limit", "100"), 1, _ENTRIES_MAX, "limit")
         entries = await self._entries(name)
-        shown = [_described(entry, entry.key) for entry in entries[:limit]]
+        own = _Place.of(self._services.uploads_url, name, "")
+        shown = [_described(entry, own.uploaded_key(entry)) for entry in entries[:limit]]
         return json_answer({"documents": shown, "total": len(entries)})
 
     # Shared ------------------------------------------------------------------------------------------
@@ -264,6 +265,10 @@ class _Place:
     def event(self, name: CollectionName) -> UploadNotification:
         """A notification of the object, of which only the identity counts."""
         return upload_of(name, self.bucket, ObjectMeta(self.key, 0, "", 0), 0)
+
+    def uploaded_key(self, entry: DocumentEntry) -> str:
+        """The key under which a document was uploaded here; one that came from another bucket has its own."""
+        return entry.key.removeprefix(self.key) if entry.bucket == self.bucket else entry.key
 
 
 def _question(asked: SearchBody) -> Question:

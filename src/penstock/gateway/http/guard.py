@@ -127,6 +127,7 @@ def _nothing_kept(_count: int) -> None:
 def _hostname(host: str) -> str:
     """Without the port."""
     name = host.lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.rpartition(":")[0] if name.count(":") == 1 else name
+    found, bracket, rest = name.partition("]") if name.startswith("[") else ("", "", name)
+    plain, colon, port = rest.partition(":")
+    # What is no port is a part of the name.
+    return found + bracket + plain if colon and (not port or port.isdecimal()) else name

@@ -58,6 +58,8 @@ class Route:
     stores: bool = False
     # Whether every answer of it is noted, though it is not for administrators alone.
     audited: bool = False
+    # Whether it tells a supervisor that the process works: no quota is asked, so that nobody can use up the answers.
+    probe: bool = False
     # Whether a request proves who sent it in another way than by a token; its handler then finds out.
     proves_itself: Callable[[HttpExchange], bool] | None = None
 

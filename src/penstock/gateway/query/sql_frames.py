@@ -1,7 +1,8 @@
-"""What the gateway and its SQL processes say to each other over a pipe: a question, and the rows or the error of it.
+"""What the gateway and its SQL processes say to each other over pipes: a question, and the rows or the error of it; and
+what a process asks of the catalog meanwhile.
 
 A frame is two lengths (u32, big endian), a header in MessagePack, and a body. The body of an answer is an Arrow IPC
-stream; everything else has none. Lengths are checked before anything is read, and an error is one of the house's own.
+stream, that of a loan bytes of a file or the files of a plan; everything else has none. Lengths are checked before anything is read, and an error is one of the house's own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from penstock.undecodable import UNDECODABLE
 
 __all__ = [
     "LENGTHS",
+    "LoanAnswer",
+    "LoanRequest",
     "SqlQuestion",
     "SqlReply",
     "checked_lengths",
@@ -61,6 +64,34 @@ class SqlReply(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     # Of the first reply: what confines the process, and why a part of that is missing.
     layers: list[tuple[str, str]] = []
+
+
+class LoanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a process asks of the catalog while it answers a question: `hold`, `plan`, `read`, `pin` or `unpin`."""
+
+    number: int
+    verb: str
+    # Of a state to hold; None is the present.
+    as_of: int | dict[str, int] | None = None
+    # Times of a plan, or bytes of an object.
+    start: int | None = None
+    end: int | None = None
+    table: str = ""
+    # Of an object to read, or a pin to end.
+    key: str = ""
+    seconds: float = 0.0
+
+
+class LoanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it."""
+
+    number: int
+    error: str = ""
+    what: str = ""
+    why: str = ""
+    remedy: str = ""
+    position: dict[str, int] = {}
+    text: str = ""
 
 
 def named_error(error: PenstockError) -> dict[str, Any]:

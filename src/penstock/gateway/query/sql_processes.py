@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import AtCapacity, Closed, DeadlineExceeded, Unavailable
-from penstock.gateway.query.lent_store import StoreLender
+from penstock.gateway.query.catalog_lender import CatalogLender, Loan
 from penstock.gateway.query.sql_frames import (
     LENGTHS,
     SqlQuestion,
@@ -42,7 +42,7 @@ _PADDING_BYTES_MAX: Final = 16 << 20
 class SqlProcesses:
     """`command` starts a process that answers on its pipes; `environment` is what it is given of ours.
 
-    With a `lender` a process reads the store through two more pipes, whose numbers follow `--lent` on its command line.
+    With a `lender` a process plans and reads through two more pipes, whose numbers follow `--lent` on its command line.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SqlProcesses:
         config: SqlConfig | None = None,
         *,
         environment: dict[str, str] | None = None,
-        lender: StoreLender | None = None,
+        lender: CatalogLender | None = None,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
@@ -197,12 +197,12 @@ class _SqlProcess:
     """One process and its pipes."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, lending: asyncio.Task[None] | None, config: SqlConfig
+        self, process: asyncio.subprocess.Process, lending: asyncio.Task[None] | None, loan: Loan, config: SqlConfig
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
-        self._lending = lending
+        self._lending, self._loan = lending, loan
         # Arrow aligns and pads what it sends.
         self._body_bytes_max = 2 * config.answer_bytes_max + _PADDING_BYTES_MAX
         self.layers: list[tuple[str, str]] = []
@@ -214,18 +214,19 @@ class _SqlProcess:
         cls,
         command: Sequence[str],
         environment: dict[str, str] | None,
-        lender: StoreLender | None,
+        lender: CatalogLender | None,
         config: SqlConfig,
     ) -> _SqlProcess:
         """Returns once it is ready; its start does not count as time of a query."""
         pipe = asyncio.subprocess.PIPE
-        async with _lent_pipes(lender) as (numbers, lending):
+        loan = Loan()
+        async with _lent_pipes(lender, loan) as (numbers, lending):
             lent = ("--lent", ",".join(map(str, numbers))) if numbers else ()
             # A session of its own, so that it is killed with whatever it may have started.
             process = await asyncio.create_subprocess_exec(
                 *(*command, *lent), stdin=pipe, stdout=pipe, env=environment, start_new_session=True, pass_fds=numbers
             )
-            started = cls(process, lending, config)
+            started = cls(process, lending, loan, config)
         try:
             async with asyncio.timeout(_START_SECONDS_MAX):
                 started.layers = (await started._reply())[0].layers
@@ -247,9 +248,10 @@ class _SqlProcess:
         return self._process.returncode is None
 
     async def ask(self, question: SqlQuestion) -> tuple[SqlReply, bytes]:
-        self._in.writelines([bytes(part) for part in encode_frame(question)])
-        await self._in.drain()
-        return await self._reply()
+        with self._loan.of(question.tenant):
+            self._in.writelines([bytes(part) for part in encode_frame(question)])
+            await self._in.drain()
+            return await self._reply()
 
     async def _reply(self) -> tuple[SqlReply, bytes]:
         head, body = checked_lengths(await self._out.readexactly(LENGTHS.size), self._body_bytes_max)
@@ -270,7 +272,9 @@ class _SqlProcess:
 
 
 @asynccontextmanager
-async def _lent_pipes(lender: StoreLender | None) -> AsyncIterator[tuple[tuple[int, ...], asyncio.Task[None] | None]]:
+async def _lent_pipes(
+    lender: CatalogLender | None, loan: Loan
+) -> AsyncIterator[tuple[tuple[int, ...], asyncio.Task[None] | None]]:
     """The descriptors of the borrower, which are closed here at the end, and the task that answers it."""
     if lender is None:
         yield (), None
@@ -282,7 +286,7 @@ async def _lent_pipes(lender: StoreLender | None) -> AsyncIterator[tuple[tuple[i
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(answers_out, "wb", 0)
     )
-    lending = asyncio.ensure_future(lender.serve(reader, asyncio.StreamWriter(transport, protocol, None, loop)))
+    lending = asyncio.ensure_future(lender.serve(loan, reader, asyncio.StreamWriter(transport, protocol, None, loop)))
     try:
         yield (answers_in, requests_out), lending
     except BaseException:

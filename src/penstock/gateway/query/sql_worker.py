@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -52,15 +52,12 @@ class SqlAnswering(Protocol):
 
 
 async def answer_questions(
-    engine: Callable[[], Awaitable[SqlAnswering]],
+    engine: SqlAnswering,
     questions: BinaryIO,
     answers: BinaryIO,
     layers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Until the questions end; a reply without rows tells that it is ready, and what confines it.
-
-    `engine` is asked for every question: before a job has run there may be none.
-    """
+    """Until the questions end; a reply without rows tells that it is ready, and what confines it."""
     _send(answers, encode_frame(SqlReply(layers=list(layers))))
     while (question := await asyncio.to_thread(_next_question, questions)) is not None:
         _send(answers, reply(await _outcome(engine, question)))
@@ -72,10 +69,9 @@ def _send(answers: BinaryIO, frame: Sequence[bytes | pa.Buffer]) -> None:
     answers.flush()
 
 
-async def _outcome(engine: Callable[[], Awaitable[SqlAnswering]], asked: SqlQuestion) -> SqlAnswer | PenstockError:
+async def _outcome(engine: SqlAnswering, asked: SqlQuestion) -> SqlAnswer | PenstockError:
     try:
-        answering = await engine()
-        return await answering.query(
+        return await engine.query(
             asked.sql,
             tenant=asked.tenant,
             as_of=asked.as_of,

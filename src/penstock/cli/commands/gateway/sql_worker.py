@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import BinaryIO
 
-    from penstock.lake import SqlEngine
-
 __all__ = ["sql_worker"]
 
 
@@ -61,46 +59,19 @@ async def _answer(
 
     import msgspec
 
-    from penstock.catalog import Catalog, CatalogConfig
+    from penstock.catalog import CatalogConfig
     from penstock.cli.settings.telemetry_place import signal_tables
-    from penstock.gateway import OVER_MEMORY, LentStore, answer_questions, bound_process
+    from penstock.gateway import OVER_MEMORY, LentCatalog, answer_questions, bound_process
     from penstock.lake import ProcessWatch, SqlConfig, SqlEngine, resident_bytes
 
     given = msgspec.json.decode(bounds)
     config = msgspec.convert(given["sql"], SqlConfig)
     async with AsyncExitStack() as stack:
-        store = await LentStore.open(url, *lent)
-        stack.push_async_callback(store.close)
-        engines: list[SqlEngine] = []
-
-        async def engine() -> SqlEngine:
-            if not engines:
-                opened = await Catalog.open(store, prefix, msgspec.convert(given["catalog"], CatalogConfig))
-                stack.push_async_callback(opened.close)
-                catalog: Any = _PinnedByTheGateway(opened, store)
-                engines.append(await stack.enter_async_context(SqlEngine(catalog, config, known=signal_tables())))
-            return engines[0]
+        catalog: Any = await LentCatalog.open(url, prefix, msgspec.convert(given["catalog"], CatalogConfig), *lent)
+        stack.push_async_callback(catalog.close)
+        engine = await stack.enter_async_context(SqlEngine(catalog, config, known=signal_tables()))
 
         bound_process(config, sizes)
         # The gateway looks at the time, and names the bound by this code.
         with ProcessWatch(config, lambda _: os._exit(OVER_MEMORY), resident=lambda: resident_bytes(sizes)):
             await answer_questions(engine, sys.stdin.buffer, answers, layers)
-
-
-class _PinnedByTheGateway:
-    """A catalog whose pins, the only writes of a query, the gateway makes."""
-
-    def __init__(self, catalog: Any, store: Any) -> None:
-        self._catalog, self._store = catalog, store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._catalog, name)
-
-    async def pin(self, position: Any, *, seconds: float, name: str | None = None) -> Any:
-        from types import SimpleNamespace
-
-        assert name is None, "the gateway names the pins of queries"
-        return SimpleNamespace(name=await self._store.pin(position, seconds))
-
-    async def unpin(self, name: str) -> None:
-        await self._store.unpin(name)
