@@ -1,12 +1,13 @@
 """The store at the edge beside LMDB, SQLite, Redis Streams, NATS JetStream and the disk itself, all synced, in one run.
 
 Every system gets the same Arrow bundles from the same number of callers, each of which waits for its acknowledgement
-before it makes the next call. Peers get bytes that were serialised beforehand; ours serialises each bundle. Where a peer
-has no group commit of its own (LMDB, SQLite, the raw disk), all callers of a moment share one transaction, as they do in
-ours. The raw limit writes the same bytes, unframed and unchecked, into a file that was written before, directly;
-`appends` is the plain way to do it, a growing file and fdatasync, also shared by all callers of a moment. Our store has
-a subscriber that acknowledges each segment at once, so most are never written; `to files` is the same store with
-`segment.memory_delivery_seconds` 0, which writes every segment. Peers that are not installed are named as absent.
+before it makes the next call. Peers get bytes that were serialised beforehand; ours serialises each bundle, and so does
+`lmdb, arrow`, which is given Arrow batches as our store is. Where a peer has no group commit of its own (LMDB, SQLite,
+the raw disk), all callers of a moment share one transaction, as they do in ours. The raw limit writes the same bytes,
+unframed and unchecked, into a file that was written before, directly; `appends` is the plain way to do it, a growing
+file and fdatasync, also shared by all callers of a moment. Our store has a subscriber that acknowledges each segment at
+once, so most are never written; `to files` is the same store with `segment.memory_delivery_seconds` 0, which writes
+every segment. Peers that are not installed are named as absent.
 Takes about six minutes; `--quick` takes two. `ingest`, `backlog` and `cost` choose parts, and numbers from 1 on choose
 loads of the first: `python benchmarks/quiver.py ingest 1 5`.
 """
@@ -33,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from _usage import check_words
 from buffer import Absent, nats, redis
 from penstock.clock import SYSTEM_CLOCK
 from penstock.disk import RealDisk, aligned_buffer, has_direct_writes
@@ -179,6 +181,16 @@ async def appends(folder: Path) -> AsyncIterator[System]:
     os.close(handle)
 
 
+class FromArrow:
+    """A peer that is given the bundles themselves, as our store is: each caller makes the bytes of its own."""
+
+    def __init__(self, peer: System) -> None:
+        self._peer = peer
+
+    async def put(self, bundles: list[Bundle], bodies: list[bytes]) -> None:
+        await self._peer.put(bundles, [_stream(batch) for bundle in bundles for batch in bundle.slots.values()])
+
+
 @asynccontextmanager
 async def lmdb(folder: Path) -> AsyncIterator[System]:
     import lmdb as library
@@ -195,6 +207,12 @@ async def lmdb(folder: Path) -> AsyncIterator[System]:
 
     yield Windowed(write)
     environment.close()
+
+
+@asynccontextmanager
+async def lmdb_from_arrow(folder: Path) -> AsyncIterator[System]:
+    async with lmdb(folder) as system:
+        yield FromArrow(system)
 
 
 @asynccontextmanager
@@ -233,6 +251,7 @@ SYSTEMS: dict[str, Callable[[Path], AbstractAsyncContextManager[System]]] = {
     "raw disk": raw,
     "appends": appends,
     "lmdb": lmdb,
+    "lmdb, arrow": lmdb_from_arrow,
     "sqlite": sqlite,
     "redis": queue(redis),
     "nats": queue(lambda folder: nats(folder, synced=True)),
@@ -300,11 +319,11 @@ def report(load: Load, place: Path) -> dict[str, Measured]:
     )
     for name, one in found.items():
         print(
-            f"  {name:10} {one.mb_per_second:9,.0f} MB/s  {one.bundles_per_second:10,.0f} bundles/s"
+            f"  {name:11} {one.mb_per_second:9,.0f} MB/s  {one.bundles_per_second:10,.0f} bundles/s"
             f"  median {one.median_ms:8.2f} ms"
         )
     for name, why in absent.items():
-        print(f"  {name:10} absent: {why}")
+        print(f"  {name:11} absent: {why}")
     return found
 
 
@@ -331,11 +350,13 @@ def report_ingest(place: Path) -> None:
         if load.rows > 1 and load.producers > 1:
             mark("of the raw disk", ratio(found, "raw disk"), 0.7)
             mark("times LMDB", ratio(found, "lmdb"), 4.0)
+            mark("times LMDB from Arrow", ratio(found, "lmdb, arrow"), 4.0)
         if load.producers > 1 and load.per_call == 1:
             mark("times NATS", ratio(found, "nats"), 3.0)
             mark("times Redis", ratio(found, "redis"), 3.0)
         if load.per_call > 1:
             mark("times LMDB", ratio(found, "lmdb"), 2.5)
+            mark("times LMDB from Arrow", ratio(found, "lmdb, arrow"), 2.5)
         if load.producers == 1 and load.rows == 1:
             mark("times SQLite's latency", ratio(found, "sqlite", "median_ms"), 1.3, at_most=True)
 
@@ -457,4 +478,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    check_words(__doc__, ["ingest", "backlog", "cost", "--quick"], values=["#"])
     main()

@@ -228,6 +228,8 @@ def test_an_entry_that_cannot_be_encoded_fails_alone() -> None:
         disk = torn()
         store = await opened(disk)
         bundles = [bundle(number) for number in range(3)]
+        summary = bundles[1].summary
+        object.__setattr__(bundles[1], "summary", (*summary[:3], "\ud800", *summary[4:]))
         object.__setattr__(bundles[1], "identity", "\ud800")
         answers = await asyncio.gather(*map(store.ingest, bundles), return_exceptions=True)
         assert isinstance(answers[1], UnicodeEncodeError)

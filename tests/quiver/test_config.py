@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.quiver import Durability, QuiverConfig, RetentionConfig, SizeCapPolicy, WalConfig
+from penstock.quiver import (
+    DeliveryOrder,
+    Durability,
+    OrphanPolicy,
+    QuiverConfig,
+    RetentionConfig,
+    SizeCapPolicy,
+    SubscriberConfig,
+    WalConfig,
+    WriteMode,
+)
 from penstock.quiver.config import check_subscriber
 from penstock.quiver.quantities import parse_seconds, parse_size
 
@@ -115,3 +127,34 @@ def test_subscribers_have_plain_names(name: str) -> None:
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(InvalidInput):
         WalConfig(max_size=100, rotation_size=100)
+
+
+def test_choices_may_be_given_as_text_and_mean_the_same() -> None:
+    assert QuiverConfig(durability="off").durability is Durability.OFF  # type: ignore[arg-type]
+    assert QuiverConfig(orphan_policy="release").orphan_policy is OrphanPolicy.RELEASE  # type: ignore[arg-type]
+    assert WalConfig(write_mode="direct").write_mode is WriteMode.DIRECT  # type: ignore[arg-type]
+    retention = RetentionConfig(size_cap_policy="drop_oldest")  # type: ignore[arg-type]
+    assert retention.size_cap_policy is SizeCapPolicy.DROP_OLDEST
+    order = SubscriberConfig(order="newest_first").order  # type: ignore[arg-type]
+    assert order is DeliveryOrder.NEWEST_FIRST
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: QuiverConfig(durability="sometimes"),  # type: ignore[arg-type]
+        lambda: QuiverConfig(durability=None),  # type: ignore[arg-type]
+        lambda: WalConfig(write_mode="bufferd"),  # type: ignore[arg-type]
+        lambda: RetentionConfig(size_cap_policy="drop"),  # type: ignore[arg-type]
+        lambda: SubscriberConfig(order="random"),  # type: ignore[arg-type]
+        lambda: SubscriberConfig(from_newest="no"),  # type: ignore[arg-type]
+        lambda: QuiverConfig(segment=5),  # type: ignore[arg-type]
+        lambda: QuiverConfig(wal={"max_size": 1}),  # type: ignore[arg-type]
+        lambda: QuiverConfig(retention=None),  # type: ignore[arg-type]
+    ],
+)
+def test_a_setting_of_another_kind_is_refused_by_name(make: Callable[[], object]) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"durability|write_mode|size_cap_policy|order|from_newest|segment|wal|retention"
+    ):
+        make()

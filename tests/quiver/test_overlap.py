@@ -215,12 +215,20 @@ def test_batches_in_place_are_the_bytes_that_arrow_serialises() -> None:
     ]
     parts = [BatchPart(batch, batch.schema.serialize().to_pybytes()) for batch in batches]
     memory = memoryview(bytearray(1 << 16))
-    sink, at = BatchSink(memory, parts), BatchSink.room(parts) // 8 * 8 + 8
+    schemas = {part.schema: part.batch.num_columns for part in parts[:3]}
+    sink, at = BatchSink(memory, schemas), BatchSink.room(schemas) // 8 * 8 + 8
     for part in [*parts, *parts]:
         memory[at : at + 8] = b"between "
         end = sink.lay(part, at + 8)
         assert bytes(memory[at:end]) == b"between " + bytes(part)
         at = end
+
+
+def test_a_schema_gets_a_writer_once_it_has_enough_bytes() -> None:
+    small, large = pa.record_batch({"n": [1]}), pa.record_batch({"body": [bytes(1000)] * 50})
+    parts = [BatchPart(batch, batch.schema.serialize().to_pybytes()) for batch in (small, large, large, large)]
+    assert BatchSink.wide_schemas(parts[:3]) == {}
+    assert BatchSink.wide_schemas(parts) == {parts[1].schema: 1}
 
 
 def test_a_schema_of_the_same_bytes_and_another_type_is_laid_out_by_way_of_a_copy() -> None:
@@ -243,7 +251,7 @@ def test_a_schema_of_the_same_bytes_and_another_type_is_laid_out_by_way_of_a_cop
     assert plain.schema.field("t").type != typed.schema.field("t").type
     parts = [BatchPart(typed, body), BatchPart(plain, body)]
     memory = memoryview(bytearray(1 << 15))
-    sink, at = BatchSink(memory, parts), 8192
+    sink, at = BatchSink(memory, [body]), 8192
     for part in parts:
         end = sink.lay(part, at)
         assert bytes(memory[at:end]) == bytes(part)

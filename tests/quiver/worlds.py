@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,21 @@ from penstock.quiver import Bundle, Quiver, QuiverConfig, RetentionConfig, Segme
 from penstock.testing import ManualClock, SeededEntropy, TornDisk, inline
 
 PATH = "/store"
+HOME = f"{PATH}/instance-000"
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+def names(disk: TornDisk, folder: str) -> list[str]:
+    return [name for name, _ in disk.scan(f"{HOME}/{folder}")]
+
+
+async def killed(disk: TornDisk) -> None:
+    """The process dies where it stands; its page cache stays."""
+    await asyncio.sleep(0)
+    disk.revive()
 
 
 def bundle(number: int, rows: int = 4, slot: str = "logs", **columns: Any) -> Bundle:

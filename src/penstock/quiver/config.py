@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidInput
 from penstock.quiver.quantities import parse_seconds, parse_size
-from penstock.quiver.setting_values import choice, nested, persistence_settings, positive, whole
+from penstock.quiver.setting_values import choice, chosen, grouped, nested, persistence_settings, positive, whole
 
 __all__ = [
     "DeliveryOrder",
@@ -117,6 +117,7 @@ class WalConfig:
         whole("wal.rotation_size", self.rotation_size)
         whole("wal.spare_files", self.spare_files, least=0)
         positive("wal.flush_interval", self.flush_interval, least=0)
+        chosen(self, "write_mode", WriteMode, "wal.")
         if self.max_size < 2 * self.rotation_size:
             raise InvalidInput(
                 f"wal.max_size of {self.max_size} bytes is too small",
@@ -141,6 +142,7 @@ class RetentionConfig:
         positive("retention.max_retain_after_ingestion_hours", self.max_retain_after_ingestion_hours)
         whole("retention.size_cap", self.size_cap)
         whole("retention.steady_state_headroom", self.steady_state_headroom, least=0)
+        chosen(self, "size_cap_policy", SizeCapPolicy, "retention.")
         if self.segment_count_cap is not None:
             whole("retention.segment_count_cap", self.segment_count_cap)
 
@@ -164,6 +166,9 @@ class SubscriberConfig:
     attempts_max: int = 0
 
     def __post_init__(self) -> None:
+        chosen(self, "order", DeliveryOrder)
+        if not isinstance(self.from_newest, bool):
+            raise InvalidInput(f"from_newest is {self.from_newest!r}", "it must be true or false")
         whole("in_flight_max", self.in_flight_max)
         whole("attempts_max", self.attempts_max, least=0)
         positive("retry_seconds_first", self.retry_seconds_first)
@@ -192,6 +197,10 @@ class QuiverConfig:
     maintenance_seconds: float = 1.0
 
     def __post_init__(self) -> None:
+        for name, kind in _GROUPS.items():
+            grouped(self, name, kind)
+        chosen(self, "durability", Durability)
+        chosen(self, "orphan_policy", OrphanPolicy)
         whole("checkpoint_records", self.checkpoint_records)
         whole("ack_log_file_size", self.ack_log_file_size)
         whole("instances", self.instances)

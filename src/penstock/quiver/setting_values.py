@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidInput
 
-__all__ = ["choice", "nested", "persistence_settings", "positive", "whole"]
+__all__ = ["choice", "chosen", "grouped", "nested", "persistence_settings", "positive", "whole"]
 
 _PERSISTENCE_URN: Final = ":processor:persistence"
 
@@ -72,3 +72,15 @@ def choice(kind: type[StrEnum], name: str, value: Any) -> StrEnum:
         return kind(text)
     except ValueError:
         raise InvalidInput(f"{name} cannot be {text!r}", f"choose {', '.join(kind)}") from None
+
+
+def chosen(config: Any, name: str, kind: type[StrEnum], prefix: str = "") -> None:
+    """Make a field the member that its text names: as a text it would equal no member where it counts."""
+    object.__setattr__(config, name, choice(kind, f"{prefix}{name}", getattr(config, name)))
+
+
+def grouped(config: Any, name: str, kind: type) -> None:
+    """Refuse a field that is no such group of settings."""
+    value = getattr(config, name)
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{name} is {value!r}", f"it must be a {kind.__name__}")

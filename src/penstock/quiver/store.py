@@ -26,6 +26,7 @@ from penstock.quiver.layout import Layout
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
 from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.setting_values import whole
 from penstock.quiver.store_parts import StoreParts
 
 __all__ = ["Quiver"]
@@ -71,6 +72,7 @@ class Quiver:
         `Conflict` while another process has it; everything that is damaged is set aside and told in `findings`.
         """
         config = config or QuiverConfig()
+        whole("instance", instance, least=0)
         threads = Threads(_THREADS, "penstock-quiver", "the quiver")
         lane = Threads(1, "penstock-quiver-log", "the quiver")
         doors = Doors(
@@ -218,6 +220,7 @@ class Quiver:
 
     async def sweep(self) -> None:
         """Remove what retention says, now."""
+        self._check_open()
         await self._parts.upkeep.sweep()
 
     @property

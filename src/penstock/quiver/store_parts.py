@@ -33,7 +33,8 @@ from penstock.quiver.segment.index import SegmentIndex
 from penstock.quiver.segment.open_segment import OpenSegment
 from penstock.quiver.segment.segment_store import MemorySegments, SegmentStore
 from penstock.quiver.upkeep import StoreUpkeep
-from penstock.quiver.wal.wal import Wal, WalEntry
+from penstock.quiver.wal.calls import CallFrame
+from penstock.quiver.wal.wal import Wal
 
 __all__ = ["StoreParts"]
 
@@ -145,11 +146,11 @@ class StoreParts:
         """Remove what retention says, now."""
         await self.upkeep.sweep()
 
-    def _accept(self, group: Sequence[WalEntry], bundle_seq: int) -> None:
-        """Durable: into the open segment."""
-        for entry in group:
-            self.finaliser.add(entry.bundles, bundle_seq, entry.ingestion_ms, entry.shared)
-            bundle_seq += len(entry.bundles)
+    def _accept(self, frames: Sequence[CallFrame], bundle_seq: int) -> None:
+        """Durable: into the open segment. Frame by frame, as a start reads them."""
+        for frame in frames:
+            self.finaliser.add(frame.bundles, bundle_seq, frame.ingestion_ms, frame.shared)
+            bundle_seq += len(frame.bundles)
 
     async def start(self, opened: OpenedInstance | None) -> None:
         if opened is not None:

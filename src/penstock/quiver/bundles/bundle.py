@@ -16,11 +16,14 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.quiver.bundles.schemas import KnownSchema, known_schema, stream_of
 
-__all__ = ["Ack", "Bundle"]
+__all__ = ["Ack", "Bundle", "BundleSummary"]
 
 # Arrow messages carry their own length in 31 bits; so do frames.
 _BATCH_BYTES_MAX: Final = (1 << 31) - (1 << 20)
 _TIME_END: Final = 1 << 63
+# Its only slot and that one's schema, if it has rows and no dictionaries: the usual case. Then its first batch, signal,
+# identity, event times, rows and bytes.
+BundleSummary = tuple[tuple[str, bytes] | None, pa.RecordBatch, str, str, tuple[int, int] | None, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,8 @@ class Bundle:
     # Of each slot.
     sizes: Sequence[int] = field(init=False, repr=False, compare=False)
     schemas: Sequence[KnownSchema] = field(init=False, repr=False, compare=False)
-    # Its only slot and that one's schema, if it has rows and no dictionaries: the usual case.
-    stream: tuple[str, bytes] | None = field(init=False, repr=False, compare=False)
+    # What is asked of many bundles together, so that it is looked up once for all of it.
+    summary: BundleSummary = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Whatever the log could not hold is refused here: behind this point it would fail for others as well."""
@@ -69,7 +72,10 @@ class Bundle:
         schemas = [known_schema(batch.schema) for batch in batches]
         object.__setattr__(self, "schemas", schemas)
         is_usual = len(schemas) == 1 and self.rows and not schemas[0].has_dictionaries
-        object.__setattr__(self, "stream", stream_of(next(iter(self.slots)), schemas[0].body) if is_usual else None)
+        stream = stream_of(next(iter(self.slots)), schemas[0].body) if is_usual else None
+        only = next(iter(batches))
+        summary = stream, only, self.signal, self.identity, self.event_time_ns, self.rows, self.nbytes
+        object.__setattr__(self, "summary", summary)
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):

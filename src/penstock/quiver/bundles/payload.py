@@ -48,10 +48,10 @@ class _Run(msgspec.Struct, array_like=True, frozen=True):
 
     signal: str
     # One for each bundle; none where all are empty, or nobody knows the times.
-    identities: list[str]
-    event_times_ns: list[tuple[int, int] | None]
+    identities: Sequence[str]
+    event_times_ns: Sequence[tuple[int, int] | None]
     slot: _Slot
-    rows: list[int]
+    rows: Sequence[int]
 
 
 class _Head(msgspec.Struct, array_like=True, frozen=True):
@@ -224,7 +224,7 @@ def _run_bundles(run: _Run, schemas: list[pa.Schema], bodies: memoryview, shared
     shared.single = run.slot.name, schema
     empty = [""] * len(run.rows)
     identities = run.identities or empty
-    times: list[tuple[int, int] | None] = run.event_times_ns or [None] * len(run.rows)
+    times: Sequence[tuple[int, int] | None] = run.event_times_ns or [None] * len(run.rows)
     starts = accumulate(run.rows, initial=0)
     bundles = [
         Bundle({run.slot.name: whole.slice(start, rows)}, run.signal, identity, time)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 
@@ -21,21 +21,22 @@ _SHARED_BYTES_MAX: Final = 4 << 20
 class BundleColumns:
     """What each of several bundles has, column by column: looked up once, for the log and for the open segment."""
 
-    signals: list[str]
-    identities: list[str]
-    event_times_ns: list[tuple[int, int] | None]
-    rows: list[int]
-    bytes: int
+    # See `BundleSummary`.
+    streams: Sequence[tuple[str, bytes] | None]
+    batches: Sequence[pa.RecordBatch]
+    signals: Sequence[str]
+    identities: Sequence[str]
+    event_times_ns: Sequence[tuple[int, int] | None]
+    rows: Sequence[int]
+    sizes: Sequence[int]
 
     @staticmethod
     def of(bundles: Sequence[Bundle]) -> BundleColumns:
-        return BundleColumns(
-            [bundle.signal for bundle in bundles],
-            [bundle.identity for bundle in bundles],
-            [bundle.event_time_ns for bundle in bundles],
-            [bundle.rows for bundle in bundles],
-            sum([bundle.nbytes for bundle in bundles]),
-        )
+        return BundleColumns(*zip(*[bundle.summary for bundle in bundles], strict=True))
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
 
 
 @dataclass(slots=True)
@@ -54,12 +55,13 @@ class SharedBatches:
 
     @staticmethod
     def of(bundles: Sequence[Bundle]) -> SharedBatches:
-        single = _single_stream(bundles)
-        if single is not None:
-            name, schema = single
-            columns = BundleColumns.of(bundles)
-            whole = combined([bundle.slots[name] for bundle in bundles], columns.bytes)
-            return SharedBatches() if whole is None else SharedBatches({(name, schema.body): whole}, single, columns)
+        columns = BundleColumns.of(bundles)
+        first = columns.streams[0]
+        if first is not None and columns.streams.count(first) == len(bundles):
+            whole = combined(columns.batches, columns.bytes)
+            if whole is None:
+                return SharedBatches()
+            return SharedBatches({first: whole}, (first[0], bundles[0].schemas[0]), columns)
         groups: dict[tuple[str, bytes], list[pa.RecordBatch]] = {}
         sizes: dict[tuple[str, bytes], int] = {}
         for bundle in bundles:
@@ -72,19 +74,12 @@ class SharedBatches:
         return SharedBatches({key: whole for key, whole in found.items() if whole is not None})
 
 
-def _single_stream(bundles: Sequence[Bundle]) -> tuple[str, KnownSchema] | None:
-    streams = [bundle.stream for bundle in bundles]
-    first = streams[0]
-    return None if first is None or streams.count(first) < len(streams) else (first[0], bundles[0].schemas[0])
-
-
-def combined(batches: list[pa.RecordBatch], size: int) -> pa.RecordBatch | None:
+def combined(batches: Sequence[pa.RecordBatch], size: int) -> pa.RecordBatch | None:
     """The rows of batches that all have some, of this size together, in one; None where they do not fit one."""
     if len(batches) < 2 or not batches[0].num_columns or size > _SHARED_BYTES_MAX:
         return None
     try:
-        whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return cast("pa.RecordBatch", pa.concat_batches(batches))  # type: ignore[attr-defined]
     except pa.ArrowException:
         # A type that Arrow cannot put together: its batches stay apart.
         return None
-    return whole[0] if len(whole) == 1 else None

@@ -16,7 +16,7 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from penstock.quiver.log.batch_parts import BatchPart, BatchSink
+from penstock.quiver.log.batch_parts import BatchPart, BatchSink, lay_copy
 
 __all__ = [
     "BLOCK_BYTES",
@@ -94,13 +94,12 @@ def encode_frame(
     durable_before: int,
     sink: BatchSink | None = None,
 ) -> int:
-    """Lay a frame into `target` at `at`, and return where it ends. `sink` lays the parts that are batches."""
+    """Lay a frame into `target` at `at`, and return where it ends. `sink` lays the parts that are batches, if many are."""
     start = at + HEADER_BYTES
     end = start
     for part in parts:
         if isinstance(part, BatchPart):
-            assert sink is not None
-            end = sink.lay(part, end)
+            end = lay_copy(target, part, end) if sink is None else sink.lay(part, end)
             continue
         for at_part in range(0, len(part), _PIECE_BYTES):
             piece = part[at_part : at_part + _PIECE_BYTES]

@@ -62,9 +62,10 @@ class GroupLayout:
         size = sum([record.bytes for record in records])
         needed = whole_blocks(size)
         batches = [part for record in records for part in record.parts if isinstance(part, BatchPart)]
-        start = whole_blocks(BatchSink.room(batches))
+        schemas = BatchSink.wide_schemas(batches)
+        start = whole_blocks(BatchSink.room(schemas))
         buffer = self._taken(start + needed)
-        sink = BatchSink(buffer, batches) if batches else None
+        sink = BatchSink(buffer, schemas) if schemas else None
         at, end = start, start + needed
         for record in records:
             at = lay_record(buffer, at, record, generation, sink)

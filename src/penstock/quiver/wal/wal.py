@@ -14,44 +14,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Final
 
 from penstock.disk import explain, is_full
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.observability import names
 from penstock.quiver.bundles.bundle import Ack, Bundle
-from penstock.quiver.bundles.payload import encode_bundles
-from penstock.quiver.bundles.shared import SharedBatches
 from penstock.quiver.config import Durability
 from penstock.quiver.doors import Doors, InTurn
 from penstock.quiver.log.frame_log import FrameLog, UnsureWrite
 from penstock.quiver.log.frames import FrameKind
 from penstock.quiver.log.group_commit import GroupCommit
 from penstock.quiver.log.group_layout import LaidGroup, Record
+from penstock.quiver.wal.calls import CallFrame, GroupCalls, WalCall
 
-__all__ = ["Wal", "WalEntry"]
+__all__ = ["Wal"]
 
-# Encoding so much takes microseconds. More would hold up the loop, and leave the processor's cache before it is written.
-_INLINE_BYTES_MAX: Final = 256 << 10
-
-
-@dataclass(slots=True)
-class WalEntry:
-    """What one call brings: stored together, or not at all."""
-
-    bundles: Sequence[Bundle]
-    size: int
-    ingestion_ms: int
-    # What was put together for the log, for the open segment to use as well.
-    shared: SharedBatches | None
-    # The payload of its frame, once it is encoded.
-    parts: Sequence[Any] = ()
+# What is taken in without a look at each call where no file bounds it.
+_FREE_BYTES: Final = 256 << 10
 
 
 class Wal:
-    """`accept` is called on the loop with all that one write made durable, and the number of the first bundle.
+    """`accept` is called on the loop with the frames that one write made durable, and the number of the first bundle.
 
     Callers hear of it afterwards.
     """
@@ -66,7 +51,7 @@ class Wal:
         persists: bool = True,
         next_record: int,
         durable_before: int,
-        accept: Callable[[Sequence[WalEntry], int], None],
+        accept: Callable[[Sequence[CallFrame], int], None],
     ) -> None:
         self._log = log
         self._persists = persists and log is not None
@@ -83,7 +68,7 @@ class Wal:
         self._laying = InTurn(doors.offload)
         # The number behind all groups that are under way, if all of them become durable.
         self._expected_record = next_record
-        self._group: GroupCommit[WalEntry, list[Ack]] = GroupCommit(
+        self._group: GroupCommit[WalCall, list[Ack]] = GroupCommit(
             self._commit,
             clock=doors.clock,
             interval=interval,
@@ -108,7 +93,7 @@ class Wal:
     def free_bytes(self) -> int:
         """What the file that is written takes, besides what waits. Records are a little larger than their bundles."""
         if self._log is None or not self._persists:
-            return _INLINE_BYTES_MAX
+            return _FREE_BYTES
         file = self._log.active
         return 0 if file is None else (file.size - file.end) // 2 - self.waiting_bytes
 
@@ -127,11 +112,7 @@ class Wal:
         return log.growth(size)
 
     async def append(self, bundles: Sequence[Bundle], size: int) -> list[Ack]:
-        shared = SharedBatches.of(bundles) if len(bundles) > 1 and size <= _INLINE_BYTES_MAX else None
-        entry = WalEntry(bundles, size, self._doors.clock.now_ms(), shared)
-        if self._persists and size <= _INLINE_BYTES_MAX:
-            _encode(entry)
-        return await self._group.add(entry, size)
+        return await self._group.add(WalCall(bundles, size, self._doors.clock.now_ms()), size)
 
     async def release(self, through: int) -> None:
         """Give back the files whose records are all in segments."""
@@ -154,57 +135,63 @@ class Wal:
         if self._log is not None:
             await self._lane(self._log.close)
 
-    async def _commit(
-        self, group: Sequence[WalEntry], before: asyncio.Task[None] | None
-    ) -> list[list[Ack] | Exception]:
+    async def _commit(self, calls: Sequence[WalCall], before: asyncio.Task[None] | None) -> list[list[Ack] | Exception]:
         observer, instance = self._doors.observer, self._doors.instance
-        refused: dict[int, Exception] = {}
+        group = GroupCalls(calls)
         if self._persists:
             started = self._doors.clock.monotonic()
-            refused = await self._make_durable(group, before)
+            await self._make_durable(group, before)
             observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
-        first = sequence = self._next_record
-        answers: list[list[Ack] | Exception] = []
-        stored = []
-        for number, entry in enumerate(group):
-            if number in refused:
-                answers.append(refused[number])
-                continue
-            end = sequence + len(entry.bundles)
-            answers.append(list(map(Ack, range(sequence, end), repeat(entry.ingestion_ms), repeat(self._persists))))
-            stored.append(entry)
-            sequence = end
+        else:
+            group.in_memory()
+        first = self._next_record
+        answers, end = self._answers(group, first)
         # Only now: a group that failed leaves its numbers to the next one.
-        self._next_record = sequence
-        self._accept(stored, first)
-        observer.count(names.QUIVER_INGESTED_BUNDLES, sequence - first, instance=instance)
-        observer.count(names.QUIVER_INGESTED_BYTES, sum([entry.size for entry in stored]), instance=instance)
+        self._next_record = end
+        self._accept(group.frames, first)
+        stored = sum([call.size for frame in group.frames for call in frame.calls])
+        observer.count(names.QUIVER_INGESTED_BUNDLES, end - first, instance=instance)
+        observer.count(names.QUIVER_INGESTED_BYTES, stored, instance=instance)
         return answers
 
-    async def _make_durable(self, group: Sequence[WalEntry], before: asyncio.Task[None] | None) -> dict[int, Exception]:
-        """Returns which of the group cannot be stored, and why: they are not in the log. Ends behind `before`."""
+    def _answers(self, group: GroupCalls, sequence: int) -> tuple[list[list[Ack] | Exception], int]:
+        """One for each call, and the number behind the last bundle."""
+        stored: list[list[Ack] | Exception] = []
+        is_durable = repeat(self._persists)
+        for frame in group.frames:
+            for call in frame.calls:
+                end = sequence + len(call.bundles)
+                stored.append(list(map(Ack, range(sequence, end), repeat(frame.ingestion_ms), is_durable)))
+                sequence = end
+        if not group.refused:
+            return stored, sequence
+        rest = iter(stored)
+        return [group.refused.get(number) or next(rest) for number in range(len(group.calls))], sequence
+
+    async def _make_durable(self, group: GroupCalls, before: asyncio.Task[None] | None) -> None:
+        """Ends behind `before`. What of the group cannot be encoded is refused, and not in the log."""
         is_ahead = before is not None and not before.done()
         first = self._expected_record if is_ahead else self._next_record
-        self._expected_record = first + sum([len(entry.bundles) for entry in group])
+        self._expected_record = first + sum([len(call.bundles) for call in group.calls])
         failure: OSError | None = None
         if before is not None and is_ahead:
+            is_durable = False
             try:
-                refused = await self._write_ahead(group, first)
+                is_durable = await self._write_ahead(group, first)
             except OSError as error:
-                refused, failure = None, error
+                failure = error
             await asyncio.wait([before])
-            if refused is not None:
-                return refused
-        return await self._write_at_last(group, failure)
+            if is_durable:
+                return
+        await self._write_at_last(group, failure)
 
-    async def _write_ahead(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception] | None:
-        """Written as soon as the group before it is. None, and nothing was written, where that one failed."""
+    async def _write_ahead(self, group: GroupCalls, first: int) -> bool:
+        """Written as soon as the group before it is. False, and nothing was written, where that one failed."""
         assert self._log is not None
-        laid, refused = await self._laying(self._lay, group, first)
-        is_durable = laid is None or await self._lane(self._log.put, laid)
-        return refused if is_durable else None
+        laid = await self._laying(self._lay, group, first)
+        return laid is None or await self._lane(self._log.put, laid)
 
-    async def _write_at_last(self, group: Sequence[WalEntry], failure: OSError | None) -> dict[int, Exception]:
+    async def _write_at_last(self, group: GroupCalls, failure: OSError | None) -> None:
         """All before it is decided. `failure` is what a first try met; a second one has a file of its own."""
         first = self._next_record
         is_unsure = isinstance(failure, UnsureWrite)
@@ -220,45 +207,27 @@ class Wal:
         assert failure is not None
         raise _explained(failure) from failure
 
-    def _write(self, group: Sequence[WalEntry], first: int) -> dict[int, Exception]:
+    def _write(self, group: GroupCalls, first: int) -> None:
         assert self._log is not None
-        records, refused = self._records(group, first)
-        if records:
+        if records := self._records(group, first):
             self._log.write(records)
-            _forget_parts(group)
-        return refused
+            group.forget_parts()
 
-    def _lay(self, group: Sequence[WalEntry], first: int) -> tuple[LaidGroup | None, dict[int, Exception]]:
+    def _lay(self, group: GroupCalls, first: int) -> LaidGroup | None:
         """The group as bytes, if anything of it can be stored. Changes nothing in the log."""
         assert self._log is not None
-        records, refused = self._records(group, first)
-        return (self._log.lay(records) if records else None), refused
+        records = self._records(group, first)
+        return self._log.lay(records) if records else None
 
-    def _records(self, group: Sequence[WalEntry], first: int) -> tuple[list[Record], dict[int, Exception]]:
+    def _records(self, group: GroupCalls, first: int) -> list[Record]:
+        group.encode()
         durable_before = first if self._durable_before == self._replayed_before else self._durable_before
-        records, refused = [], dict[int, Exception]()
-        for number, entry in enumerate(group):
-            try:
-                _encode(entry)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is this caller's, and nobody else's
-                refused[number] = error
-                continue
-            count = len(entry.bundles)
-            records.append(Record(FrameKind.BUNDLES, entry.parts, first, count, durable_before))
+        records = []
+        for frame in group.frames:
+            count = len(frame.bundles)
+            records.append(Record(FrameKind.BUNDLES, frame.parts, first, count, durable_before))
             first += count
-        return records, refused
-
-
-def _forget_parts(group: Sequence[WalEntry]) -> None:
-    for entry in group:
-        entry.parts = ()
-
-
-def _encode(entry: WalEntry) -> None:
-    if not entry.parts:
-        if len(entry.bundles) > 1:
-            entry.shared = entry.shared or SharedBatches.of(entry.bundles)
-        entry.parts = encode_bundles(entry.bundles, entry.ingestion_ms, entry.shared)
+        return records
 
 
 def _explained(error: OSError) -> PenstockError:
