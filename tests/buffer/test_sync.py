@@ -127,3 +127,13 @@ def test_errors_come_through_as_they_are(tmp_path: Path) -> None:
     url = f"file://{tmp_path}"
     with SyncConsumer(url) as zombie, SyncConsumer(url), pytest.raises(Fenced):
         zombie.next_batch()
+
+
+def test_a_door_that_cannot_be_opened_leaves_no_thread_behind(tmp_path: Path) -> None:
+    with SyncProducer(tmp_path.as_uri()) as producer:
+        producer.produce([b"record"]).durable()
+    before = set(threading.enumerate())
+    # The folder of data belongs to the queue above.
+    with pytest.raises(InvalidInput, match="another queue"):
+        SyncConsumer(tmp_path.as_uri(), ConsumerConfig(manifest_path="ingest/other"))
+    assert set(threading.enumerate()) <= before

@@ -39,7 +39,11 @@ class _Door(Generic[Role]):
         self._thread = LoopThread("penstock-buffer")
         try:
             self._store: ObjectStore = self._thread.run(spec.open(probe=True, observer=observer))
-            self._role: Role = self._thread.run(make(self._store))
+            try:
+                self._role: Role = self._thread.run(make(self._store))
+            except BaseException:
+                self._thread.run(self._store.close())
+                raise
         except BaseException:
             self._thread.close()
             raise
@@ -52,8 +56,10 @@ class _Door(Generic[Role]):
         try:
             self._thread.run(self._role.close())
         finally:
-            self._thread.run(self._store.close())
-            self._thread.close()
+            try:
+                self._thread.run(self._store.close())
+            finally:
+                self._thread.close()
 
     def __enter__(self: Self) -> Self:
         return self

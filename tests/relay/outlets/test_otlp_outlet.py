@@ -19,6 +19,8 @@ from penstock.quiver import Bundle
 from penstock.relay import OtlpOutlet, OtlpOutletConfig, Relay, RelayConfig, otlp_bundle
 from penstock.testing import RecordingObserver, SeededEntropy
 
+# An answer whose body never comes.
+HANGING = b"<hangs>"
 SOON = RelayConfig(retry_seconds_first=0.001, retry_seconds_max=0.002)
 
 
@@ -28,6 +30,7 @@ class Collector:
     def __init__(self) -> None:
         self.requests: list[tuple[str, bytes, dict[str, str]]] = []
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.ending = threading.Event()
         collector, lock = self, threading.Lock()
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,9 +44,14 @@ class Collector:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                self.send_header("content-length", str(len(answer)))
+                if "content-length" not in headers:
+                    self.send_header("content-length", str(len(answer)))
                 self.end_headers()
-                self.wfile.write(answer)
+                if answer is HANGING:
+                    collector.ending.wait(60)
+                else:
+                    self.wfile.write(answer)
+                self.close_connection = "content-length" in headers
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -54,6 +62,7 @@ class Collector:
         self._thread.start()
 
     def close(self) -> None:
+        self.ending.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -255,6 +264,27 @@ def test_an_answer_without_end_is_cut_off(collector: Collector) -> None:
     collector.answers = [(400, {}, b"x" * 1_000_000)]
     sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]])
     assert sent.dead == [1]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        pytest.param({"content-encoding": "gzip"}, b"no gzip at all", id="a body that is not what its header says"),
+        pytest.param({"content-length": "500"}, b"cut", id="a body that ends early"),
+    ],
+)
+def test_a_success_counts_whatever_becomes_of_its_body(
+    collector: Collector, headers: dict[str, str], body: bytes
+) -> None:
+    collector.answers = [(200, headers, body)] * 3
+    sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]])
+    assert (sent.waiting, sent.dead, len(collector.requests)) == (0, [], 1)
+
+
+def test_a_success_whose_body_never_comes_is_sent_once(collector: Collector) -> None:
+    collector.answers = [(200, {"content-length": "500", "connection": "keep-alive"}, HANGING)] * 3
+    sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]], OtlpOutletConfig(timeout_seconds=0.5))
+    assert (sent.waiting, sent.dead, len(collector.requests)) == (0, [], 1)
 
 
 def test_what_is_no_address_of_the_web_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,23 @@ def test_a_failed_sync_is_never_taken_for_durable() -> None:
                 await outlet.send(delivery)
                 disk.crash()
                 assert values(files(disk)) == [1] * 16
+
+    simulate(main, 1)
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        disk, folder = torn(simulation.clock), tmp_path / "files"
+        store = await opened(disk, clock=simulation.clock)
+        outlet = ParquetOutlet(str(folder), disk=RealDisk(), offload=inline)
+        doors = {"clock": simulation.clock, "entropy": SeededEntropy(1)}
+        for number in (1, 2):
+            await filled(store, [[rows(number, 4)]], "parquet")
+            async with asyncio.timeout(600):
+                await Relay(store, "parquet", outlet, **doors).run(until_empty=True)  # type: ignore[arg-type]
+            assert len(list(folder.iterdir())) == 1
+            shutil.rmtree(folder)
+        await store.close()
 
     simulate(main, 1)
 

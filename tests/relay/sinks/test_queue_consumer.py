@@ -135,6 +135,21 @@ def test_records_that_are_no_samples_are_set_aside_and_the_others_stored(tmp_pat
     run(work, tmp_path)
 
 
+def test_a_record_of_any_arrow_types_does_not_hold_up_the_queue(tmp_path: Path) -> None:
+    payload = SamplesPayload().encode()
+    labels = pa.array([[("__name__", "x")]], pa.map_(pa.string(), pa.string()))
+    times, values = pa.array([[1]], pa.list_(pa.int64(), 1)), pa.array([[1.0]])
+    lists = encode_table(pa.table({"labels": labels, "timestamps_ms": times, "values": values}))
+    columns = [labels, labels, pa.array([1]), pa.array([1.0])]
+    twice = encode_table(pa.Table.from_arrays(columns, names=["labels", "labels", "timestamp_ms", "value"]))
+
+    async def work(queue: ObjectStore) -> None:
+        await produce(queue, (payload, [lists, samples("a", 1), twice]))
+        assert await consume_samples(tmp_path) == ({"a": [1]}, 2)
+
+    run(work, tmp_path)
+
+
 def test_a_series_over_a_bound_does_not_hold_up_its_batch_nor_those_behind(tmp_path: Path) -> None:
     """One bound is known before the write, the other when it is flushed."""
     payload = SamplesPayload().encode()
@@ -198,6 +213,26 @@ def test_vectors_of_a_queue_are_written_and_deleted(tmp_path: Path) -> None:
             found = await (await store.collection("t", "i", "m")).get(["one", "two", "three", "four"])
             assert sorted(found.column("id").to_pylist()) == ["one", "three"]
             assert (rejected.count, store.position(SOURCE)) == (1, 2)
+
+    run(work, tmp_path)
+
+
+def test_vectors_of_any_arrow_types_do_not_hold_up_the_queue(tmp_path: Path) -> None:
+    # A time that Python has no object for.
+    far = pa.array([1 << 62], pa.timestamp("s"))
+    ids = pa.array(["x"])
+    twice = pa.Table.from_arrays([ids, ids, pa.array([[1.0]])], names=["id", "id", "vector"])
+
+    async def work(queue: ObjectStore) -> None:
+        await produce(
+            queue,
+            (VECTORS.encode(), [encode_table(pa.table({"id": ids, "vector": far})), rows("one"), encode_table(twice)]),
+            (VECTORS.encode(VectorOperation.DELETE), [encode_table(pa.table({"id": far}))]),
+        )
+        async with await VectorStore.open(f"file://{tmp_path}/vectors", "vectors") as store:
+            rejected = RejectedRecords(queue, ConsumerConfig().data_path_prefix, "vector")
+            await QueueConsumer("vector", queue, VectorSink(store, SOURCE, rejected)).run(until_empty=True)
+            assert (rejected.count, store.position(SOURCE)) == (3, 1)
 
     run(work, tmp_path)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -125,8 +126,7 @@ class OtlpOutlet:
         if request.number in progress.answered:
             return
         try:
-            async with asyncio.timeout(self._config.timeout_seconds):
-                status, headers, body = await self._post(request)
+            status, headers, body = await self._post(request)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             self._observer.count(names.RELAY_OTLP_REQUESTS, answer="none")
             progress.postpone(RetryLater(f"no answer from {self._url}: {str(error) or type(error).__name__}"))
@@ -138,14 +138,24 @@ class OtlpOutlet:
         if self._config.gzip:
             content = await self._offload(gzip.compress, content, _GZIP_LEVEL)
             headers = {"content-encoding": "gzip"}
-        url = f"{self._url}/v1/{request.signal}"
-        async with self._client.stream("POST", url, content=content, headers=headers) as answer:
-            body = b""
-            async for piece in answer.aiter_bytes():
-                body += piece
-                if len(body) > _ANSWER_BYTES_MAX:
-                    break
-            return answer.status_code, answer.headers, body[:_ANSWER_BYTES_MAX]
+        post = self._client.build_request("POST", f"{self._url}/v1/{request.signal}", content=content, headers=headers)
+        async with asyncio.timeout(self._config.timeout_seconds):
+            answer = await self._client.send(post, stream=True)
+        try:
+            return answer.status_code, answer.headers, await self._answer_body(answer)
+        finally:
+            await answer.aclose()
+
+    async def _answer_body(self, answer: httpx.Response) -> bytes:
+        """As much as comes. The status is the answer: a success with a broken body must not be sent again for ever."""
+        body = b""
+        with suppress(httpx.HTTPError, TimeoutError, OSError):
+            async with asyncio.timeout(self._config.timeout_seconds):
+                async for piece in answer.aiter_bytes():
+                    body += piece
+                    if len(body) > _ANSWER_BYTES_MAX:
+                        break
+        return body[:_ANSWER_BYTES_MAX]
 
     def _judge(
         self, request: OtlpRequest, status: int, headers: httpx.Headers, body: bytes, progress: _Progress

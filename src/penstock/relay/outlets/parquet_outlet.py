@@ -60,6 +60,8 @@ class ParquetOutlet:
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             return Undeliverable(f"segment {delivery.segment_seq} cannot be a Parquet file: {error}")
         except OSError as error:
+            # Somebody may have removed the folder: the next try makes it again.
+            self._is_open = False
             raise explain(f"segment {delivery.segment_seq} was not written into {self._folder}", error) from error
         return Delivered()
 

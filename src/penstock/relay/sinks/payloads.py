@@ -97,4 +97,6 @@ def decode_table(record: bytes | memoryview) -> pa.Table:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInput("a record is no Arrow stream", str(error)) from error
+    if len(set(table.column_names)) < table.num_columns:
+        raise InvalidInput("a record has two columns of one name", f"it has {', '.join(table.column_names)}"[:400])
     return table

@@ -43,7 +43,7 @@ class VectorSink(StoreSink["Changes"]):
         name = (target.tenant, target.index, target.model)
         if operation is VectorOperation.DELETE:
             with suppress(NotFound):  # Then there is nothing to delete.
-                changes.delete(await self._store.collection(*name), _column(table, "id").to_pylist())
+                changes.delete(await self._store.collection(*name), _ids(table))
             return
         if not table.num_rows:
             return
@@ -61,9 +61,23 @@ def _column(table: pa.Table, name: str) -> Any:
     return table.column(name)
 
 
+def _ids(table: pa.Table) -> list[Any]:
+    ids = _column(table, "id")
+    kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise InvalidInput(f"a column id of {ids.type}", "ids are texts")
+    found: list[Any] = ids.to_pylist()
+    return found
+
+
 def _width(vectors: Any) -> int:
     """The dimensions that all rows have to have, from their type or from the first of them."""
+    kind = vectors.type
+    # By the type alone: of some values Python has no objects.
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not is_list or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise InvalidInput(f"a column vector of {kind}", "its rows are lists of numbers")
     first = vectors[0].as_py()
-    if not isinstance(first, list) or not first:
-        raise InvalidInput(f"a column vector of {vectors.type}", "its rows are lists of numbers")
+    if not first:
+        raise InvalidInput("a column vector whose first row is empty", "its rows are lists of numbers")
     return len(first)

@@ -48,7 +48,7 @@ _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 # Texts of so many bytes in all are split sooner without Arrow.
 _FEW_BYTES: Final = 8 << 10
 # Texts whose words are counted together: on the way a word takes a hundred bytes, and a text some twenty times its own.
-_PART_BYTES: Final = 2 << 20
+_PART_BYTES: Final = 1 << 20
 # Scripts that put no spaces between words.
 _UNSPACED: Final = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])"
 # A longer run is not a word; its end is dropped, in texts and in queries alike.
