@@ -186,6 +186,24 @@ def test_times_and_steps_that_make_no_query_are_refused(start: int, end: int, st
         engine().query_range("m_total", start, end, step)
 
 
+@pytest.mark.parametrize(("start", "end", "step"), [(0, 10, 1.5), (0.5, 10, 1), (0, None, 1), (0, 10, "1")])
+def test_times_and_steps_that_are_no_whole_numbers_are_refused(start: Any, end: Any, step: Any) -> None:
+    with pytest.raises(InvalidInput, match="whole number"):
+        engine().query_range("m_total", start, end, step)
+
+
+def test_numpys_whole_numbers_are_times() -> None:
+    start, end, step = np.array([0, 600_000, 60_000])
+    found = engine().query_range("m_total", start, end, step)
+    assert found.to_json() == engine().query_range("m_total", 0, 600_000, 60_000).to_json()
+
+
+@pytest.mark.parametrize("expression", [None, b"m_total", 5])
+def test_an_expression_that_is_no_text_is_refused(expression: Any) -> None:
+    with pytest.raises(InvalidInput, match="no text"):
+        engine().query(expression, 0)
+
+
 @pytest.mark.parametrize("expression", ["m_total[5m]", "'text'"])
 def test_only_scalars_and_instant_vectors_are_evaluated_over_a_range(expression: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be evaluated over a range"):

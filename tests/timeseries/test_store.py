@@ -239,11 +239,67 @@ def test_a_label_that_is_given_twice_is_named() -> None:
         (([0], [1.5], [0.0]), "whole numbers"),
         (([0], [0], ["a"]), "numbers"),
         (([0], [0], pa.array([None], pa.float64())), "nulls"),
+        (([0], pa.array([1 << 62], pa.timestamp("s")), [0.0]), "no milliseconds"),
+        (([0], [0], pa.array([[b"abc"]], pa.list_(pa.binary(3)))), "values of list"),
     ],
 )
 def test_samples_that_cannot_be_stored_are_refused_with_the_reason(columns: tuple[Any, Any, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         SampleBatch.of([series()], *columns)
+
+
+NAMED = pa.array([[("__name__", "up")]], pa.map_(pa.string(), pa.string()))
+TIMES, VALUES = pa.array([[1]], pa.list_(pa.int64())), pa.array([[1.0]], pa.list_(pa.float64()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ([("labels", NAMED), ("timestamps_ms", pa.array([1])), ("values", VALUES)], "timestamps_ms of int64"),
+        (
+            [("labels", NAMED), ("timestamps_ms", TIMES), ("values", pa.array([[1.0]], pa.list_(pa.float64(), 1)))],
+            "values of",
+        ),
+        (
+            [("labels", NAMED), ("timestamps_ms", pa.array([[1]], pa.list_view(pa.int64()))), ("values", VALUES)],
+            "of list_view",
+        ),
+        (
+            [("labels", NAMED), ("labels", NAMED), ("timestamps_ms", TIMES), ("values", VALUES)],
+            "two columns of one name",
+        ),
+        ([("labels", pa.array(["up"])), ("timestamps_ms", TIMES), ("values", VALUES)], "labels column of string"),
+        ([("x", NAMED)], "the columns x"),
+    ],
+)
+def test_a_table_that_holds_no_samples_is_refused_with_the_reason(columns: list[tuple[str, Any]], named: str) -> None:
+    table = pa.Table.from_arrays([column for _, column in columns], names=[name for name, _ in columns])
+    with pytest.raises(InvalidInput, match=named):
+        SampleBatch.from_table(table)
+
+
+@pytest.mark.parametrize(
+    ("names", "column", "named"),
+    [
+        (["__name__", "__name__"], ["a"], "two columns of one name"),
+        (["__name__", "a"], [["x"]], "labels of list"),
+        (["__name__", "a"], [{"x": 1}], "labels of struct"),
+    ],
+)
+def test_a_table_of_labels_that_are_no_texts_is_refused_with_the_reason(
+    names: list[str], column: list[Any], named: str
+) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        SampleBatch.of(pa.Table.from_arrays([pa.array(["up"]), pa.array(column)], names=names), [0], [0], [0.0])
+
+
+@pytest.mark.parametrize("times", [(0.5, 1), (0, float("nan")), (None, 1), (0, "1")])
+def test_a_selection_between_times_that_are_no_whole_numbers_is_refused(times: tuple[Any, Any]) -> None:
+    async def work(store: TimeSeriesStore) -> None:
+        with pytest.raises(InvalidInput, match="whole number"):
+            await store.select([UP], *times)
+
+    with_store(work)
 
 
 @pytest.mark.parametrize(

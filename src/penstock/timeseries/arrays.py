@@ -25,6 +25,7 @@ __all__ = [
     "bytes_column",
     "codes_of",
     "compute",
+    "ranges",
     "taken",
 ]
 
@@ -73,3 +74,11 @@ def codes_of(encoded: Column) -> Indices:
     """The codes of a dictionary-encoded column without nulls; `np.asarray` would import pandas."""
     codes = encoded.indices
     return np.frombuffer(codes.buffers()[1], np.int32, len(codes), 4 * codes.offset).astype(np.int64)
+
+
+def ranges(starts: Indices, counts: Indices) -> Indices:
+    """The positions of ranges, one after the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    positions: Indices = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return positions

@@ -11,17 +11,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import InvalidInput
 from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.operations import DEFAULT_TENANT
-from penstock.timeseries.prefetched import evaluate
-from penstock.timeseries.promql import Engine, Matcher, MatrixResult, QueryResult, SeriesColumns
+from penstock.timeseries.prefetched import QueryTimes, evaluate
+from penstock.timeseries.promql import Engine, Matcher, SeriesColumns
 from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.promql.source import Times, Values
-from penstock.timeseries.read.arrow import arrow_table
+from penstock.timeseries.queries import PromqlReads
 from penstock.timeseries.reads import SeriesReads
 from penstock.timeseries.samples import TIMESTAMP_MS_MAX, MetricMetadata
 
@@ -30,23 +28,13 @@ __all__ = ["MergedReads", "merged_columns"]
 T = TypeVar("T")
 
 
-class MergedReads:
+class MergedReads(PromqlReads):
     """Over readers that somebody else opens and closes, from the oldest to the newest."""
 
     def __init__(
         self, readers: Sequence[SeriesReads], config: TimeSeriesConfig | None = None, *, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._readers, self._config, self._clock = tuple(readers), config or TimeSeriesConfig(), clock
-
-    async def select(
-        self,
-        matchers: Iterable[Matcher],
-        start_ms: int = -TIMESTAMP_MS_MAX,
-        end_ms: int = TIMESTAMP_MS_MAX,
-        *,
-        tenant: str = DEFAULT_TENANT,
-    ) -> pa.Table:
-        return arrow_table(await self.select_columns(matchers, start_ms, end_ms, tenant=tenant))
 
     async def select_columns(
         self,
@@ -105,22 +93,7 @@ class MergedReads:
             found |= some
         return {name: found[name] for name in sorted(found)}
 
-    async def query(self, expression: str, time_ms: int, *, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """The value of a PromQL expression at one time."""
-        return await self._evaluate(
-            tenant, lambda engine: engine.query(expression, time_ms), (expression, time_ms, None, 1)
-        )
-
-    async def query_range(
-        self, expression: str, start_ms: int, end_ms: int, step_ms: int, *, tenant: str = DEFAULT_TENANT
-    ) -> MatrixResult:
-        """The values of a PromQL expression from start to end, a step apart."""
-        if step_ms < 1 or end_ms < start_ms:
-            raise InvalidInput(f"a range from {start_ms} to {end_ms} by {step_ms} ms", "it goes forward, in steps")
-        times = (expression, start_ms, end_ms, step_ms)
-        return await self._evaluate(tenant, lambda engine: engine.query_range(*times), times)
-
-    async def _evaluate(self, tenant: str, work: Callable[[Engine], T], times: tuple[str, int, int | None, int]) -> T:
+    async def _evaluate(self, tenant: str, work: Callable[[Engine], T], times: QueryTimes) -> T:
         async def fetch(matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
             return await self.select_columns(matchers, start_ms, end_ms, tenant=tenant)
 

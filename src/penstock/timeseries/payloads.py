@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Column, Indices, buffer_of, codes_of
+from penstock.timeseries.arrays import Array, Column, Cut, Indices, buffer_of, codes_of, ranges
 from penstock.timeseries.promql.labels import Labels
 
 __all__ = ["labels_of_payload", "labels_of_payloads"]
@@ -34,7 +34,7 @@ def labels_of_payload(payload: bytes) -> Labels:
 
 
 def labels_of_payloads(payloads: Column) -> list[Labels]:
-    """The labels of many payloads, in their order. Equal texts are one object."""
+    """The labels of many payloads, in their order. Equal pairs are one object, which makes sets quick to compare."""
     if len(payloads) < _MANY:
         return [*map(labels_of_payload, payloads.to_pylist())]
     offsets = np.frombuffer(payloads.buffers()[1], np.int32, len(payloads) + 1, 4 * payloads.offset).astype(np.int64)
@@ -44,9 +44,8 @@ def labels_of_payloads(payloads: Column) -> list[Labels]:
     for count in np.unique(texts.counts).tolist():
         # Series of as many labels: one column for each name and each value.
         rows = np.flatnonzero(texts.counts == count)
-        columns = [texts.column(data, rows, place) for place in range(count)]
-        pairs = [zip(names, values, strict=True) for names, values in zip(columns[::2], columns[1::2], strict=True)]
-        made = zip(*pairs, strict=True) if pairs else repeat((), len(rows))
+        columns = [texts.pairs(data, rows, place) for place in range(0, count, 2)]
+        made = zip(*columns, strict=True) if columns else repeat((), len(rows))
         for row, labels in zip(rows.tolist(), made, strict=True):
             found[row] = labels
     return found
@@ -60,32 +59,48 @@ class _Texts:
         self.sizes = sizes
         self.counts = counts
 
-    def column(self, data: Array, rows: Indices, place: int) -> list[str]:
+    def pairs(self, data: Array, rows: Indices, place: int) -> list[tuple[str, str]]:
+        """The label of each row whose name is its text at a place, and its value the one behind it."""
+        names, name_codes = self._column(data, rows, place)
+        values, codes = self._column(data, rows, place + 1)
+        if len(names) == 1:
+            pool = [(names[0], value) for value in values]
+        else:
+            both, codes = np.unique(name_codes * len(values) + codes, return_inverse=True)
+            pool = [(names[one // len(values)], values[one % len(values)]) for one in both.tolist()]
+        return [pool[code] for code in codes.tolist()]
+
+    def _column(self, data: Array, rows: Indices, place: int) -> tuple[list[str], Indices]:
+        """The distinct texts of some rows at a place, and for each row which one it has."""
         starts, sizes = self.starts[place][rows], self.sizes[place][rows]
-        ends = np.cumsum(sizes)
-        positions = np.arange(int(ends[-1])) + np.repeat(starts - (ends - sizes), sizes)
-        offsets = np.concatenate([[0], ends]).astype(np.int32)
-        buffers = [None, buffer_of(offsets), buffer_of(np.ascontiguousarray(data[positions]))]
-        encoded = pa.Array.from_buffers(pa.string(), len(rows), buffers).dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
-        return [texts[code] for code in codes_of(encoded).tolist()]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        if np.all(sizes == sizes[0]):
+            texts = data[starts[:, None] + np.arange(int(sizes[0]))]
+            if np.all(texts == texts[0]):
+                return [texts[0].tobytes().decode()], np.zeros(len(rows), np.int64)
+        else:
+            texts = data[ranges(starts, sizes)]
+        buffers = [None, buffer_of(offsets), buffer_of(np.ascontiguousarray(texts))]
+        encoded: Column = pa.Array.from_buffers(pa.string(), len(rows), buffers).dictionary_encode()
+        return encoded.dictionary.to_pylist(), codes_of(encoded)
 
 
 def _bounds(data: Array, offsets: Indices) -> _Texts:
-    rows, at, ends = np.arange(len(offsets) - 1), offsets[:-1].copy(), offsets[1:]
-    counts = np.zeros(len(rows), np.int64)
+    at, ends = offsets[:-1].copy(), offsets[1:]
+    counts = np.zeros(len(at), np.int64)
     starts: list[Indices] = []
     sizes: list[Indices] = []
-    steps = np.arange(_LENGTH_BYTES)
-    while len(rows := rows[at[rows] < ends[rows]]):
+    # A length at every byte: payloads are not aligned.
+    lengths: Array = np.ndarray((max(0, len(data) - _LENGTH_BYTES + 1),), "<u4", data, strides=(1,))
+    while np.any(unread := at < ends):
+        rows: Cut = slice(None) if unread.all() else np.flatnonzero(unread)
         if np.any(at[rows] + _LENGTH_BYTES > ends[rows]):
             raise Corrupt("the labels of a series are cut short", "a length is not whole")
-        lengths = np.ascontiguousarray(data[at[rows][:, None] + steps]).view("<u4")[:, 0].astype(np.int64)
         starts.append(np.zeros(len(at), np.int64))
         sizes.append(np.zeros(len(at), np.int64))
-        starts[-1][rows], sizes[-1][rows] = at[rows] + _LENGTH_BYTES, lengths
+        starts[-1][rows], sizes[-1][rows] = at[rows] + _LENGTH_BYTES, lengths[at[rows]]
         counts[rows] += 1
-        at[rows] += _LENGTH_BYTES + lengths
+        at[rows] += _LENGTH_BYTES + sizes[-1][rows]
     if np.any(at != ends) or np.any(counts % 2):
         raise Corrupt("the labels of a series are cut short", "a name or a value is not whole")
     return _Texts(starts, sizes, counts)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from penstock.clock import Clock
 from penstock.timeseries.promql import Engine, EngineConfig, Matcher, SeriesColumns
 
-__all__ = ["PrefetchedSource", "evaluate"]
+__all__ = ["PrefetchedSource", "QueryTimes", "evaluate"]
 
 R = TypeVar("R")
 Fetch = Callable[[Sequence[Matcher], int, int], Awaitable[SeriesColumns]]
+# The expression of a query, its start, its end (None for an instant query) and its step, in milliseconds.
+QueryTimes: TypeAlias = tuple[str, int, int | None, int]
 
 
 class PrefetchedSource:
@@ -63,7 +65,7 @@ async def evaluate(
     config: EngineConfig,
     clock: Clock,
     work: Callable[[Engine], R],
-    times: tuple[str, int, int | None, int],
+    times: QueryTimes,
 ) -> R:
     """Fetch what an expression reads, then do `work` with the engine beside the event loop."""
     source = PrefetchedSource(fetch)

@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import pyarrow as pa
-
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Corrupt, InvalidInput
 from penstock.observability import SILENT, Observer, names
@@ -17,9 +15,10 @@ from penstock.timeseries.format.keys import keys_of
 from penstock.timeseries.format.metadata_block import MetadataBlock
 from penstock.timeseries.format.state import METADATA, SAMPLES
 from penstock.timeseries.operations import DEFAULT_TENANT
-from penstock.timeseries.prefetched import evaluate
-from penstock.timeseries.promql import Engine, Matcher, MatrixResult, QueryResult, SeriesColumns
-from penstock.timeseries.read.arrow import arrow_table
+from penstock.timeseries.prefetched import QueryTimes, evaluate
+from penstock.timeseries.promql import Engine, Matcher, SeriesColumns
+from penstock.timeseries.promql.columns.grid import whole_ms
+from penstock.timeseries.queries import PromqlReads
 from penstock.timeseries.read.matching import known_labels
 from penstock.timeseries.read.selection import Moment, find_series, select_columns
 from penstock.timeseries.read.stats import TenantStats, tenant_stats
@@ -65,7 +64,7 @@ class QueryPlan:
         return "\n".join(lines)
 
 
-class SeriesReads:
+class SeriesReads(PromqlReads):
     """Reads of one store. Times are milliseconds since 1970, and ranges include both of their ends."""
 
     _config: TimeSeriesConfig
@@ -76,21 +75,6 @@ class SeriesReads:
         """Do `work` on one moment of a tenant."""
         raise NotImplementedError
 
-    async def select(
-        self,
-        matchers: Iterable[Matcher],
-        start_ms: int = -TIMESTAMP_MS_MAX,
-        end_ms: int = TIMESTAMP_MS_MAX,
-        *,
-        tenant: str = DEFAULT_TENANT,
-    ) -> pa.Table:
-        """Samples of all series that satisfy every matcher: a row a series, in the order of labels.
-
-        Columns are `labels`, a map, and the lists `timestamps_ms` and `values`.
-        """
-        columns = await self.select_columns(matchers, start_ms, end_ms, tenant=tenant)
-        return arrow_table(columns)
-
     async def select_columns(
         self,
         matchers: Iterable[Matcher],
@@ -99,8 +83,7 @@ class SeriesReads:
         *,
         tenant: str = DEFAULT_TENANT,
     ) -> SeriesColumns:
-        """The same as NumPy columns, as the engine takes them."""
-        asked = _checked(matchers)
+        asked = _checked(matchers, start_ms, end_ms)
         return await self.read(
             tenant, lambda moment: select_columns(moment, asked, start_ms, end_ms, self._config.engine)
         )
@@ -114,7 +97,7 @@ class SeriesReads:
         tenant: str = DEFAULT_TENANT,
     ) -> list[dict[str, str]]:
         """The labels of series that satisfy every matcher and have samples in an hour that the range touches."""
-        asked = _checked(matchers)
+        asked = _checked(matchers, start_ms, end_ms)
 
         async def work(moment: Moment) -> list[dict[str, str]]:
             found = await find_series(moment, asked, start_ms, end_ms, self._config.engine)
@@ -131,7 +114,7 @@ class SeriesReads:
         tenant: str = DEFAULT_TENANT,
     ) -> list[str]:
         """The names of labels, of all series or of those that satisfy every matcher, in order."""
-        asked = _checked(matchers)
+        asked = _checked(matchers, start_ms, end_ms)
 
         async def work(moment: Moment) -> list[str]:
             if asked or moment.unflushed:
@@ -153,7 +136,7 @@ class SeriesReads:
         tenant: str = DEFAULT_TENANT,
     ) -> list[str]:
         """The values of a label, of all series or of those that satisfy every matcher, in order."""
-        asked = _checked(matchers)
+        asked = _checked(matchers, start_ms, end_ms)
 
         async def work(moment: Moment) -> list[str]:
             if asked or moment.unflushed:
@@ -203,26 +186,6 @@ class SeriesReads:
         except Corrupt as error:
             return SeriesVerifyReport(tenant, problems=[str(error)])
 
-    # PromQL ---------------------------------------------------------------------------------------
-
-    async def query(self, expression: str, time_ms: int, *, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """The value of a PromQL expression at one time."""
-        return await self._evaluate(
-            tenant, lambda engine: engine.query(expression, time_ms), (expression, time_ms, None, 1)
-        )
-
-    async def query_range(
-        self, expression: str, start_ms: int, end_ms: int, step_ms: int, *, tenant: str = DEFAULT_TENANT
-    ) -> MatrixResult:
-        """The values of a PromQL expression from start to end, a step apart."""
-        if step_ms < 1 or end_ms < start_ms:
-            raise InvalidInput(f"a range from {start_ms} to {end_ms} by {step_ms} ms", "it goes forward, in steps")
-        return await self._evaluate(
-            tenant,
-            lambda engine: engine.query_range(expression, start_ms, end_ms, step_ms),
-            (expression, start_ms, end_ms, step_ms),
-        )
-
     async def explain(
         self,
         expression: str,
@@ -256,7 +219,7 @@ class SeriesReads:
 
         return await self.read(tenant, work)
 
-    async def _evaluate(self, tenant: str, work: Callable[[Engine], T], times: tuple[str, int, int | None, int]) -> T:
+    async def _evaluate(self, tenant: str, work: Callable[[Engine], T], times: QueryTimes) -> T:
         async def on_moment(moment: Moment) -> T:
             async def fetch(matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesColumns:
                 return await select_columns(moment, matchers, start_ms, end_ms, self._config.engine)
@@ -277,8 +240,9 @@ class _NoSource:
         raise NotImplementedError
 
 
-def _checked(matchers: Iterable[Matcher]) -> tuple[Matcher, ...]:
+def _checked(matchers: Iterable[Matcher], start_ms: int, end_ms: int) -> tuple[Matcher, ...]:
     """Matchers that can be used: their regular expressions are compiled here, before anything is read."""
+    whole_ms("start", start_ms), whole_ms("end", end_ms)
     asked = tuple(matchers)
     for matcher in asked:
         if not isinstance(matcher, Matcher):

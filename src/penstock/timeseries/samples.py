@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Times
+from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Times, compute
 from penstock.timeseries.series_table import SeriesTable
 
 __all__ = ["TIMESTAMP_MS_MAX", "MetricMetadata", "SampleBatch"]
@@ -90,9 +90,13 @@ class SampleBatch:
 
         What `select` returns is taken too: `labels`, and lists `timestamps_ms` and `values`, a row a series.
         """
+        if not isinstance(data, pa.Table | pa.RecordBatch):
+            raise InvalidInput(f"samples of {type(data).__name__}", "they are an Arrow table or record batch")
         names = set(data.column_names)
+        if len(names) < data.num_columns:
+            raise InvalidInput("a table of samples has two columns of one name", "each column is there once")
         if {"labels", "timestamps_ms", "values"} <= names:
-            times, values = (_combined(data.column(name)) for name in ("timestamps_ms", "values"))
+            times, values = (_lists(name, data.column(name)) for name in ("timestamps_ms", "values"))
             counts = np.diff(np.asarray(times.offsets))
             if times.null_count or values.null_count or not np.array_equal(counts, np.diff(np.asarray(values.offsets))):
                 raise InvalidInput("lists of timestamps and values differ in length", "each sample has both")
@@ -139,9 +143,11 @@ def _whole(name: str, column: Any) -> Indices:
         if column.null_count:
             raise InvalidInput(f"{name} with nulls", "each sample has all of its columns")
         if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-        column = column.to_numpy(zero_copy_only=False)
+            column = _milliseconds(name, column)
+        column = _numpy(name, column)
     found = np.asarray(column)
+    if found.dtype == np.object_ and found.ndim == 1 and all(isinstance(one, int) for one in found):
+        raise InvalidInput(f"{name} up to {max(found, key=abs)}", "it is beyond what can be stored")
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
         raise InvalidInput(f"{name} of {found.dtype} in {found.ndim} dimensions", "it is a column of whole numbers")
     if found.dtype == np.uint64 and len(found) and int(found.max()) >= 1 << 63:
@@ -154,12 +160,38 @@ def _numbers(column: Any) -> Floats:
     if isinstance(column, pa.Array):
         if column.null_count:
             raise InvalidInput("values with nulls", "each sample has a value; NaN is one")
-        column = column.to_numpy(zero_copy_only=False)
+        column = _numpy("values", column)
     found = np.asarray(column)
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iuf"):
         raise InvalidInput(f"values of {found.dtype} in {found.ndim} dimensions", "it is a column of numbers")
     frozen: Floats = _frozen(found if len(found) else np.empty(0), np.float64)
     return frozen
+
+
+def _numpy(name: str, column: Any) -> Array:
+    """A column of numbers. Arrow makes Python's objects of most others, and of some of them it can make nothing."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if len(column) and not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise InvalidInput(f"{name} of {column.type}", "it is a column of numbers")
+    found: Array = column.to_numpy(zero_copy_only=False) if len(column) else np.empty(0)
+    return found
+
+
+def _milliseconds(name: str, column: Any) -> Any:
+    """Parts of a millisecond are cut off. Seconds may lie where milliseconds do not reach: that is no time at all."""
+    target = pa.timestamp("ms", column.type.tz)
+    try:
+        whole: Any = compute.cast(column, options=compute.CastOptions(target, allow_time_truncate=True))
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"{name} of {column.type}", f"they are no milliseconds: {error}") from error
+    return whole.cast(pa.int64())
+
+
+def _lists(name: str, column: Any) -> Any:
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise InvalidInput(f"{name} of {column.type}", "beside labels it is a column of lists, one for each series")
+    return _combined(column)
 
 
 def _combined(column: Any) -> Any:

@@ -212,9 +212,9 @@ def _from_maps(column: Column) -> _Flat:
 
 def _from_columns(table: pa.Table | pa.RecordBatch) -> _Flat:
     rows = table.num_rows
-    columns = {name: _text(table.column(name)) for name in table.column_names}
-    if len(columns) < len(table.column_names):
+    if len(set(table.column_names)) < len(table.column_names):
         raise InvalidInput("a table of labels has two columns of one name", "labels have a name each")
+    columns = {name: _text(table.column(name)) for name in table.column_names}
     # Label names side by side are sorted once, here: columns in their order make rows in theirs.
     known = sorted(columns)
     order = np.arange(len(known) * rows).reshape(len(known), rows).T.reshape(-1)
@@ -239,6 +239,6 @@ def _text(column: Column) -> Column:
             column = column.dictionary_decode()
         cast = column.cast(pa.string())
         cast.validate(full=True)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInput(f"labels of {column.type}", f"names and values are texts of UTF-8: {error}") from error
     return cast

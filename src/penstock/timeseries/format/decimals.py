@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.timeseries.arrays import Array, Bools, Floats, Indices
-from penstock.timeseries.format.packed_column import ranges
+from penstock.timeseries.arrays import Array, Bools, Floats, Indices, ranges
 
 __all__ = ["EXPONENT_MAX", "POWERS", "decimals_of"]
 

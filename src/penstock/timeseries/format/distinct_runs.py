@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.timeseries.arrays import Array, Bools, Indices, Words
-from penstock.timeseries.format.packed_column import ranges
+from penstock.timeseries.arrays import Array, Bools, Indices, Words, ranges
 
 __all__ = ["distinct_runs"]
 

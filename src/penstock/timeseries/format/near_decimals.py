@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from penstock.timeseries.arrays import Array, Floats, Indices
+from penstock.timeseries.arrays import Array, Floats, Indices, ranges
 from penstock.timeseries.format.decimals import EXPONENT_MAX, POWERS
-from penstock.timeseries.format.packed_column import ranges
 
 __all__ = ["near_decimals_of"]
 

@@ -1,4 +1,4 @@
-"""One column of numbers packed with pcodec, and ranges of rows: what all layouts of sample blocks share."""
+"""One column of numbers packed with pcodec: what all layouts of sample blocks share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Indices
+from penstock.timeseries.arrays import Array
 
-__all__ = ["packed", "ranges", "unpacked"]
+__all__ = ["packed", "unpacked"]
 
 # Level 8 packs residuals to within 1 % of their entropy. Differences are ours, so pcodec is told to look for none:
 # that makes it as fast as level 6 was with its own search.
@@ -43,11 +43,3 @@ def unpacked(body: memoryview, kind: type[np.generic], rows: int) -> Array:
     if len(found) != rows or (rows and found.dtype != np.dtype(kind)):
         raise Corrupt("a block of samples does not agree", f"a column has {len(found)} numbers instead of {rows}")
     return found
-
-
-def ranges(starts: Indices, counts: Indices) -> Indices:
-    """The positions of ranges, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    positions: Indices = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return positions

@@ -15,10 +15,10 @@ import numpy as np
 
 from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Words
+from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Words, ranges
 from penstock.timeseries.format.keys import keys_of
 from penstock.timeseries.format.ordering import sorted_samples
-from penstock.timeseries.format.packed_column import packed, ranges, unpacked
+from penstock.timeseries.format.packed_column import packed, unpacked
 from penstock.timeseries.format.sample_block_v1 import decode_v1
 from penstock.timeseries.format.time_runs import TimeRuns
 from penstock.timeseries.format.value_columns import ValueColumns, encode_values

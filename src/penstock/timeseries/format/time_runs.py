@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Indices
+from penstock.timeseries.arrays import Array, Indices, ranges
 from penstock.timeseries.format.distinct_runs import distinct_runs
-from penstock.timeseries.format.packed_column import packed, ranges, unpacked
+from penstock.timeseries.format.packed_column import packed, unpacked
 
 __all__ = ["TimeRuns"]
 

@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import Corrupt
-from penstock.timeseries.arrays import Array, Bools, Floats, Indices, Words
+from penstock.timeseries.arrays import Array, Bools, Floats, Indices, Words, ranges
 from penstock.timeseries.format.decimals import EXPONENT_MAX, POWERS, decimals_of
 from penstock.timeseries.format.distinct_runs import distinct_runs
 from penstock.timeseries.format.near_decimals import near_decimals_of
-from penstock.timeseries.format.packed_column import packed, ranges, unpacked
+from penstock.timeseries.format.packed_column import packed, unpacked
 from penstock.timeseries.format.value_plan import (
     EXPONENT_MASK,
     MIDDLE,

@@ -9,7 +9,7 @@ from penstock.errors import AtCapacity, InvalidInput
 from penstock.timeseries.promql.annotations import Annotations, Notes
 from penstock.timeseries.promql.budget import QueryBudget
 from penstock.timeseries.promql.columns.frame import VectorFrame, single
-from penstock.timeseries.promql.columns.grid import Grid
+from penstock.timeseries.promql.columns.grid import Grid, whole_ms
 from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.config import EngineConfig
 from penstock.timeseries.promql.context import EvaluationContext
@@ -37,11 +37,14 @@ class Engine:
         self._source = source
         self._config = config or EngineConfig()
         self._clock = clock
+        # The expression read last: whoever asks for its selections evaluates it next.
+        self._latest: tuple[str, Expr, ValueType] | None = None
 
     def query(self, expression: str, time_ms: int) -> QueryResult:
         """The value of an expression at one time."""
         tree, kind = self._read(expression)
-        grid = Grid(_checked_time(time_ms), time_ms, 1)
+        time_ms = _checked_time(time_ms)
+        grid = Grid(time_ms, time_ms, 1)
         notes = Notes(expression)
         evaluator = Evaluator(self._context(grid, notes))
         with np.errstate(all="ignore"):
@@ -49,17 +52,13 @@ class Engine:
 
     def query_range(self, expression: str, start_ms: int, end_ms: int, step_ms: int) -> MatrixResult:
         """The values of an expression from start to end, both included, a step apart."""
-        if step_ms < 1:
-            raise InvalidInput(f"the step of the query is {step_ms} ms", "it must be at least 1")
-        if _checked_time(end_ms) < _checked_time(start_ms):
-            raise InvalidInput("the query ends before it starts", f"{start_ms} to {end_ms}")
+        grid = _checked_grid(start_ms, end_ms, step_ms)
         tree, kind = self._read(expression)
         if kind not in (ValueType.SCALAR, ValueType.VECTOR):
             raise InvalidInput(
                 f"an expression of type {kind.value} cannot be evaluated over a range",
                 "it must be scalar or instant vector",
             )
-        grid = Grid(start_ms, end_ms, step_ms)
         notes = Notes(expression)
         context = self._context(grid, notes)
         context.budget.check_steps(grid.steps)
@@ -73,12 +72,20 @@ class Engine:
     ) -> list[SeriesSelection]:
         """What the query of these times is going to ask of its source; without an end it is an instant query."""
         tree, _ = self._read(expression)
-        grid = Grid(_checked_time(start_ms), _checked_time(start_ms if end_ms is None else end_ms), max(step_ms, 1))
+        grid = _checked_grid(start_ms, start_ms if end_ms is None else end_ms, step_ms)
         context = self._context(grid, Notes(expression))
         context.budget.check_steps(grid.steps)
         return list(selections(tree, context))
 
     def _read(self, expression: str) -> tuple[Expr, ValueType]:
+        latest = self._latest
+        if latest is None or latest[0] != expression:
+            self._latest = latest = (expression, *self._parsed(expression))
+        return latest[1:]
+
+    def _parsed(self, expression: str) -> tuple[Expr, ValueType]:
+        if not isinstance(expression, str):
+            raise InvalidInput(f"the expression {expression!r:.80} is no text", "PromQL is a string")
         size = len(expression.encode("utf-8", "surrogatepass"))
         if size > self._config.expression_bytes_max:
             raise AtCapacity(
@@ -94,7 +101,17 @@ class Engine:
         return EvaluationContext(self._source, self._config, budget, notes, query=grid, grid=grid)
 
 
+def _checked_grid(start_ms: int, end_ms: int, step_ms: int) -> Grid:
+    start_ms, end_ms, step_ms = _checked_time(start_ms), _checked_time(end_ms), whole_ms("step", step_ms)
+    if step_ms < 1:
+        raise InvalidInput(f"the step of the query is {step_ms} ms", "it must be at least 1")
+    if end_ms < start_ms:
+        raise InvalidInput("the query ends before it starts", f"{start_ms} to {end_ms}")
+    return Grid(start_ms, end_ms, step_ms)
+
+
 def _checked_time(time_ms: int) -> int:
+    time_ms = whole_ms("time", time_ms)
     if not -_TIME_MS_MAX <= time_ms <= _TIME_MS_MAX:
         raise InvalidInput(f"the time {time_ms} ms is out of range", f"it must lie within ±{_TIME_MS_MAX}")
     return time_ms

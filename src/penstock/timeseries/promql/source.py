@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +45,17 @@ class SeriesColumns:
     @property
     def sample_count(self) -> int:
         return len(self.timestamps)
+
+    @cached_property
+    def shared_times(self) -> Times | None:
+        """The times of every series, if all of them were sampled together: what is found for one holds for all."""
+        if not self.sample_count:
+            return None
+        per_series, rest = divmod(self.sample_count, len(self.labels))
+        first = self.timestamps[:per_series]
+        if rest or (self.offsets[1:] - self.offsets[:-1] != per_series).any():
+            return None
+        return first if (self.timestamps.reshape(-1, per_series) == first).all() else None
 
 
 class SeriesSource(Protocol):

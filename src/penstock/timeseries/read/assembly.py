@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.timeseries.arrays import Array, Bools, Cut, Floats, Ids, Indices, Times
+from penstock.timeseries.arrays import Array, Bools, Cut, Floats, Ids, Indices, Times, ranges
 from penstock.timeseries.format.ordering import is_risen, sorted_samples
-from penstock.timeseries.format.packed_column import ranges
 from penstock.timeseries.format.sample_block import SampleBlock
 
 __all__ = ["SampleColumns", "SamplePart", "assemble", "cut_block"]
@@ -66,12 +65,17 @@ def assemble(count: int, parts: Sequence[SamplePart], *, overlapping: bool = Fal
     offsets = np.concatenate([[0], np.cumsum(counts)])
     times = np.empty(int(offsets[-1]), np.int64)
     values = np.empty(int(offsets[-1]), np.float64)
-    filled = offsets[:-1].copy()
+    filled = np.zeros(count, np.int64)
+    even = int(counts[0]) if count and np.all(counts == counts[0]) else 0
     for part in parts:
         if not len(part.times):
             continue
-        starts = filled[part.series]
+        before = filled[part.series]
         filled[part.series] += part.counts
+        if even and np.all(before == before[0]) and np.all(part.counts == part.counts[0]):
+            _put_rectangle(part, int(before[0]), times.reshape(-1, even), values.reshape(-1, even))
+            continue
+        starts = offsets[part.series] + before
         rows: Cut
         if np.all(starts[1:] == starts[:-1] + part.counts[:-1]):
             rows = slice(int(starts[0]), int(starts[0]) + len(part.times))
@@ -83,6 +87,17 @@ def assemble(count: int, parts: Sequence[SamplePart], *, overlapping: bool = Fal
     if overlapping:
         return _settled(offsets, times, values)
     return SampleColumns(offsets, times, values)
+
+
+def _put_rectangle(part: SamplePart, first: int, times: Times, values: Floats) -> None:
+    """Put a part whose series have equally many samples into columns of as many, a series a row, from `first` on."""
+    series = part.series
+    rows: Cut = series
+    if np.all(series[1:] == series[:-1] + 1):
+        rows = slice(int(series[0]), int(series[0]) + len(series))
+    columns = slice(first, first + int(part.counts[0]))
+    times[rows, columns] = part.times.reshape(len(series), -1) + np.int64(part.base_ms)
+    values[rows, columns] = part.values.reshape(len(series), -1)
 
 
 def _settled(offsets: Indices, times: Times, values: Floats) -> SampleColumns:

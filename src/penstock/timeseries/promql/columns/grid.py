@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 
 import numpy as np
 
+from penstock.errors import InvalidInput
 from penstock.timeseries.promql.source import Times
 
-__all__ = ["Grid", "subquery_grid"]
+__all__ = ["Grid", "subquery_grid", "whole_ms"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +29,14 @@ class Grid:
     @functools.cached_property
     def times_ms(self) -> Times:
         return self.start_ms + np.arange(self.steps, dtype=np.int64) * self.step_ms
+
+
+def whole_ms(what: str, value: int) -> int:
+    """A time or a step as Python's integer: others round, or overflow, in the middle of a query."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise InvalidInput(f"the {what} {value!r:.40} is no whole number", "it is a number of milliseconds") from error
 
 
 def subquery_grid(first_end_ms: int, last_end_ms: int, range_ms: int, step_ms: int) -> Grid:

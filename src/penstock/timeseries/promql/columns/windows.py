@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ __all__ = ["Windows", "last_before", "windows_of"]
 
 # Combined keys of series and time must fit into 63 bits.
 _KEY_MAX = 2**62
+# Windows that are computed at once: a dozen arrays of so many numbers stay within a processor's cache.
+_CELLS_AT_ONCE = 1 << 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,14 @@ class Windows:
         unnamed = self.unnamed if keeps_name else np.ones(len(self.labels), np.bool_)
         return VectorFrame(self.labels, np.where(present, values, 0.0), present, unnamed)
 
+    def bands(self) -> Iterator[tuple[slice, Windows]]:
+        """A few series at a time, and which ones they are."""
+        steps = self.low.shape[1]
+        height = max(1, _CELLS_AT_ONCE // max(1, steps))
+        for first in range(0, len(self.low), height):
+            rows = slice(first, first + height)
+            yield rows, dataclasses.replace(self, low=self.low[rows], high=self.high[rows])
+
     def reduce(self, function: Callable[[Cells, Presence, Cells], Cells], count_min: int = 1) -> VectorFrame:
         """Apply a function of (samples, which count, how many) to all windows of at least so many samples."""
         low, counts = self.low.ravel(), self.counts.ravel()
@@ -60,7 +70,7 @@ def last_before(columns: SeriesColumns, times: Times) -> npt.NDArray[np.int64]:
     series = len(columns.labels)
     if columns.sample_count == 0 or len(times) == 0:
         return np.zeros((series, len(times)), dtype=np.int64)
-    shared = _shared_times(columns)
+    shared = columns.shared_times
     if shared is not None:
         return columns.offsets[:-1, None] + np.searchsorted(shared, times, "right")[None, :]
     base = int(min(times.min(), columns.timestamps.min())) - 1
@@ -71,15 +81,6 @@ def last_before(columns: SeriesColumns, times: Times) -> npt.NDArray[np.int64]:
     keys = owner * span + (columns.timestamps - base)
     wanted = np.arange(series)[:, None] * span + (times - base)[None, :]
     return np.searchsorted(keys, wanted.ravel(), "right").reshape(wanted.shape).astype(np.int64)
-
-
-def _shared_times(columns: SeriesColumns) -> Times | None:
-    """The times of all series, if they were sampled together: one search then serves all of them."""
-    per_series, rest = divmod(columns.sample_count, len(columns.labels))
-    first = columns.timestamps[:per_series]
-    if rest or (columns.offsets[1:] - columns.offsets[:-1] != per_series).any():
-        return None
-    return first if (columns.timestamps.reshape(-1, per_series) == first).all() else None
 
 
 def _last_before_slowly(columns: SeriesColumns, times: Times) -> npt.NDArray[np.int64]:

@@ -13,10 +13,10 @@ from penstock.timeseries.promql.columns.quantiles import sorted_quantile
 from penstock.timeseries.promql.columns.ragged import blocks
 from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, drop, keep, replace
+from penstock.timeseries.promql.labels import Labels, replace, signature
 from penstock.timeseries.promql.syntax.number_text import plain_text
 
-__all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "grouping_labels", "runs_of"]
+__all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "runs_of"]
 
 # Of values (groups × members × steps), which of them exist, and how many do.
 Aggregate = Callable[[Cells, Presence, Cells], Cells]
@@ -43,19 +43,13 @@ AGGREGATES: dict[str, Aggregate] = {
 }
 
 
-def grouping_labels(labels: Labels, grouping: tuple[str, ...], *, without: bool) -> Labels:
-    """The labels of the group that a series belongs to."""
-    if without:
-        return drop(labels, (*grouping, METRIC_NAME))
-    return keep(labels, grouping) if grouping else EMPTY_LABELS
-
-
 def group_numbers(
     labels: list[Labels], grouping: tuple[str, ...], *, without: bool
 ) -> tuple[list[Labels], npt.NDArray[np.int64]]:
     """The groups by first appearance, and the group of each series."""
     numbers: dict[Labels, int] = {}
-    owners = [numbers.setdefault(grouping_labels(own, grouping, without=without), len(numbers)) for own in labels]
+    group = signature(grouping, on=not without)
+    owners = [numbers.setdefault(group(own), len(numbers)) for own in labels]
     return list(numbers), np.array(owners, dtype=np.int64)
 
 
@@ -106,14 +100,14 @@ def count_values(
     """How many series have each value; the value becomes a label."""
     if not label:
         raise InvalidInput(f"invalid label name {label}".rstrip(), "count_values needs a label to put the value into")
-    wanted = grouping if without else (*grouping, label)
+    group_of = signature(grouping if without else (*grouping, label), on=not without)
     counts: dict[Labels, Cells] = {}
     for row, labels in enumerate(frame.labels):
         # By their bits: zero and negative zero are told apart, and NaNs of all kinds meet in one label.
         bits, shown = np.ascontiguousarray(frame.values[row]).view(np.int64), frame.present[row]
         for one in np.unique(bits[shown]):
             same, value = shown & (bits == one), one.view(np.float64)
-            group = grouping_labels(replace(labels, label, plain_text(float(value))), wanted, without=without)
+            group = group_of(replace(labels, label, plain_text(float(value))))
             counts[group] = counts.get(group, np.zeros(frame.steps)) + same
         context.budget.check_cells(len(counts), frame.steps)
     if not counts:

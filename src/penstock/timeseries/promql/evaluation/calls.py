@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from penstock.timeseries.promql.functions import bounds, histograms, rates, regr
 from penstock.timeseries.promql.functions.elementwise import DATES, ELEMENTWISE, clamp, larger, round_to, smaller
 from penstock.timeseries.promql.functions.info import info_matchers, with_info
 from penstock.timeseries.promql.functions.over_time import OVER_TIME, TIMESTAMPS, edge, quantile_over_time
-from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, labels_from, value_of
+from penstock.timeseries.promql.labels import EMPTY_LABELS, METRIC_NAME, Labels, labels_from, metric_names
 from penstock.timeseries.promql.matchers import MatchKind
 from penstock.timeseries.promql.syntax.signatures import UNSUPPORTED
 from penstock.timeseries.promql.syntax.tree import (
@@ -93,15 +94,13 @@ def _rate(evaluator: ArgumentEvaluator, expr: CallExpr) -> VectorFrame:
         smoothed = extension is RangeBounds.SMOOTHED
         frame = bounds.bounded_growth(windows, smoothed=smoothed, counter=counter, per_second=per_second)
     if expr.function != "delta":
-        for labels, some in zip(frame.labels, frame.seen(), strict=True):
-            name = value_of(labels, METRIC_NAME)
-            if some and name and not name.endswith(_COUNTER_SUFFIXES):
+        argument = _plain(expr.arguments[0])
+        # The samples of a subquery are nowhere in the expression.
+        place = TextSpan(0, 0) if isinstance(argument, SubqueryExpr) else argument.place
+        for name in metric_names(compress(frame.labels, frame.seen().tolist())):
+            if not name.endswith(_COUNTER_SUFFIXES):
                 evaluator.context.notes.inform(
-                    f'metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "{name}"',
-                    # The samples of a subquery are nowhere in the expression.
-                    TextSpan(0, 0)
-                    if isinstance(_plain(expr.arguments[0]), SubqueryExpr)
-                    else _plain(expr.arguments[0]).place,
+                    f'metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "{name}"', place
                 )
     return frame
 

@@ -7,36 +7,51 @@ import numpy.typing as npt
 
 from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
 from penstock.timeseries.promql.columns.windows import Windows
+from penstock.timeseries.promql.source import SeriesColumns
 
-__all__ = ["changes", "extrapolated", "last_two", "lost_in_resets", "resets"]
+__all__ = ["changes", "extrapolated", "falls_of", "last_two", "lost_in_resets", "resets"]
 
 # Samples up to this much further apart than average count as evenly spaced.
 _SPACING_TOLERANCE = 1.1
 _PAIR = 2
+Index = npt.NDArray[np.int64]
 
 
 def extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> VectorFrame:
     """The growth within each window, extended to its bounds where the samples come near enough to them."""
-    present = windows.counts >= _PAIR
+    falls = falls_of(windows.columns) if counter else None
+    values = np.zeros(windows.low.shape)
+    present = np.zeros(windows.low.shape, np.bool_)
+    for rows, band in windows.bands():
+        present[rows] = shown = band.counts >= _PAIR
+        np.copyto(values[rows], _extended_growth(band, shown, falls, per_second=per_second), where=shown)
+    return VectorFrame(windows.labels, values, present, np.ones(len(windows.labels), np.bool_))
+
+
+def _extended_growth(windows: Windows, present: Presence, falls: Index | None, *, per_second: bool) -> Cells:
+    """Of windows that are not present it is any number. Only counters have falls."""
     first, last = _edges(windows, present)
+    opening = _taken(windows, first)
+    growth = _taken(windows, last) - opening
+    if falls is not None and len(falls):
+        growth += lost_in_resets(windows.columns.values, falls, first, last, present)
+    # What the times of samples decide is the same for all series that were sampled together.
+    rows = slice(None) if windows.columns.shared_times is None else slice(1)
     times = windows.columns.timestamps
-    growth = _taken(windows, last) - _taken(windows, first)
-    if counter:
-        growth = growth + lost_in_resets(windows.columns.values, first, last, present)
-    first_ms, last_ms = _gather(times, first), _gather(times, last)
+    first_ms, last_ms = _gather(times, first[rows]), _gather(times, last[rows])
     to_start = (first_ms - windows.starts_ms[None, :]) / 1000
     to_end = (windows.ends_ms[None, :] - last_ms) / 1000
-    sampled = np.where(present, (last_ms - first_ms) / 1000, 1.0)
-    spacing = sampled / np.maximum(windows.counts - 1, 1)
+    sampled = np.where(present[rows], (last_ms - first_ms) / 1000, 1.0)
+    spacing = sampled / np.maximum(windows.counts[rows] - 1, 1)
     threshold = spacing * _SPACING_TOLERANCE
     to_start = np.where(to_start >= threshold, spacing / 2, to_start)
-    if counter:
-        to_start = _not_below_zero(_taken(windows, first), growth, sampled, to_start)
+    if falls is not None:
+        to_start = _not_below_zero(opening, growth, sampled, to_start)
     to_end = np.where(to_end >= threshold, spacing / 2, to_end)
     factor = (sampled + to_start + to_end) / sampled
     if per_second:
         factor = factor / ((windows.ends_ms - windows.starts_ms) / 1000)[None, :]
-    return windows.frame(growth * factor, present)
+    return growth * factor
 
 
 def _not_below_zero(first: Cells, growth: Cells, sampled: Cells, to_start: Cells) -> Cells:
@@ -83,11 +98,16 @@ def _counted(windows: Windows, event: Presence) -> VectorFrame:
     return windows.frame((running[last] - running[first]).astype(np.float64), present)
 
 
-def lost_in_resets(
-    values: Cells, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], present: Presence
-) -> Cells:
+def falls_of(columns: SeriesColumns) -> Index:
+    """The positions of samples that are less than the one before in their series."""
+    fell = columns.values[1:] < columns.values[:-1]
+    starts = columns.offsets[1:-1]
+    fell[starts[(starts > 0) & (starts <= len(fell))] - 1] = False
+    return np.flatnonzero(fell) + 1
+
+
+def lost_in_resets(values: Cells, falls: Index, first: Index, last: Index, present: Presence) -> Cells:
     """What counters had reached before each fall between two positions, summed."""
-    falls = np.flatnonzero(values[1:] < values[:-1]) + 1
     low = np.searchsorted(falls, first, "right")
     high = np.searchsorted(falls, last, "right")
     some = present & (high > low)
@@ -99,15 +119,15 @@ def lost_in_resets(
     return lost
 
 
-def _edges(windows: Windows, present: Presence) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _edges(windows: Windows, present: Presence) -> tuple[Index, Index]:
     """Positions of the first and last samples; zero where a window is too small."""
     return np.where(present, windows.low, 0), np.where(present, windows.high - 1, 0)
 
 
-def _taken(windows: Windows, positions: npt.NDArray[np.int64]) -> Cells:
+def _taken(windows: Windows, positions: Index) -> Cells:
     values = windows.columns.values
     return values[positions] if len(values) else np.zeros(positions.shape)
 
 
-def _gather(times: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _gather(times: Index, positions: Index) -> Index:
     return times[positions] if len(times) else np.zeros(positions.shape, np.int64)
