@@ -4,6 +4,7 @@ from email.utils import formatdate
 
 import httpx
 import msgspec
+import numpy as np
 import pytest
 
 from penstock.documents.embedding import PROFILES, OpenAiProvider, profile_of
@@ -147,3 +148,24 @@ def test_an_answer_that_cannot_be_unpacked_is_later():
 
     answer, _ = ask(garbled())
     assert isinstance(answer, Later)
+
+
+IN_BYTES = msgspec.structs.replace(PROFILE, vector_type="int8")
+
+
+def bytes_answered(*numbers):
+    return httpx.Response(200, json={"data": [{"index": 0, "embedding": [*numbers]}]})
+
+
+def test_bytes_are_asked_for_and_become_vectors_of_length_one():
+    answer, request = ask(bytes_answered(-128, 127, 0, 64), texts=("a",), profile=IN_BYTES)
+    assert json.loads(request.content) == {"model": PROFILE.name, "input": ["a"], "output_dtype": "int8"}
+    np.testing.assert_allclose(answer.rows, np.array([[-128, 127, 0, 64]]) / np.linalg.norm([128, 127, 64]), rtol=1e-6)
+    zeros, _ = ask(bytes_answered(0, 0), texts=("a",), profile=IN_BYTES)
+    assert zeros.rows.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("numbers", [(0.25, 1), (128, 1), (-129, 1), (3e30, 1)])
+def test_an_endpoint_that_does_not_know_of_bytes_is_named(numbers):
+    with pytest.raises(Corrupt, match="no bytes"):
+        ask(bytes_answered(*numbers), texts=("a",), profile=IN_BYTES)

@@ -10,9 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from penstock.documents.embedding import ModelProfile, ShortenedProvider, StaticProvider, Vectors, profile_of
+from penstock.documents.embedding import (
+    ModelProfile,
+    ShortenedProvider,
+    StaticProvider,
+    Vectors,
+    check_local,
+    profile_of,
+)
 from penstock.documents.embedding.shortened import shortened
-from penstock.errors import Corrupt, InvalidInput
+from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.indexing import Embedding
 from penstock.testing.servers.embedding_server import EmbeddingServer, vector_of
 from penstock.testing.shelf import IndexShelf
@@ -70,3 +77,23 @@ def test_an_index_of_a_shortened_model_is_built_searched_and_remembers_its_profi
         again = shelf.run(shelf.write("other.txt", "Herons stand in the reeds."), embedding=Embedding(server.url))
         assert again.documents == 1
     assert len(shelf.chunks()) == 2
+
+
+def test_an_index_of_bytes_is_built_and_remembers_its_profile(tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    profile = msgspec.structs.replace(PROFILE, dimensions=16, vector_type="int8")
+    shelf = replace(IndexShelf(None, tmp_path), name=CollectionName("acme", "handbook", profile.name))
+    with EmbeddingServer(dimensions=32) as server:
+        for name, embedding in (
+            ("note.txt", Embedding(server.url, profiles={profile.name: profile})),
+            ("other.txt", Embedding(server.url)),
+        ):
+            done = shelf.run(shelf.write(name, f"Otters swim in the {name}."), embedding=embedding)
+            assert (done.documents, done.words_only) == (1, 0)
+    assert len(shelf.chunks()) == 2
+
+
+def test_a_model_in_this_process_is_not_asked_for_bytes() -> None:
+    profile = msgspec.structs.replace(profile_of("penstock-static-256-v2"), vector_type="int8")
+    with pytest.raises(Unsupported, match="cannot answer int8"):
+        check_local(profile.name, profile)

@@ -188,3 +188,13 @@ def test_a_certificate_is_fetched_once_and_judged_each_time():
         address = ADDRESS.replace("abc", f"{number:x}")
         trust.message(NotificationMessage(json.dumps(sns_delivery(SigningCertURL=address)).encode()))
     assert len(trust._certificates) <= 16
+
+
+def test_a_page_in_the_place_of_a_certificate_is_not_remembered():
+    """A proxy that answers with a page of its own once must not cost every message after it."""
+    pages = iter([b"<html>Service unavailable</html>", certificate()])
+    trust = SnsTrust([TOPIC], lambda _: next(pages), clock=stopped_clock(NOW))
+    delivery = NotificationMessage(json.dumps(sns_delivery()).encode())
+    with pytest.raises(PermissionDenied, match="cannot be read"):
+        trust.check(delivery)
+    trust.check(delivery)

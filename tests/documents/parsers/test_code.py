@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.documents.parsers import Format, Sandbox
 from penstock.documents.parsers.plain.code import CODE_SUFFIXES, parse_code
 
 PYTHON = b'''"""Module."""
@@ -68,3 +69,24 @@ def test_broken_and_empty_code_of_every_language_is_still_read(suffix):
 def test_a_minified_file_of_nested_calls_takes_no_stack():
     source = b"f(" * 20_000 + b")" * 20_000
     assert len(parse_code(source, "a.js").text) >= 40_000
+
+
+@pytest.mark.slow
+def test_code_whose_definitions_take_too_long_to_find_is_read_as_it_stands():
+    # The grammar of C takes time by the third power of these: minutes for 15 KB.
+    source = b"x=>" * 5_000
+    with Sandbox() as sandbox:
+        parsed = sandbox.parse(source, tenant="t", name="broken.c")
+        assert (parsed.format, parsed.title, parsed.text.strip()) == (Format.CODE, "broken.c", source)
+        assert "read as plain text" in parsed.warnings[-1]
+        sound = sandbox.parse(PYTHON, tenant="t", name="otter.py")
+        assert (headings(sound.text.decode())[0], sound.warnings) == ("## Otter", ())
+
+
+def test_code_attached_to_a_message_is_read_as_it_stands():
+    head = b"Subject: patch\nContent-Type: multipart/mixed; boundary=B\n\n--B\nContent-Type: text/plain\n\nSee.\n"
+    attached = b'--B\nContent-Disposition: attachment; filename="otter.py"\n\n' + PYTHON + b"--B--\n"
+    with Sandbox() as sandbox:
+        text = sandbox.parse(head + attached, tenant="t", name="mail.eml").text.decode()
+    assert "def dive" in text
+    assert "### Otter.dive" not in text

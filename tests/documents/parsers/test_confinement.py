@@ -1,5 +1,6 @@
 """A parser that was taken over, in the real sandbox: what it tries, and what it gets."""
 
+import errno
 import os
 import select
 import signal
@@ -165,6 +166,45 @@ def test_it_signals_nobody_and_changes_no_limits_of_others(layers):
     assert found_by(f"found = tried(lambda: os.kill({pid}, 0))") == "PermissionError"
     code = f"import resource; found = tried(lambda: resource.prlimit({pid}, resource.RLIMIT_NOFILE, (1, 1)))"
     assert found_by(code) == "PermissionError"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "os.setpriority(os.PRIO_PROCESS, 0, 19)",
+        "os.sched_setaffinity(0, {0})",
+        "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))",
+    ],
+)
+def test_it_slows_no_process_of_its_user(layers, attempt):
+    need(layers, "seccomp")
+    # Root's processes are out of its reach by their privileges: itself stands for another process of a plain user.
+    assert found_by(f"found = tried(lambda: {attempt})") == "PermissionError"
+
+
+@pytest.mark.parametrize("command", ["F_SETOWN", "F_SETSIG", "F_NOTIFY"])
+def test_no_pipe_of_its_own_signals_others_for_it(layers, command):
+    need(layers, "seccomp")
+    code = f"import fcntl; found = tried(lambda: fcntl.fcntl(os.pipe()[0], fcntl.{command}, {os.getpid()}))"
+    assert found_by(code) == "PermissionError"
+
+
+def test_it_does_not_watch_files_that_it_may_not_read(layers):
+    need(layers, "seccomp")
+    code = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); found = libc.inotify_init1(0), ctypes.get_errno()"
+    assert found_by(code) == str((-1, errno.EPERM))
+
+
+@pytest.mark.parametrize("number", [463, 466, 469, 4_000])
+def test_a_system_call_newer_than_the_filter_is_answered_as_an_older_kernel_would(layers, number):
+    """Linux 6.13 has `setxattrat`, 6.17 `file_setattr`: new doors to what the filter refuses by its old names."""
+    need(layers, "seccomp")
+    code = f"""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall({number}, -100, b"/", 0, b"user.name", None, 0), ctypes.get_errno()
+    """
+    assert found_by(code) == str((-1, errno.ENOSYS))
 
 
 def test_it_cannot_raise_its_hard_limits(layers):

@@ -1,5 +1,6 @@
 """Text in any of the web's encodings is read as what it says, and what was used is told."""
 
+import charset_normalizer
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, is_utf8, sniff
@@ -172,3 +173,20 @@ def test_a_text_of_one_sentence_is_read_in_the_encoding_in_which_it_is_spelled_r
     """Too short for a frequency of letters: the bytes are letters of other scripts too, in an order that none has."""
     text = f"{sentence}\n" * times
     assert decoded(text.encode(encoding)).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"), [("这是一篇很长的中文文章没有空格也没有换行" * 5_000, "gb18030"), ("ä" * 1_000_000, "cp1252")]
+)
+def test_one_line_without_blanks_is_guessed_from_its_beginning(monkeypatch, text, encoding):
+    seen = []
+    real = charset_normalizer.from_bytes
+
+    def watched(sample, **given):
+        seen.append(len(sample))
+        return real(sample, **given)
+
+    monkeypatch.setattr(charset_normalizer, "from_bytes", watched)
+    read = decoded(text.encode(encoding))
+    assert max(seen) <= 4096
+    assert len(read.text) == len(text)

@@ -112,6 +112,20 @@ def test_a_header_without_end_takes_time_in_proportion_to_its_size(head):
     assert any("longer than" in warning for warning in parsed.warnings)
 
 
+def test_the_parts_of_a_message_are_counted_before_all_of_them_are_taken_apart(monkeypatch):
+    made = []
+
+    def counted(policy):
+        made.append(EmailMessage(policy))
+        return made[-1]
+
+    monkeypatch.setattr("penstock.documents.parsers.web.mail.EmailMessage", counted)
+    head = b"Subject: many\nContent-Type: multipart/mixed; boundary=B\n\n"
+    with pytest.raises(AtCapacity, match="more than 1000 parts"):
+        read_mail(head + b"--B\n\nx\n" * 20_000)
+    assert len(made) == 1001
+
+
 def test_rich_text_is_its_words(sandbox):
     data = rb"{\rtf1\ansi{\fonttbl{\f0 Times;}}{\info{\title Rivers}}\f0 Otters \b swim\b0  in caf\'e9s.\par Next \u8364? line.}"
     parsed = sandbox.parse(data, tenant="t", name="a.rtf")

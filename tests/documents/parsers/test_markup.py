@@ -252,3 +252,16 @@ def test_ordinary_tags_end_where_all_tags_do():
     for _ in range(20_000):
         rest = b"".join(chance.choices(pieces, k=chance.randint(0, 12)))
         assert nesting._tag_end(rest, 0) == nesting._tag_end_of_any(rest, 0), rest
+
+
+def test_labels_of_a_drawing_are_read_and_the_titles_of_icons_are_not():
+    """Grammars are drawn as railroads, and flows as boxes: their words stand nowhere else."""
+    page = (
+        "<p>Before</p><svg><title>Icon</title><text>FOREIGN</text><path d='M'/><text>KEY <tspan>name</tspan></text>"
+        "<defs><text>unused</text></defs><foreignObject><p>Box of <b>words</b></p></foreignObject></svg>"
+        "<p>A <svg><title>link</title><path/></svg> line with an icon.</p>"
+    )
+    parsed = parse_html(page.encode(), ParserLimits())
+    assert " ".join(parsed.text.decode().split()) == "Before FOREIGN KEY name Box of words A line with an icon."
+    assert "A line with an icon." in parsed.text.decode()
+    assert parsed.title is None

@@ -12,6 +12,7 @@ from penstock.documents.parsers import Format, ParserLimits, Sandbox
 from penstock.documents.parsers.office.books import parse_epub
 from penstock.documents.parsers.office.opendocument import parse_odt
 from penstock.documents.parsers.office.slides import parse_pptx
+from penstock.documents.parsers.office.tables import parse_workbook
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 LIMITS = ParserLimits()
@@ -48,6 +49,8 @@ def test_an_encrypted_opendocument_says_so():
     data = zipped({"mimetype": "x", "content.xml": b"\x00", "META-INF/manifest.xml": "<m><encryption-data/></m>"})
     with pytest.raises(Unsupported, match="encrypted"):
         parse_odt(data, LIMITS)
+    with pytest.raises(Unsupported, match="encrypted"):
+        parse_workbook(data, LIMITS, Format.ODS)
 
 
 def test_a_book_is_read_in_the_order_of_its_spine_and_a_missing_page_is_told():

@@ -144,6 +144,17 @@ def test_a_pdf_gives_the_text_of_its_pages(sandbox):
     assert (parsed.format, parsed.text) == (Format.PDF, b"\f\n\nCats dream of fish")
 
 
+def test_what_is_filled_into_a_form_is_text_of_its_page_once(sandbox):
+    field = b"<</Type /Annot /Subtype /Widget /FT /Tx /T (%s) /V (%s) /Rect [0 0 99 20] /P 3 0 R>>"
+    box = b"<</Type /Annot /Subtype /Widget /FT /Btn /T (agree) /V /Yes /AS /Yes /Rect [0 0 9 9] /P 3 0 R>>"
+    filled = pdf_of(b"Name:", b"", field % (b"name", b"Otter Brook"), field % (b"again", b"Otter Brook"), box)
+    page = b"/MediaBox [0 0 612 792]"
+    form = b"/Type /Catalog /AcroForm <</Fields [6 0 R 7 0 R 8 0 R]>>"
+    filled = filled.replace(page, page + b" /Annots [6 0 R 7 0 R 8 0 R]").replace(b"/Type /Catalog", form)
+    parsed = sandbox.parse(filled, tenant="t", name="form.pdf")
+    assert parsed.text.decode().split() == ["Name:", "Otter", "Brook"]
+
+
 def test_a_pdf_without_text_says_so(sandbox):
     parsed = sandbox.parse(pdf_of(b""), tenant="t")
     assert (parsed.text, parsed.warnings) == (b"", ("the pages hold no text",))

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from penstock.documents.embedding.dispatch import Dispatcher, DispatchPolicy, Embedded, FailedChunk
     from penstock.documents.embedding.local import EMBEDDED_MODELS, LOCAL_MODELS, check_local, local_provider
     from penstock.documents.embedding.pace import Allowance, Pace, RateLimit
-    from penstock.documents.embedding.profiles import EMBEDDED_MODEL, MINILM_MODEL, PROFILES, ModelProfile, profile_of
+    from penstock.documents.embedding.profiles import (
+        EMBEDDED_MODEL,
+        MINILM_MODEL,
+        PROFILES,
+        ModelProfile,
+        VectorType,
+        profile_of,
+    )
     from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
     from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
     from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
@@ -48,6 +55,7 @@ __all__ = [
     "Scores",
     "ShortenedProvider",
     "StaticProvider",
+    "VectorType",
     "Vectors",
     "check_local",
     "local_provider",
@@ -84,6 +92,7 @@ __getattr__ = lazy_names(
             "MINILM_MODEL",
             "PROFILES",
             "ModelProfile",
+            "VectorType",
             "profile_of",
         ),
         "provider": (

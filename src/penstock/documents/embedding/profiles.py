@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ __all__ = [
     "MINILM_MODEL",
     "PROFILES",
     "ModelProfile",
+    "VectorType",
     "bare_name",
     "profile_of",
 ]
@@ -37,6 +38,7 @@ MINILM_MODEL: Final = "all-MiniLM-L6-v2"
 # No published limit: a bound of our own, so that no request grows without one.
 _UNPUBLISHED_TOKENS: Final = 100_000
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+VectorType: TypeAlias = Literal["float", "int8"]
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,8 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     vector_weight: float = 0.5
     # What the model answers, where only the first `dimensions` numbers of each vector are kept; None keeps all.
     model_dimensions: int | None = None
+    # How the endpoint is to write numbers: `int8` asks it for bytes (`output_dtype`), which are shorter on the way.
+    vector_type: VectorType = "float"
 
     def __post_init__(self) -> None:
         if self.model_dimensions is not None and self.model_dimensions < self.dimensions:

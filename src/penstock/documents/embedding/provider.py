@@ -17,7 +17,7 @@ import numpy.typing as npt
 from penstock.documents.embedding.profiles import ModelProfile
 from penstock.errors import Corrupt
 
-__all__ = ["Answer", "EmbeddingProvider", "Later", "Refused", "Vectors", "checked"]
+__all__ = ["Answer", "EmbeddingProvider", "Later", "Refused", "Vectors", "checked", "unit_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,3 +64,10 @@ def checked(vectors: Vectors, count: int, model: str) -> Vectors:
     if not np.isfinite(vectors.rows).all():
         raise Corrupt(f"model {model} answered numbers that are none", "a vector holds NaN or infinity")
     return vectors
+
+
+def unit_rows(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Rows brought to length one; a row of zeros stays one."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    found: npt.NDArray[np.float32] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return found

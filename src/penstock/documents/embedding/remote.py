@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.embedding.http_answers import answer_of_status, unreachable
 from penstock.documents.embedding.profiles import ModelProfile, bare_name
-from penstock.documents.embedding.provider import Answer, Vectors, checked
+from penstock.documents.embedding.provider import Answer, Vectors, checked, unit_rows
 from penstock.errors import Corrupt, InvalidInput
 from penstock.undecodable import UNDECODABLE
 
@@ -77,10 +78,15 @@ class OpenAiProvider:
     def profile(self) -> ModelProfile:
         return self._profile
 
+    @property
+    def _in_bytes(self) -> bool:
+        return self._profile.vector_type == "int8"
+
     async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
         import httpx
 
-        body = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        form = {"output_dtype": "int8"} if self._in_bytes else {"encoding_format": "float"}
+        body = {"model": self._model, "input": list(texts), **form}
         try:
             response = await self._client.post(
                 "/embeddings",
@@ -107,7 +113,20 @@ class OpenAiProvider:
         if [row.index for row in body.data] != list(range(count)) or len({len(row.embedding) for row in body.data}) > 1:
             raise Corrupt(f"model {self._profile.name} answered {len(body.data)} rows for {count} texts")
         rows = np.array([row.embedding for row in body.data], dtype=np.float32)
-        return checked(Vectors(rows, body.usage.total_tokens if body.usage else None), count, self._profile.name)
+        tokens = body.usage.total_tokens if body.usage else None
+        found = checked(Vectors(rows, tokens), count, self._profile.name)
+        return Vectors(unit_rows(_checked_bytes(rows, self._profile.name)), tokens) if self._in_bytes else found
+
+
+def _checked_bytes(rows: npt.NDArray[np.float32], model: str) -> npt.NDArray[np.float32]:
+    """Rows of whole numbers from -128 to 127. An endpoint that does not know the wish answers with others."""
+    if ((rows != np.rint(rows)) | (np.abs(rows + 0.5) > 127.5)).any():
+        raise Corrupt(
+            f"model {model} answered vectors that are no bytes",
+            "its profile asks for int8, and the endpoint wrote other numbers",
+            "leave vector_type out of its profile",
+        )
+    return rows
 
 
 def _header(text: str) -> str:

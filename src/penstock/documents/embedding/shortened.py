@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.documents.embedding.profiles import ModelProfile
-from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Vectors
+from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Vectors, unit_rows
 from penstock.errors import Corrupt
 
 __all__ = ["ShortenedProvider", "shortened"]
@@ -46,7 +46,4 @@ def shortened(rows: npt.NDArray[np.float32], profile: ModelProfile) -> npt.NDArr
             f"its profile says {profile.model_dimensions} before they are cut to {profile.dimensions}",
             "correct model_dimensions in its profile",
         )
-    cut = rows[:, : profile.dimensions]
-    lengths = np.linalg.norm(cut, axis=1, keepdims=True)
-    found: npt.NDArray[np.float32] = np.divide(cut, lengths, out=np.zeros_like(cut), where=lengths > 0)
-    return found
+    return unit_rows(rows[:, : profile.dimensions])

@@ -71,7 +71,7 @@ class SnsTrust:
         self._tolerance_ms = tolerance_seconds * 1000
         self._clock = clock
         self._beyond_sha1: set[str] = set()
-        self._certificates: dict[str, bytes] = {}
+        self._certificates: dict[str, Any] = {}
 
     def check(self, delivery: NotificationMessage) -> None:
         self.message(delivery)
@@ -89,7 +89,7 @@ class SnsTrust:
         self._check_address(message)
         at = instant(message.timestamp, "a message of SNS")
         check_age(int(at.timestamp() * 1000), self._clock, self._tolerance_ms)
-        self._verify(message, self._fetched(message.signing_cert_url))
+        self._verify(message, self._certificate_at(message.signing_cert_url))
         if version == _SHA256:
             self._beyond_sha1.add(topic)
         return message
@@ -101,22 +101,27 @@ class SnsTrust:
         if not (address.startswith(prefix) and _CERTIFICATE_PATH.fullmatch(address.removeprefix(prefix))):
             raise denied("its certificate is not at Amazon", "SNS keeps it on the host of the topic's region")
 
-    def _fetched(self, url: str) -> bytes:
-        """A certificate never changes under its name, so that one is fetched once and not for every message."""
-        if url not in self._certificates:
-            pem = self._certificate(url)
+    def _certificate_at(self, url: str) -> Any:
+        """The certificate behind an address, judged each time. One never changes under its name, so it is fetched once.
+
+        What is no certificate is not kept: a page of a proxy would stand in its place until this process ends.
+        """
+        kept = self._certificates.get(url)
+        if kept is None:
+            kept = _read_certificate(self._certificate(url))
             while len(self._certificates) >= _CERTIFICATES_MAX:
                 self._certificates.pop(next(iter(self._certificates)))
-            self._certificates[url] = pem
-        return self._certificates[url]
+            self._certificates[url] = kept
+        self._check_certificate(kept)
+        return kept
 
-    def _verify(self, message: SnsMessage, pem: bytes) -> None:
+    def _verify(self, message: SnsMessage, certificate: Any) -> None:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
         algorithm = hashes.SHA1() if message.signature_version == _SHA1 else hashes.SHA256()  # noqa: S303
-        key = self._valid(pem).public_key()
+        key = certificate.public_key()
         if not isinstance(key, rsa.RSAPublicKey):
             raise denied("its certificate has no RSA key")
         try:
@@ -125,19 +130,21 @@ class SnsTrust:
         except (InvalidSignature, binascii.Error, ValueError) as error:
             raise denied("its signature does not match its content") from error
 
-    def _valid(self, pem: bytes) -> Any:
-        from cryptography import x509
-
-        try:
-            found = x509.load_pem_x509_certificate(pem)
-        except ValueError as error:
-            raise denied("its certificate cannot be read", str(error)) from error
+    def _check_certificate(self, found: Any) -> None:
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
             raise denied("its certificate is not valid now", "check this machine's clock")
         if not self._pinned and found.issuer == found.subject:
             raise denied("its certificate is signed by itself", "SNS has certificates of an authority")
-        return found
+
+
+def _read_certificate(pem: bytes) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise denied("its certificate cannot be read", str(error)) from error
 
 
 def _host_of(topic: str) -> str:

@@ -50,6 +50,8 @@ _DECODED_BYTES: Final = 1 << 20
 _SAMPLE_BYTES: Final = 32 << 10
 _SEARCHED_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 4096
+# Controls, blanks and punctuation below the digits.
+_BETWEEN_CHARACTERS: Final = re.compile(rb"[\x00-\x2f]")
 # Zero bytes that plain text has in UTF-16, as a part of one in two bytes.
 _WIDE_PART: Final = 0.4
 
@@ -236,5 +238,13 @@ def _lines(data: bytes) -> Iterator[bytes]:
     for line in data.split(b"\n"):
         if line.isascii():
             continue
-        # Cut at a blank: no encoding uses that byte inside a character.
-        yield line if len(line) <= _LINE_BYTES_MAX else line[:_LINE_BYTES_MAX].rpartition(b" ")[0] or line
+        yield line if len(line) <= _LINE_BYTES_MAX else _cut_line(line[:_LINE_BYTES_MAX])
+
+
+def _cut_line(line: bytes) -> bytes:
+    """A line up to its last byte that no encoding uses inside a character; whole where it has none.
+
+    Its length is even then, and most characters of scripts without blanks have two bytes.
+    """
+    places = [match.start() for match in _BETWEEN_CHARACTERS.finditer(line)]
+    return line[: places[-1]] if places and places[-1] else line

@@ -13,7 +13,17 @@ import msgspec
 
 from penstock.errors import AtCapacity
 
-__all__ = ["PAGED", "TEXTUAL", "Format", "OverBudget", "ParsedDocument", "ParserLimits", "ParserOptions", "check_size"]
+__all__ = [
+    "PAGED",
+    "TEXTUAL",
+    "Format",
+    "OverBudget",
+    "ParsedDocument",
+    "ParserLimits",
+    "ParserOptions",
+    "UnstructuredCode",
+    "check_size",
+]
 
 
 class Format(StrEnum):
@@ -87,6 +97,10 @@ class ParsedDocument(msgspec.Struct, frozen=True):
 
 class OverBudget(AtCapacity):
     """A document needs more than it was given for now. It may be parsed apart, with all that a document may take."""
+
+
+class UnstructuredCode(AtCapacity):
+    """The definitions in a piece of code cannot be found in the time for it. It can still be read as it stands."""
 
 
 def check_size(what: str, size: int, limit: int) -> None:

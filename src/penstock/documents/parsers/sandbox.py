@@ -17,8 +17,17 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
+import msgspec
+
 from penstock.documents.parsers.encodings import is_utf8
-from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits, ParserOptions, check_size
+from penstock.documents.parsers.formats import (
+    Format,
+    ParsedDocument,
+    ParserLimits,
+    ParserOptions,
+    UnstructuredCode,
+    check_size,
+)
 from penstock.documents.parsers.isolation.confinement import Layer
 from penstock.documents.parsers.plugins import Plugins
 from penstock.documents.parsers.processes.messages import ParserSetup, Request
@@ -54,7 +63,13 @@ class Sandbox:
         if found is Format.TEXT and is_utf8(data):
             return ParsedDocument(data.removeprefix(_MARK), Format.TEXT, encoding="utf-8")
         short = budget if budget is not None and budget < self.limits.cpu_seconds else None
-        return self._ask(tenant, Request(found, data, content_type or "", short, name, plugin))
+        request = Request(found, data, content_type or "", short, name, plugin)
+        try:
+            return self._ask(tenant, request)
+        except UnstructuredCode as error:
+            parsed = self._ask(tenant, msgspec.structs.replace(request, structured=False))
+            warning = f"{error.what}: it was read as plain text"
+            return msgspec.structs.replace(parsed, warnings=(*parsed.warnings, warning))
 
     def format_of(self, head: bytes, *, name: str = "", content_type: str | None = None) -> Format:
         """What a document is, from its first bytes and the hints; `PLUGIN` where an added parser takes it."""

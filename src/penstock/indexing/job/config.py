@@ -37,11 +37,13 @@ class IntakeLimits:
 
 _INTAKE: Final = IntakeLimits()
 # A job reads little of what it wrote: less than a searcher keeps is enough, and its memory stays for its rounds.
-JOB_CACHE_BYTES: Final = 64 << 20
-JOB_BLOCK_CACHE_BYTES_MAX: Final = 32 << 20
+JOB_CACHE_BYTES: Final = 32 << 20
+JOB_BLOCK_CACHE_BYTES_MAX: Final = 16 << 20
 # Two of its largest writes: tables of 16 MB are sorted and written, each held twice meanwhile.
 JOB_UNFLUSHED_BYTES_MAX: Final = 64 << 20
-_VECTOR: Final = VectorConfig(cache_bytes=JOB_CACHE_BYTES)
+# A step of upkeep takes some six times what it reads.
+JOB_UPKEEP_BYTES: Final = 8 << 20
+_VECTOR: Final = VectorConfig(cache_bytes=JOB_CACHE_BYTES, upkeep_bytes=JOB_UPKEEP_BYTES)
 _KEYVALUE: Final = KeyValueConfig(
     cache_bytes_max=JOB_BLOCK_CACHE_BYTES_MAX, unflushed_bytes_max=JOB_UNFLUSHED_BYTES_MAX
 )

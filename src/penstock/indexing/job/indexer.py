@@ -292,13 +292,17 @@ class Indexer:
             updates = self._telling.changed(said, results_by)
             # The count with it, also of those that were not answered for: an id that was sent is never used again.
             counts = {name: one.count for name, one in batched.items()}
+            large = sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN
+            if large:
+                # What reading and embedding left behind, before the write takes the most of all.
+                give_back_memory()
             self._writer.write_round([*results, *waiting], rows, counts, updates)
         self._schedule = self._schedule.worked()
         self._job_progress.worked(readings, results)
         self._put((name, result.entry) for name, result in [*results, *waiting])
         self._tell_absent(waiting)
         self._show()
-        if sum(table.nbytes for table in rows.values()) >= ROUND_BYTES_MIN:
+        if large:
             give_back_memory()
 
     def check_budget(self) -> None:

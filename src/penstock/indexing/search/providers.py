@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from penstock.documents.embedding import PROFILES, ModelProfile, RateLimit
+from penstock.documents.embedding import PROFILES, ModelProfile, RateLimit, VectorType
 from penstock.errors import InvalidInput
 
 __all__ = ["Description", "Provider"]
@@ -38,6 +38,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     headroom: Fraction | None = None
     vector_weight: Fraction | None = None
     model_dimensions: Count | None = None
+    vector_type: VectorType | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in self._said().values())

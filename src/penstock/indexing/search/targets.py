@@ -99,7 +99,7 @@ def embedding_for(target: Target, provider: Provider) -> Embedding:
     if asked is not None:
         check_endpoint(asked)
     else:
-        check_local(name.model)
+        check_local(name.model, profile)
     # For this index alone: another one may ask a model of the same name elsewhere.
     own = OwnModel(None if asked is None else Endpoint(asked, provider.key), profile)
     return Embedding(own={(name.tenant, name.index, name.model): own}, rate=provider.rate, keys=provider.keys)

@@ -1,10 +1,11 @@
 """The system calls that a parser may not make, as a seccomp filter.
 
 A parser reads a pipe, computes and writes a pipe. It is refused (with EPERM) the network, other processes, programs,
-signals to others, tracing, changes to the file system, keys, mounts, modules and the kernel's larger interfaces. Files
-may be opened for reading only; which of them is Landlock's part. A call under another architecture's numbers ends the
-process. What is not listed is allowed: an interpreter's needs change with its release, and a list of all of them would
-break parsers more often than it stops attackers.
+signals to others, tracing, scheduling, changes to the file system, watching it, keys, mounts, modules and the kernel's
+larger interfaces. Files may be opened for reading only; which of them is Landlock's part. A call under another
+architecture's numbers ends the process. A call that is newer than this list is answered as an older kernel would. Any
+other is allowed: an interpreter's needs change with its release, and a list of all of them would break parsers more
+often than it stops attackers.
 """
 
 from __future__ import annotations
@@ -48,6 +49,17 @@ REFUSED: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438),
     "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    # How other processes of the same user are scheduled, and where their memory lies.
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
     # Memory that outlives or is shared between processes.
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -55,6 +67,7 @@ REFUSED: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "msgget": (68, 186),
     "mq_open": (240, 180),
     "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     # The file system.
     "truncate": (76, 45),
     "ftruncate": (77, 46),
@@ -94,7 +107,13 @@ REFUSED: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "fremovexattr": (199, 16),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
+    # Watching files that may not be read: their names and when they are used.
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
     # The machine.
+    "syslog": (103, 116),
+    "modify_ldt": (154, None),
     "chroot": (161, 51),
     "pivot_root": (155, 41),
     "mount": (165, 40),
@@ -122,12 +141,20 @@ REFUSED: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
     "fanotify_init": (300, 262),
+    "io_setup": (206, 0),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
 # Their arguments lie in memory, where a filter cannot look: callers fall back to the older call.
 ABSENT: Final = {"clone3": (435, 435), "openat2": (437, 437)}
+# The last call that this list was checked against, `mseal` of Linux 6.10; every architecture numbers them alike. Later
+# kernels bring new doors to what is refused here, such as `setxattrat` and `file_setattr`.
+_NEWEST_CALL: Final = 462
+# Refused when the second argument names the process or the signal that is told of a pipe's bytes or a folder's changes:
+# F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY.
+CONTROLS: Final = {"fcntl": (72, 25)}
+_OWNING: Final = (8, 10, 15, 1026)
 # Allowed when the argument has none of these flags: O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND.
 _WRITING: Final = 0o1 | 0o2 | 0o100 | 0o1000 | 0o2000
 OPENING: Final = {"open": (2, None, 1), "openat": (257, 56, 2)}
@@ -169,12 +196,15 @@ def filter_program(machine: str, pid: int, *, threads: bool = False) -> bytes:
         _instruction(_LOAD, _CALL_OFFSET),
         _instruction(_AT_LEAST, _X32_CALLS, 0, 1),
         _instruction(_RETURN, _ERROR | EPERM),
+        _instruction(_AT_LEAST, _NEWEST_CALL + 1, 0, 1),
+        _instruction(_RETURN, _ERROR | ENOSYS),
     ]
     parts += [_answered(row[column], _ERROR | EPERM) for row in refused.values()]
     if threads:
         parts.append(_only_with_flag(REFUSED["clone"][column], _CLONE_THREAD))
     parts += [_answered(row[column], _ERROR | ENOSYS) for row in ABSENT.values()]
     parts += [_unless_flags(row[column], row[2]) for row in OPENING.values()]
+    parts += [_unless_command(row[column], _OWNING) for row in CONTROLS.values()]
     parts += [_only_for(row[column], pid) for row in SIGNALS.values()]
     parts += [_only_for(row[column], 0) for row in LIMITS.values()]
     return b"".join([*parts, _instruction(_RETURN, _ALLOW)])
@@ -183,7 +213,7 @@ def filter_program(machine: str, pid: int, *, threads: bool = False) -> bytes:
 def numbers(machine: str) -> Iterator[tuple[str, int]]:
     """Every call that the filter speaks of, with its number on `machine`."""
     column = ARCHITECTURES[machine][1]
-    tables: tuple[Mapping[str, tuple[int | None, ...]], ...] = (REFUSED, ABSENT, OPENING, SIGNALS, LIMITS)
+    tables: tuple[Mapping[str, tuple[int | None, ...]], ...] = (REFUSED, ABSENT, OPENING, CONTROLS, SIGNALS, LIMITS)
     for table in tables:
         for name, row in table.items():
             number = row[column]
@@ -206,6 +236,19 @@ def _unless_flags(call: int | None, argument: int) -> bytes:
             _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument),
             _instruction(_ANY_BIT, _WRITING, 0, 1),
             _instruction(_RETURN, _ERROR | EPERM),
+            _instruction(_RETURN, _ALLOW),
+        )
+    )
+
+
+def _unless_command(call: int, commands: tuple[int, ...]) -> bytes:
+    """Refuse a call whose second argument is one of `commands`."""
+    refusals = b"".join(_answered(command, _ERROR | EPERM) for command in commands)
+    return b"".join(
+        (
+            _instruction(_EQUAL, call, 0, 2 + 2 * len(commands)),
+            _instruction(_LOAD, _ARGUMENTS_OFFSET + 8),
+            refusals,
             _instruction(_RETURN, _ALLOW),
         )
     )

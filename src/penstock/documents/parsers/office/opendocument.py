@@ -10,7 +10,7 @@ from penstock.documents.parsers.headings import PAGE_MARK, heading, joined_block
 from penstock.documents.parsers.office.packages import Package, local_name
 from penstock.errors import InvalidInput, Unsupported
 
-__all__ = ["parse_odt"]
+__all__ = ["check_readable", "parse_odt"]
 
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -27,9 +27,7 @@ _REPEATS_MAX: Final = 100
 
 def parse_odt(data: bytes, limits: ParserLimits, found: Format = Format.ODT) -> ParsedDocument:
     package = Package(data, limits)
-    manifest = package.read(_MANIFEST) or b""
-    if b"encryption-data" in manifest:
-        raise Unsupported("an encrypted document cannot be read", "it asks for a password", "upload it without")
+    check_readable(package)
     root = package.xml("content.xml")
     body = root.find(f"{_OFFICE}body") if root is not None else None
     if body is None:
@@ -37,6 +35,12 @@ def parse_odt(data: bytes, limits: ParserLimits, found: Format = Format.ODT) -> 
     title = _title(package)
     text = with_title(joined_blocks(_blocks(body)), title)
     return ParsedDocument(text.encode("utf-8", "replace"), found, title)
+
+
+def check_readable(package: Package) -> None:
+    """`Unsupported` for a document of any kind whose parts are encrypted."""
+    if b"encryption-data" in (package.read(_MANIFEST) or b""):
+        raise Unsupported("an encrypted document cannot be read", "it asks for a password", "upload it without")
 
 
 def _title(package: Package) -> str | None:

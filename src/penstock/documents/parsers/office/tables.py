@@ -15,7 +15,9 @@ from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLimits
 from penstock.documents.parsers.headings import PAGE_MARK, heading, joined_blocks, verbatim
 from penstock.documents.parsers.office.archives import check_archive
-from penstock.errors import AtCapacity, InvalidInput
+from penstock.documents.parsers.office.opendocument import check_readable
+from penstock.documents.parsers.office.packages import Package
+from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
 __all__ = ["parse_csv", "parse_workbook", "table_lines"]
 
@@ -44,7 +46,10 @@ def parse_workbook(data: bytes, limits: ParserLimits, found: Format) -> ParsedDo
     """The sheets that can be seen, one after the other under their names."""
     import python_calamine
 
-    check_archive(data, limits)
+    if found is Format.ODS:
+        check_readable(Package(data, limits))
+    else:
+        check_archive(data, limits)
     blocks, warnings = [], []
     try:
         workbook = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
@@ -62,9 +67,7 @@ def parse_workbook(data: bytes, limits: ParserLimits, found: Format) -> ParsedDo
             if lines:
                 blocks += [heading(sheet.name, 2), verbatim(lines)]
     except python_calamine.PasswordError as error:
-        raise InvalidInput(
-            "an encrypted workbook cannot be read", str(error), "upload it without a password"
-        ) from error
+        raise Unsupported("an encrypted workbook cannot be read", str(error), "upload it without a password") from error
     except python_calamine.CalamineError as error:
         raise InvalidInput("a workbook cannot be opened", str(error), "save it again") from error
     text = joined_blocks(blocks)

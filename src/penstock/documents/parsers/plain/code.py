@@ -1,6 +1,7 @@
 """Source code by its structure: every definition under a heading with its qualified name.
 
-A language without a grammar here is plain text. Broken code is read as far as it goes: the grammars recover.
+A language without a grammar here is plain text. Broken code is read as far as it goes: the grammars recover. Where that
+takes too long the process ends, and a fresh one is asked for the same code without its structure.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ _WRAPPERS: Final = frozenset(
 _DEPTH_MAX: Final = 3
 
 
-def parse_code(data: bytes, name: str, content_type: str = "") -> ParsedDocument:
+def parse_code(data: bytes, name: str, content_type: str = "", *, structured: bool = True) -> ParsedDocument:
     read = decoded(data, declared_charset(content_type))
     suffix = name.rpartition(".")[2].lower()
     file = name.rstrip("/").rpartition("/")[2]
     source = read.text.replace("\r\n", "\n").encode("utf-8", "replace")
-    definitions = _parsed(source, _ALIASES.get(suffix, suffix))
+    definitions = _parsed(source, _ALIASES.get(suffix, suffix)) if structured else None
     text = "\n\n".join(_sections(source, definitions)) if definitions is not None else code_block(source.decode())
     return ParsedDocument(text.encode("utf-8", "replace"), Format.CODE, file or None, read.warnings, read.encoding)
 

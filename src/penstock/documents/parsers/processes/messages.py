@@ -37,6 +37,12 @@ class Request(msgspec.Struct, array_like=True, frozen=True):
     name: str = ""
     # Which of the parsers that were added is to read it, `module:Class`.
     plugin: str = ""
+    # Whether the definitions in code are looked for.
+    structured: bool = True
+
+    @property
+    def finds_definitions(self) -> bool:
+        return self.format is Format.CODE and self.structured
 
 
 class ParserSetup(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.documents.parsers.formats import OverBudget, ParsedDocument
+from penstock.documents.parsers.formats import OverBudget, ParsedDocument, UnstructuredCode
 from penstock.documents.parsers.isolation.confinement import Layer
 from penstock.documents.parsers.processes.exchange import Exchange
 from penstock.documents.parsers.processes.messages import (
@@ -150,6 +150,10 @@ class ParserProcess:
         # One that only closed its pipe is ended; the code of one that was ending already stays what it is.
         self.stop()
         code = self._process.returncode
+        if request.finds_definitions:
+            return UnstructuredCode(
+                "the definitions in a piece of code cannot be found", f"its parser ended with {code}"
+            )
         if code == -signal.SIGXCPU and request.budget_seconds is not None:
             return _over_budget(request)
         if code == -signal.SIGXCPU:

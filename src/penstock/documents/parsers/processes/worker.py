@@ -36,6 +36,9 @@ from penstock.errors import AtCapacity, InvalidInput, PenstockError
 
 __all__ = ["DocumentReader", "main"]
 
+# Of processor time. A megabyte of sound code takes half a second; a grammar that recovers from one broken place after
+# another takes time by the third power of their number, and cannot be interrupted.
+_DEFINITIONS_SECONDS_MAX: Final = 3
 # A message may be attached to a message, and so on.
 _ATTACHED_DEPTH_MAX: Final = 3
 
@@ -77,7 +80,7 @@ class DocumentReader:
             Format.CSV: lambda: parse_csv(data, limits, declared),
             Format.JSON: lambda: parse_json(data, self._fields, declared),
             Format.JSON_LINES: lambda: parse_json_lines(data, self._fields, declared),
-            Format.CODE: lambda: parse_code(data, request.name, declared),
+            Format.CODE: lambda: parse_code(data, request.name, declared, structured=request.structured),
             Format.EMAIL: lambda: parse_mail(
                 data, limits, lambda content, name, kind: self._attached(content, name, kind, depth + 1)
             ),
@@ -88,7 +91,8 @@ class DocumentReader:
         if depth > _ATTACHED_DEPTH_MAX:
             raise AtCapacity("a message is attached to a message too often", f"{_ATTACHED_DEPTH_MAX} levels are read")
         found = sniff(data, name=name, content_type=content_type)
-        return self.parse(Request(found, data, content_type, name=name), depth)
+        # Broken code would take the message's own time along.
+        return self.parse(Request(found, data, content_type, name=name, structured=False), depth)
 
 
 def main(reader: Callable[[ParserSetup], DocumentReader] = DocumentReader) -> None:
@@ -108,7 +112,8 @@ def main(reader: Callable[[ParserSetup], DocumentReader] = DocumentReader) -> No
 
 def _answer(request: Request, reader: DocumentReader) -> Answer:
     limits: ParserLimits = reader.limits
-    _limit_cpu(limits.cpu_seconds if request.budget_seconds is None else request.budget_seconds)
+    seconds = limits.cpu_seconds if request.budget_seconds is None else request.budget_seconds
+    _limit_cpu(min(seconds, _DEFINITIONS_SECONDS_MAX) if request.finds_definitions else seconds)
     try:
         return Answer(reader.parse(request), cpu_seconds=_cpu_seconds())
     except PenstockError as error:

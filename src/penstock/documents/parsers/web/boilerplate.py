@@ -28,7 +28,9 @@ def names(text: str) -> frozenset[str]:
 
 
 # Never read by a reader of the page.
-INVISIBLE: Final = names("script style noscript template svg iframe object canvas audio video head button select")
+INVISIBLE: Final = names(
+    "script style noscript template iframe object canvas audio video head button select defs symbol metadata"
+)
 _AROUND_TAGS: Final = names("nav header footer aside")
 _AROUND_ROLES: Final = names("navigation banner contentinfo search complementary menu menubar")
 # Names of classes and ids around the content, by Sphinx and its themes, MkDocs, Docusaurus, MediaWiki, DocBook, Texinfo,

@@ -37,7 +37,8 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     source = read.text.encode("utf-8", "replace")
     check_nesting(source, limits.depth)
     tree = LexborHTMLParser(source)
-    title = tree.css_first("title")
+    # Drawings have titles too.
+    title = tree.css_first("head > title, body > title")
     name = title.text(strip=True) if title else None
     text, warnings = _content(tree.body) if tree.body else ("", ())
     warnings = (*read.warnings, *warnings)

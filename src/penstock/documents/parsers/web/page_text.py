@@ -38,8 +38,11 @@ _SPACED: Final = names("blockquote div dl figure h1 h2 h3 h4 h5 h6 ol p pre sect
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _VERBATIM: Final = frozenset(("pre", "textarea", "listing", "xmp"))
 _CELLS: Final = frozenset(("td", "th"))
+# Of a drawing, its labels are read; its title and description repeat what an icon shows.
+_DRAWING: Final = "svg"
+_LABELS: Final = frozenset(("text", "foreignObject"))
 # Tags that mean something to the text; all others are passed over unless their attributes do.
-_TELLING: Final = _BLOCKS | _VERBATIM | _CELLS | {"a", "br"}
+_TELLING: Final = _BLOCKS | _VERBATIM | _CELLS | _LABELS | {"a", "br", _DRAWING}
 # Characters outside of links that a menu, a header or a footer has at most; with more it is a text.
 _MENU_CHARACTERS_MAX: Final = 600
 # The same a link in a line of links that turn pages: `Next:`, `Previous:`.
@@ -76,14 +79,16 @@ class PageReader:
     unlinked: int = 0
     left_out: int = 0
     left_out_links: int = 0
-    # Links so far, and those that turn pages; how many links, links to other pages, verbatim elements and named contents
-    # the reader is in.
+    # Links so far, and those that turn pages; how many links, links to other pages, verbatim elements, named contents,
+    # drawings and labels of drawings the reader is in.
     links: int = 0
     pagers: int = 0
     in_links: int = 0
     in_links_away: int = 0
     in_verbatim: int = 0
     in_contents: int = 0
+    in_drawings: int = 0
+    in_labels: int = 0
     # Line feeds to write before the next word, and the mark of a heading behind them.
     feeds: int = 0
     mark: str = ""
@@ -100,6 +105,8 @@ class PageReader:
         return text.replace("\0", " ").replace("\xad", "").strip("\n")
 
     def add(self, text: str) -> None:
+        if self.in_drawings and not self.in_labels:
+            return
         words = text.split()
         size = sum(map(len, words))
         if self.in_links:
@@ -126,6 +133,9 @@ class PageReader:
         """Whether to go inside."""
         if tag in INVISIBLE:
             return False
+        if self.in_drawings and not self.in_labels and tag not in _LABELS:
+            self.parts.append(None)
+            return True
         attributes = node.attributes
         content = is_content(tag, attributes)
         menu = not self.whole and (is_menu if self.in_contents else is_around)(tag, attributes)
@@ -170,7 +180,7 @@ class PageReader:
             self._follow_head(part, linked)
         if part.tag in _HEADINGS:
             self.mark = ""
-        if part.tag in _BLOCKS:
+        if part.tag in _BLOCKS or part.tag in _LABELS:
             self._separate(part.tag)
 
     def _is_menu(self, part: _Part, linked: int, unlinked: int) -> bool:
@@ -202,6 +212,8 @@ class PageReader:
         self.in_links_away += sign * (part.tag == "a" and leads_away(part.attributes))
         self.in_verbatim += sign * (part.tag in _VERBATIM)
         self.in_contents += sign * part.content
+        self.in_drawings += sign * (part.tag == _DRAWING)
+        self.in_labels += sign * (part.tag in _LABELS)
 
     def _forget(self, part: _Part) -> None:
         del self.pieces[part.pieces :]
@@ -210,6 +222,8 @@ class PageReader:
     def _separate(self, tag: str) -> None:
         if tag in _BLOCKS:
             self.feeds = max(self.feeds, 2 if tag in _SPACED else 1)
+        elif tag in _LABELS and not self._at_start():
+            self.pieces.append(" ")
         elif tag == "br":
             self.feeds = min(self.feeds + 1, 2)
         elif tag in _CELLS and not self.feeds and self.pieces and not self.pieces[-1].endswith((" | ", "\n")):
