@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from penstock.errors import Closed, Unsupported
@@ -41,38 +41,76 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
         self._home = Home()
+        # Held while a call is handed over: none is taken once the loop began to end, and all that were taken are ended.
+        self._handing_over = threading.Lock()
         self.closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns or raises; `Closed` if the loop is closed before it is done."""
         try:
-            self._check_usable()
+            self.check_home()
+            self._check_other_thread()
+            with self._handing_over:
+                self._check_open()
+                waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
             work.close()
             raise
-        waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return waiting.result()
+        except CancelledError as error:
+            if self.closed:
+                raise self._is_closed() from error
+            raise
         except BaseException:
             # An interrupt of the waiting thread, such as Ctrl-C, ends the call as well. Else this does nothing.
             waiting.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop, its helpers and its thread. `Unsupported` in a forked process, which has none of them."""
-        self.run(self._loop.shutdown_default_executor())
-        self.closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """End the calls under way, the loop, its helpers and its thread.
+
+        `Unsupported` in a forked process, which has none of them.
+        """
+        self.check_home()
+        self._check_other_thread()
+        with self._handing_over:
+            self._check_open()
+            self.closed = True
+            ending = asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop)
+        try:
+            ending.result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def check_home(self) -> None:
         """Raise `Unsupported` in a process that was forked from the one this thread runs in."""
         self._home.check(f"the door {self._thread.name}", "make a new one in this process")
 
-    def _check_usable(self) -> None:
-        self.check_home()
+    async def _wind_up(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
+
+    def _check_open(self) -> None:
         if self.closed:
-            raise Closed(f"the door {self._thread.name} is closed", "close() was called", "make a new one")
+            raise self._is_closed()
+
+    def _check_other_thread(self) -> None:
+        """Its own thread would wait for itself, for ever: a callback that runs there must not call back."""
+        if threading.current_thread() is self._thread:
+            raise Unsupported(
+                f"the door {self._thread.name} cannot be used here",
+                "this is its own thread, which would wait for itself",
+                "hand the call to another thread",
+            )
+
+    def _is_closed(self) -> Closed:
+        return Closed(f"the door {self._thread.name} is closed", "close() was called", "make a new one")
 
 
 class Offload(Protocol):

@@ -34,7 +34,7 @@ def test_a_step_is_read(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "later", "now-", "1x", "-1h-1h", "0", "-30s"])
+@pytest.mark.parametrize("text", ["", "later", "now-", "1x", "-1h-1h", "0", "0s", "0h0m", "-30s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         duration_ms(text)

@@ -146,7 +146,15 @@ def test_nothing_of_an_import_is_written_if_one_of_its_files_is_wrong(tmp_path: 
     long = tmp_path / "long.om"
     long.write_text(f'up{{a="{"x" * 5000}"}} 1 1\n# EOF\n')
     place = tmp_path / "place"
-    for file, fault in ((wrong, "line 100002"), (cut, "cut.parquet"), (long, "label_value_bytes_max")):
+    far = tmp_path / "far.om"
+    far.write_text("up 1 99999999999999999999\n# EOF\n")
+    faults = (
+        (wrong, "wrong.om: line 100002"),
+        (cut, "cut.parquet"),
+        (long, "label_value_bytes_max"),
+        (far, "far.om: timestamps_ms up to 9999"),
+    )
+    for file, fault in faults:
         assert fault in ask("import", str(place), str(good), str(file), code=1).stderr
         assert not place.exists()
 

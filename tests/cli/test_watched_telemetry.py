@@ -122,3 +122,24 @@ def test_a_gateway_and_its_edge_count_what_they_take(observer: LiveObserver, tmp
     statuses, counted = asyncio.run(serve())
     assert statuses == [200, 200, 400]
     assert [name for name in AT_THE_EDGE if name not in counted] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "metric"),
+    [("--store", "penstock_buffer_upload_bytes_total"), ("--quiver", "penstock_quiver_ingest_bundles_total")],
+)
+def test_ingest_counts_what_it_sends(observer: LiveObserver, tmp_path: Path, place: str, metric: str) -> None:
+    run(ingest, "-", "--format", "prometheus", place, tmp_path / "place", input=b"level 1\n")
+    assert metric in counted_by(observer)
+
+
+def test_an_export_counts_what_it_reads(observer: LiveObserver, tmp_path: Path) -> None:
+    run(timeseries, "import", tmp_path, "-", "--format", "openmetrics", input=b"level 1\n# EOF\n")
+    before = read_objects(observer)
+    run(timeseries, "export", tmp_path, tmp_path / "out.om")
+    assert read_objects(observer) > before
+
+
+def read_objects(observer: LiveObserver) -> float:
+    found = (sample for metric in observer.registry.collect() for sample in metric.samples)
+    return sum(sample.value for sample in found if sample.name == "penstock_blocks_cache_reads_total")

@@ -206,11 +206,23 @@ def test_costs_are_told_by_process_and_verb():
 def test_a_job_that_has_ended_is_down_with_its_last_line():
     status = ChildStatus("telemetry", "waiting", restarts=2, since_ms=1_000, last_exit=1)
     status.last_lines.append("the disk is full")
-    stage = PathStages(history(), EventBoard(), ADMIN).job(status)
+    stage = PathStages(history(), EventBoard(), ADMIN).job(status, 2_000)
     assert (stage.title, stage.state, stage.error) == ("Telemetry job", StageState.DOWN, "the disk is full")
     (section,) = job_sections([status], 31_000)
     assert facts(section)["state"] == "waiting for 30 s"
-    assert PathStages(history(), EventBoard(), ADMIN).job(ChildStatus("index")).state is StageState.IDLE
+    assert PathStages(history(), EventBoard(), ADMIN).job(ChildStatus("index"), 2_000).state is StageState.IDLE
+
+
+def test_a_job_that_dies_again_and_again_is_down_while_it_runs_and_tells_why():
+    """Started after each end, it runs most of the time: a look at this moment alone would call it well."""
+    status = ChildStatus("telemetry", "running", 1, restarts=14, failures=3, since_ms=1_000, last_exit=1)
+    status.last_lines.extend(["Corrupt: a batch cannot be read", "  remedy: restore the bytes from a good copy"])
+    stages = PathStages(history(), EventBoard(), ADMIN)
+    stage = stages.job(status, 31_000)
+    assert stage.state is StageState.DOWN
+    assert stage.error == "It ended 3 times in a row: Corrupt: a batch cannot be read"
+    # Once it has run for a minute it is well.
+    assert stages.job(status, 61_000).state is StageState.OK
 
 
 def test_a_job_that_a_signal_has_stopped_is_shown_as_such():
@@ -218,7 +230,7 @@ def test_a_job_that_a_signal_has_stopped_is_shown_as_such():
     try:
         os.waitpid(child.pid, os.WUNTRACED)
         status = ChildStatus("telemetry", "running", child.pid, since_ms=1_000)
-        stage = PathStages(history(), EventBoard(), ADMIN).job(status)
+        stage = PathStages(history(), EventBoard(), ADMIN).job(status, 2_000)
         assert stage.state is StageState.DOWN
         assert f"kill -CONT {child.pid}" in stage.error
         assert facts(job_sections([status], 2_000)[0])["state"] == "stopped by a signal"

@@ -105,6 +105,7 @@ def export_samples(
     selector: str | None,
     start: str,
     end: str,
+    observer: Observer,
 ) -> tuple[int, int]:
     """How many series and samples were written."""
     own = _kind(file, kind)
@@ -116,7 +117,7 @@ def export_samples(
         columns = await reader.select_columns(matchers(selector), *times, tenant=tenant)
         return columns, await reader.metadata(tenant=tenant)
 
-    columns, about = with_series(settings, store, path, tenant, work)
+    columns, about = with_series(settings, store, path, tenant, work, observer)
     if own == "openmetrics":
         with _text_output(file) as out:
             out.writelines(f"{line}\n" for line in write_open_metrics(columns, about))
@@ -168,7 +169,15 @@ class _Input:
     stdin: bytes
 
     def batches(self) -> Iterator[tuple[SampleBatch, int]]:
-        """Batches of samples, each with how many exemplars stood beside them."""
+        """Batches of samples, each with how many exemplars stood beside them. What is wrong is told with the file."""
+        try:
+            yield from self._batches()
+        except InvalidInput as error:
+            if self.file in error.what:
+                raise
+            raise InvalidInput(f"{self.file}: {error.what}", error.why, error.remedy) from error
+
+    def _batches(self) -> Iterator[tuple[SampleBatch, int]]:
         if self.kind == "openmetrics":
             with _text_input(self.file, self.stdin) as (lines, seconds):
                 for batch in read_exposition(lines, seconds=seconds):

@@ -69,13 +69,14 @@ def with_series(
     path: str,
     tenant: str,
     work: Callable[[SeriesReads | MergedReads], Awaitable[T]],
+    observer: Observer = SILENT,
 ) -> T:
     """Ask the series of a tenant, in all shards that it has had."""
     from penstock.cli.settings.sharding import sharded_series
 
     async def opened() -> T:
         try:
-            async with await sharded_series(url_of(store), path, settings) as series:
+            async with await sharded_series(url_of(store), path, settings, observer) as series:
                 return await work(await series.reader(tenant))
         except NotFound as error:
             raise _nothing_in(store, error) from None

@@ -15,6 +15,7 @@ from penstock.cli.settings.telemetry_place import telemetry_url
 from penstock.cli.settings.wiring import Wiring
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import InvalidInput
+from penstock.observability import Observer
 from penstock.records import Signal
 from penstock.relay import rows_by_shard
 from penstock.telemetry import (
@@ -106,12 +107,12 @@ def _parquet(body: bytes, limits: DecodeLimits) -> pa.Table:
         return pa.Table.from_batches(batches, file.schema_arrow)
 
 
-def send_to_queue(store: str, name: str, batch: pa.RecordBatch, settings: Settings) -> None:
+def send_to_queue(store: str, name: str, batch: pa.RecordBatch, settings: Settings, observer: Observer) -> None:
     """Durable when this returns."""
     url = telemetry_url(store)
     layout = asyncio.run(configured_routing(url, settings)).layout
     for shard, tables in rows_by_shard({name: [pa.Table.from_batches([batch])]}, layout).items():
-        with Wiring(settings).producer(url, shard) as producer:
+        with Wiring(settings, observer).producer(url, shard) as producer:
             handles = []
             for table in tables[name]:
                 for start in range(0, max(table.num_rows, 1), _ROWS_MAX):
@@ -121,12 +122,12 @@ def send_to_queue(store: str, name: str, batch: pa.RecordBatch, settings: Settin
                 handle.durable()
 
 
-def send_to_quiver(path: str, name: str, batch: pa.RecordBatch) -> None:
+def send_to_quiver(path: str, name: str, batch: pa.RecordBatch, observer: Observer) -> None:
     """Durable when this returns."""
     from penstock.quiver import Bundle, SyncQuiver
 
     signal = signal_of(name)
-    with SyncQuiver(path) as quiver:
+    with SyncQuiver(path, observer=observer) as quiver:
         quiver.ingest(Bundle({name: batch}, signal="" if signal is None else signal.name.lower()))
         quiver.flush()
 

@@ -35,6 +35,7 @@ from penstock.cli.settings.wiring import Wiring
 from penstock.errors import NotFound
 from penstock.gateway import (
     AboutRoutes,
+    CatalogLender,
     DashboardRoutes,
     DocumentRoutes,
     DocumentServices,
@@ -53,7 +54,6 @@ from penstock.gateway import (
     SqlRoutes,
     StorageQuota,
     StoredSeries,
-    StoreLender,
     serving,
 )
 from penstock.indexing import Credentials
@@ -225,7 +225,7 @@ class Serving:
             sql_command(url, CATALOG_PATH, bounds),
             config,
             environment={**bare_environment(os.environ), SUPERVISED: "1"},
-            lender=StoreLender(store, CATALOG_PATH, catalog.catalog),
+            lender=CatalogLender(store, CATALOG_PATH, catalog.catalog),
             observer=self.observer,
         )
         stack.push_async_callback(processes.close)

@@ -52,9 +52,21 @@ class ChildStatus:
     state: str = "starting"
     pid: int | None = None
     restarts: int = 0
+    # Ends in a row, each of them soon after its start.
+    failures: int = 0
     since_ms: int = 0
     last_exit: int | None = None
     last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+
+    @property
+    def last_error(self) -> str:
+        """The line that tells why it ended: remedies and tracebacks are indented below theirs."""
+        return next((line for line in reversed(self.last_lines) if line and not line[0].isspace()), "")
+
+    def is_failing(self, now_ms: int) -> bool:
+        """Whether it ended and has not run for long since: one that dies at once for ever runs most of the time."""
+        is_well = self.state == "running" and now_ms - self.since_ms >= _WELL_SECONDS * 1000
+        return self.failures > 0 and not is_well
 
     @property
     def is_stopped(self) -> bool:
@@ -128,20 +140,17 @@ class Supervisor:
         self._stopping.set()
 
     async def _keep(self, spec: ChildSpec, status: ChildStatus) -> None:
-        failures = 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
             status.last_exit = await self._once(spec, status)
             if self._stopping.is_set():
                 break
-            failures = 1 if self._clock.monotonic() - began >= _WELL_SECONDS else failures + 1
+            status.failures = 1 if self._clock.monotonic() - began >= _WELL_SECONDS else status.failures + 1
             status.restarts += 1
             self._observer.count(names.SERVE_RESTARTS, job=spec.name)
-            self._observer.event(
-                names.SERVE_JOB_ENDED, job=spec.name, code=status.last_exit, line=next(reversed(status.last_lines), "")
-            )
+            self._observer.event(names.SERVE_JOB_ENDED, job=spec.name, code=status.last_exit, line=status.last_error)
             self._enter(status, "waiting")
-            await self._pause(restart_delay(failures))
+            await self._pause(restart_delay(status.failures))
         self._enter(status, "ended")
 
     async def _once(self, spec: ChildSpec, status: ChildStatus) -> int:

@@ -22,7 +22,14 @@ def duration_ms(text: str) -> int:
         return max(1, round(float(text) * 1000))
     if not _DURATION.fullmatch(text):
         raise click.BadParameter(f"{text!r} is no duration: write seconds, or 30s, 5m, 1h30m")
-    return max(1, round(sum(float(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))))
+    found = _parts_ms(text)
+    if not found:
+        raise click.BadParameter(f"{text!r} is no duration: it is longer than nothing")
+    return max(1, round(found))
+
+
+def _parts_ms(text: str) -> float:
+    return sum(float(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
 
 
 def instant_ms(text: str, now_ms: int) -> int:
@@ -31,7 +38,7 @@ def instant_ms(text: str, now_ms: int) -> int:
         return now_ms
     relative = text.removeprefix("now")
     if relative[:1] in ("-", "+") and _DURATION.fullmatch(relative[1:]):
-        return now_ms + (1 if relative[0] == "+" else -1) * duration_ms(relative[1:])
+        return now_ms + (1 if relative[0] == "+" else -1) * round(_parts_ms(relative[1:]))
     if _NUMBER.fullmatch(text):
         return round(float(text) * 1000)
     try:

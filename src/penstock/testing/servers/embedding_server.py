@@ -241,10 +241,13 @@ class _Provider:
         self._on_ask(ask)
         return fate
 
-    def answer(self, texts: list[str]) -> bytes:
+    def answer(self, texts: list[str], *, in_bytes: bool = False) -> bytes:
+        vectors = [vector_of(text, self._dimensions) for text in texts]
+        if in_bytes:
+            vectors = [np.rint(vector * 127).astype(np.int8) for vector in vectors]
         rows = [
-            {"object": "embedding", "index": index, "embedding": vector_of(text, self._dimensions).tolist()}
-            for index, text in enumerate(texts)
+            {"object": "embedding", "index": index, "embedding": vector.tolist()}
+            for index, vector in enumerate(vectors)
         ]
         used = sum(len(text.split()) for text in texts)
         body = {"object": "list", "data": rows, "usage": {"prompt_tokens": used, "total_tokens": used}}
@@ -277,12 +280,13 @@ class _Handler(BaseHTTPRequestHandler):
         if key is not None and self.headers.get("authorization") != f"Bearer {key}":
             self._send(401, _fault("wrong key"))
             return
-        given = json.loads(body)["input"]
+        asked = json.loads(body)
+        given = asked["input"]
         texts = [given] if isinstance(given, str) else given
         provider = self.server.provider
         fate = provider.admit(self.headers.get("idempotency-key", ""), texts)
         if fate is AskFate.ANSWERED:
-            self._send(200, provider.answer(texts))
+            self._send(200, provider.answer(texts, in_bytes=asked.get("output_dtype") == "int8"))
         elif fate is AskFate.BUSY:
             self._send(429, _fault("too many requests"), {"Retry-After": f"{provider.faults.retry_after_seconds:g}"})
         elif fate is AskFate.FAILING:

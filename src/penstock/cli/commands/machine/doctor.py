@@ -111,7 +111,7 @@ def _sql_process() -> list[tuple[str, str, str]]:
     try:
         from penstock.catalog import Catalog, CatalogConfig
         from penstock.cli.serving.sql_child import bare_environment, sql_command, worker_bounds
-        from penstock.gateway import SqlProcesses, StoreLender
+        from penstock.gateway import CatalogLender, SqlProcesses
         from penstock.lake import SqlConfig
         from penstock.objects import MemoryStore
 
@@ -120,7 +120,7 @@ def _sql_process() -> list[tuple[str, str, str]]:
             processes = SqlProcesses(
                 sql_command("memory://", "lake", worker_bounds(SqlConfig(), CatalogConfig())),
                 environment=bare_environment(os.environ),
-                lender=StoreLender(store, "lake", lambda: Catalog.open(store, "lake")),
+                lender=CatalogLender(store, "lake", lambda: Catalog.open(store, "lake")),
             )
             try:
                 return await processes.layers()

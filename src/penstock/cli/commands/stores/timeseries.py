@@ -204,7 +204,7 @@ def verify(store: str, path: str, settings: Settings, watching: Watching) -> Non
 @_format_option
 @_tenant_option
 @_path_option
-@settings_option
+@long_running
 def export_(
     store: str,
     file: str,
@@ -215,6 +215,7 @@ def export_(
     tenant: str,
     path: str,
     settings: Settings,
+    watching: Watching,
 ) -> None:
     """Write samples to a file: OpenMetrics text, Parquet or Arrow.
 
@@ -222,7 +223,9 @@ def export_(
     """
     from penstock.cli.inspection.timeseries_files import export_samples
 
-    count, samples = export_samples(settings, (store, path, tenant), file, file_format, selector, start, end)
+    place = (store, path, tenant)
+    with watching.opened() as observer:
+        count, samples = export_samples(settings, place, file, file_format, selector, start, end, observer)
     click.echo(f"{samples:,} samples of {count:,} series", err=True)
 
 

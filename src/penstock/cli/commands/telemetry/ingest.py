@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from penstock.cli.settings.options import STORE_DEFAULT, settings_option
+from penstock.cli.settings.long_running import long_running
+from penstock.cli.settings.options import STORE_DEFAULT
 
 if TYPE_CHECKING:
     from penstock.cli.settings.configuration import Settings
+    from penstock.cli.settings.observing import Watching
 
 __all__ = ["FORMATS", "ingest"]
 
@@ -46,9 +48,16 @@ FORMATS: Final = (
 @click.option(
     "--quiver", default=None, type=click.Path(file_okay=False), help="Directory of a store at the edge instead."
 )
-@settings_option
+@long_running
 def ingest(
-    file: str, form: str, table: str | None, tenant: str, store: str | None, quiver: str | None, settings: Settings
+    file: str,
+    form: str,
+    table: str | None,
+    tenant: str,
+    store: str | None,
+    quiver: str | None,
+    settings: Settings,
+    watching: Watching,
 ) -> None:
     """Send telemetry in a file to a queue or a store at the edge.
 
@@ -60,12 +69,12 @@ def ingest(
     from penstock.cli.terminal.input_file import read_input
 
     name, decoded = read_rows(file, read_input(file), form, table, tenant, settings)
-    if quiver is not None:
-        send_to_quiver(quiver, name, decoded.batch)
-        place = quiver
-    else:
-        send_to_queue(store or STORE_DEFAULT, name, decoded.batch, settings)
-        place = store or STORE_DEFAULT
+    place = quiver or store or STORE_DEFAULT
+    with watching.opened() as observer:
+        if quiver is not None:
+            send_to_quiver(quiver, name, decoded.batch, observer)
+        else:
+            send_to_queue(place, name, decoded.batch, settings, observer)
     click.echo(f"{decoded.batch.num_rows:,} rows of {name} are durable in {place}")
     if decoded.rejected:
         click.echo(f"{decoded.rejected:,} were rejected: {decoded.message}", err=True)

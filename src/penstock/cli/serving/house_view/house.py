@@ -54,7 +54,7 @@ class ServedHouse:
 
     async def stages(self, viewer: Viewer) -> list[Stage]:
         made = PathStages(self.figures, self.board, viewer)
-        jobs = {status.name: made.job(status) for status in self.supervisor.statuses}
+        jobs = {status.name: made.job(status, self.clock.now_ms()) for status in self.supervisor.statuses}
         found = [made.gateway()]
         if self.edge is not None:
             found.append(made.edge(self.edge))

@@ -92,13 +92,17 @@ class PathStages:
             facts.append(Fact("dead letters", f"{letters:,}"))
         return Stage(queue.title, state, facts, "", "queue", lane)
 
-    def job(self, status: ChildStatus) -> Stage:
+    def job(self, status: ChildStatus, now_ms: int) -> Stage:
         lane, metric, unit, prefixes, facts = self._work_of(status.name)
-        state = StageState.OK if status.state == "running" else StageState.DOWN
+        is_failing = status.is_failing(now_ms)
+        state = StageState.OK if status.state == "running" and not is_failing else StageState.DOWN
         if status.state in _TRANSIENT and not status.restarts:
             state = StageState.IDLE
         facts = [*facts, Fact("restarts", f"{status.restarts:,}")]
-        error = "" if state is not StageState.DOWN else next(reversed(status.last_lines), "It has ended.")
+        error = "" if state is not StageState.DOWN else status.last_error or "It has ended."
+        if is_failing and status.state == "running":
+            times = f"{status.failures:,} times in a row" if status.failures > 1 else "and was started again"
+            error = f"It ended {times}: {error}"
         if status.state == "running" and status.is_stopped:
             state, error = StageState.DOWN, f"It was stopped by a signal; `kill -CONT {status.pid}` lets it go on."
         error = error or self.events.last_bad(prefixes, status.name)
