@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from _usage import check_words
 from penstock.buffer import Consumer, ConsumerConfig, Producer, ProducerConfig, Watermark, encode_batch
 from penstock.buffer.format.manifest import DescriptorDraft, Manifest, MetadataRange
 from penstock.buffer.queue import ManifestFormat
@@ -443,4 +444,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    check_words(__doc__, ["memory", "drain"])
     main()

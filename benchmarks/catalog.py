@@ -26,6 +26,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from _catalog_peers import HOUR, ROWS, batch, installed, race
+from _usage import check_words
 from penstock.catalog import Catalog, CatalogConfig, DataFile, column_stats, split_shard
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import PenstockError
@@ -341,4 +342,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    check_words(__doc__, ["contention", "plans", "sequential", "writers", "--quick"], values=["--peer="])
     main()

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _usage import check_words
+
 # Set before the tokenizer loads: this compares one core with one core.
 os.environ["RAYON_NUM_THREADS"] = "1"
 
@@ -152,4 +154,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    check_words(__doc__)
     main()

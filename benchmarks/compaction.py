@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from _usage import check_words
 from penstock.catalog import Catalog, CatalogConfig, CompactionPolicy, DataFile, column_stats
 from penstock.lake import CompactionConfig, Compactor, LocalMerging, MergePlace, SqlConfig, SqlEngine
 from penstock.objects import StoreSpec, open_store
@@ -163,7 +164,7 @@ def delta(root: Path) -> float | None:
     if find_spec("deltalake") is None:
         print("  deltalake is not installed: skipped")
         return None
-    from deltalake import DeltaTable, write_deltalake
+    from deltalake import DeltaTable, WriterProperties, write_deltalake
 
     place = str(root / "delta")
     for hour in range(HOURS):
@@ -173,7 +174,11 @@ def delta(root: Path) -> float | None:
             times = table["time"].cast(pa.timestamp("us", tz="UTC"), safe=False)
             table = table.set_column(1, "time", times).append_column("hour", hours)
             write_deltalake(place, table, mode="append", partition_by=["hour"])
-    return timed(lambda: DeltaTable(place).optimize.compact())[0]
+    # As small files are merged here: all of an hour into one, compressed alike.
+    properties = WriterProperties(compression="ZSTD", compression_level=3)
+    return timed(lambda: DeltaTable(place).optimize.compact(max_concurrent_tasks=CORES, writer_properties=properties))[
+        0
+    ]
 
 
 async def main() -> None:
@@ -223,4 +228,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    check_words(__doc__, ["--quick", "--queries", "--no-spark"])
     asyncio.run(main())

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from _usage import check_words
 from penstock.coordinator import Coordinator, CoordinatorConfig, Epochs, Flushed, Watermarks
 from penstock.errors import AtCapacity
 from penstock.observability import LiveObserver
@@ -318,4 +319,5 @@ class Measured:
 
 
 if __name__ == "__main__":
+    check_words(__doc__)
     main()

@@ -23,6 +23,7 @@ from rocksdict import AccessType, Options, Rdict, WriteOptions
 from rocksdict import WriteBatch as RocksBatch
 from slatedb import uniffi
 
+from _usage import check_words
 from penstock.keyvalue import KeyValue, WriteBatch, open_follower, open_keyvalue, shim
 
 VALUE_BYTES = (32 << 10, 100 << 10, 256 << 10)
@@ -247,4 +248,5 @@ def quantiles(milliseconds: list[float]) -> str:
 
 
 if __name__ == "__main__":
+    check_words(__doc__)
     main()

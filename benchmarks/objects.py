@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import obstore
 from obstore.store import AzureStore, LocalStore, MemoryStore, S3Store
 
+from _usage import check_words
 from penstock.objects import ObjectStore, open_store
 from penstock.testing.servers.object_stores import AzureServer, S3Server, ServerMissing, azurite, seaweedfs
 
@@ -288,4 +289,5 @@ def cell(ours: float, peer: float | None) -> str:
 
 
 if __name__ == "__main__":
+    check_words(__doc__)
     asyncio.run(main())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from _usage import check_words
 from penstock.buffer import Consumer, ConsumerConfig, Producer, ProducerConfig, shard_config
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import PenstockError
@@ -101,4 +102,5 @@ async def crowd(world: Simulation, producers: int, shards: int) -> str:
 
 
 if __name__ == "__main__":
+    check_words(__doc__, ["--quick"])
     main()

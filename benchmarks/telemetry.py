@@ -1,16 +1,23 @@
-"""Decoding of telemetry beside the parsers alone, and the way from the queue into both stores beside plain Spark.
+"""Telemetry from a request to files, series and answers, each part beside what there is without us, in one program.
 
-`decode` decodes one request again and again: ours (strict, into the columns of the schema), the conversion alone
-(`ptars`), the parser alone (upb), and a walk over the parsed message in Python, which is what decoding costs without
-columns. `landing` brings rows of a queue on this disk into durable, registered files and series, in this process and on
-Spark, on one and two cores. `plain` is what there is without us: Spark's own stream from Parquet files of the same rows
-to Parquet, which sorts nothing and fills no series. `memory` lands once, four and sixteen times as much. Each landing
-is a process of its own. Run it with `python benchmarks/telemetry.py`, which takes about six minutes; `--only NAME` runs
-one part, `--quick` a tenth of the rows.
+| part | what it measures |
+| --- | --- |
+| `decode` | one request, again and again: ours (strict, into the columns of the schema), the conversion alone (`ptars`), the parser alone (upb), and a walk over the parsed message in Python |
+| `landing` | rows of a queue on this disk into durable, registered files and series, in this process, on one and two cores |
+| `spark` | the same on Spark, on one and two cores, beside Spark's own stream from Parquet files of the same rows to Parquet, which sorts nothing and fills no series; bytes a row of both |
+| `memory`, `spark-memory` | peak memory while once, four and sixteen times as much lands: this process; driver, Java and workers |
+| `delay` | how long a small tenant's record waits beside one that sends 1,000 times as much, on both engines |
+| `compaction` | merges beside plain Spark's read, sort and write, and deltalake's optimize |
+| `queries` | `penstock sql` beside DuckDB on the same files, and the share of planning |
+
+Each landing is a process of its own. Run it with `python benchmarks/telemetry.py`, which takes about twenty minutes;
+`--only NAME`, as often as you like, runs some parts, none of which takes more than ten; `--quick` takes a tenth of the
+rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -36,10 +43,22 @@ SOURCE = RowSource("acme", START * 1_000_000)
 
 
 def main() -> None:
-    parts = {"decode": decode, "landing": landing, "spark": on_spark, "memory": memory}
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
+    parts = {
+        "decode": decode,
+        "landing": landing,
+        "spark": on_spark,
+        "memory": memory,
+        "spark-memory": spark_memory,
+        "delay": delay,
+        "compaction": lambda: compaction(),
+        "queries": lambda: compaction("--queries"),
+    }
+    arguments = argparse.ArgumentParser(description="Telemetry beside its peers.")
+    arguments.add_argument("--only", action="append", choices=list(parts), help="part to run; may be given again")
+    arguments.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    only = arguments.parse_args().only
     for name, part in parts.items():
-        if only in (None, name):
+        if not only or name in only:
             part()
 
 
@@ -91,29 +110,57 @@ def landing() -> None:
 
 
 def on_spark() -> None:
-    print(f"Landing {BATCHES * 10_000:,} rows of the queue on Spark, local[2], warm")
-    ours = landed("spark-files", BATCHES, 2)
-    plain = landed("plain", BATCHES, 2)
+    print(f"Landing {BATCHES * 10_000:,} rows of the queue on Spark, warm, two cores unless told otherwise")
+    ours, plain = landed("spark-files", BATCHES, 2), landed("plain", BATCHES, 2)
+    one, plain_one = landed("spark-files", BATCHES, 1), landed("plain", BATCHES, 1)
     show("ours, files alone", ours)
+    show("ours, files alone, 1 core", one)
     show("ours, files and series", landed("spark", BATCHES, 2))
     show("plain Spark, readStream to Parquet", plain)
-    rate = (ours["rows"] / ours["seconds"]) / (plain["rows"] / plain["seconds"])
-    print(f"    ours is {rate:.2f} x plain Spark; bytes {ours['bytes'] / plain['bytes']:.2f} x")
+    show("plain Spark, 1 core", plain_one)
+    print(f"    ours is {rate(ours) / rate(plain):.2f} x plain Spark; bytes {ours['bytes'] / plain['bytes']:.2f} x")
+    print(f"    from 1 to 2 cores: ours {rate(ours) / rate(one):.2f} x, plain {rate(plain) / rate(plain_one):.2f} x")
+
+
+def rate(told: dict[str, Any]) -> float:
+    return float(told["rows"] / told["seconds"])
 
 
 def memory() -> None:
-    print("Peak memory while landing so many rows, MiB: this process; driver, Java and the largest worker on Spark")
-    for times in (1, 4, 16):
-        batches = max(1, BATCHES // 10) * times
-        alone, spark = landed("local", batches, 2)["memory"], landed("spark", batches, 2)["memory"]
+    print("Peak memory of this process while landing so many rows, MiB")
+    for batches in (BATCHES // 10 * times for times in (1, 4, 16)):
+        print(f"    {batches * 10_000:12,} rows {landed('local', batches, 2)['memory']['driver']:8,.0f}")
+
+
+def spark_memory() -> None:
+    print("Peak memory while landing so many rows on Spark, MiB: driver, Java, the largest worker")
+    for batches in (BATCHES // 10 * times for times in (1, 4, 16)):
+        peak = landed("spark", batches, 2)["memory"]
+        print(f"    {batches * 10_000:12,} rows {peak['driver']:8,.0f} {peak['java']:8,.0f} {peak['worker']:8,.0f}")
+
+
+def delay() -> None:
+    print("Seconds until a small tenant's record is listed, rounds at most one a second, two cores")
+    for engine in ("local", "spark"):
+        told = last_line("_landing_delay.py", engine, str(BATCHES), "2")
         print(
-            f"    {batches * 10_000:12,} rows {alone['driver']:8,.0f};"
-            f" {spark['driver']:8,.0f} {spark['java']:8,.0f} {spark['worker']:8,.0f}"
+            f"    {engine:<6} alone {told['alone']:.2f}; beside 100,000 rows a second of another, median {told['p50']:.2f},"
+            f" worst of 20 {told['max']:.2f}; behind a burst of {told['ahead']:,} rows {told['behind']:.2f}"
         )
 
 
+def compaction(*options: str) -> None:
+    quick = ["--quick"] if QUICK else []
+    subprocess.run([sys.executable, str(Path(__file__).with_name("compaction.py")), *options, *quick], check=True)
+
+
 def landed(what: str, batches: int, cores: int) -> dict[str, Any]:
-    command = [sys.executable, str(Path(__file__).with_name("_landing_work.py")), what, str(batches), str(cores)]
+    return last_line("_landing_work.py", what, str(batches), str(cores))
+
+
+def last_line(program: str, *arguments: str) -> dict[str, Any]:
+    """What a process of its own prints at the end, as JSON."""
+    command = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
