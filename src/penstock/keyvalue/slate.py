@@ -25,6 +25,7 @@ from penstock.keyvalue.log_record import LogKeeper
 from penstock.keyvalue.port import BLOCK_BYTES, Entry, WriteBatch, check_scan, checked, prefix_end
 from penstock.keyvalue.sync import SyncGroup
 from penstock.loops import Home
+from penstock.native_threads import rest_native_threads_at_exit
 from penstock.observability import SILENT, Observer, names
 
 __all__ = ["SlateFollower", "SlateKeyValue", "SlateSnapshot", "SlateWriteHandle", "check_home"]
@@ -53,6 +54,7 @@ def check_home() -> None:
 @cache
 def _home() -> Home:
     """Where SlateDB was first used: it starts its threads once, for all stores of a process."""
+    rest_native_threads_at_exit()
     return Home()
 
 

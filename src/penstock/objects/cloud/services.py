@@ -19,6 +19,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import InvalidInput
 from penstock.loops import Home
+from penstock.native_threads import rest_native_threads_at_exit
 from penstock.objects.encryption import check_encryption
 from penstock.objects.url import check_endpoint, check_sendable
 
@@ -245,6 +246,7 @@ def connect(url: str, bucket: str, options: S3Options | AzureOptions | GoogleOpt
 @cache
 def _client_home() -> Home:
     """Where the client was first used: it starts its threads once, for all stores of a process."""
+    rest_native_threads_at_exit()
     return Home()
 
 
