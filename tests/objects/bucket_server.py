@@ -37,6 +37,7 @@ class Fate(Enum):
 
 # Longer than the patience of any client that is tested.
 _SILENT_SECONDS = 60
+_PAGE = b"<html><head><title>Log in</title></head><body><p>Log in first</p></body></html>"
 REFUSALS = {Fate.ERROR_BEFORE: 500, Fate.SLOW_DOWN: 503, Fate.THROTTLED: 429, Fate.FULL: 507, Fate.UNKNOWN_PLACE: 404}
 
 
@@ -51,6 +52,8 @@ class BucketServer:
     listing_faults: int = 0
     # Says that there is no such bucket.
     is_gone: bool = False
+    # Answers every read with a page, as a proxy does that wants somebody to log in.
+    is_page: bool = False
     # Answers 416 to every read, as if each asked for what lies behind the end.
     refuses_ranges: bool = False
     page_size: int = 1000
@@ -164,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(503, "SlowDown")
         if self.bucket.is_gone:
             return self._refuse(404, "NoSuchBucket")
+        if self.bucket.is_page:
+            return self._answer(200, _PAGE, {"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT", "ETag": etag(_PAGE)})
         if self.bucket.refuses_ranges:
             return self._refuse(416, "InvalidRange")
         query = parse_qs(urlsplit(self.path).query)

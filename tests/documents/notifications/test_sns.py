@@ -37,8 +37,8 @@ def named(name):
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def certificate(_address: str = ADDRESS, issuer: str = "Amazon RSA 2048", start=START, end=END) -> bytes:
-    made = x509.CertificateBuilder(named(issuer), named("sns.amazonaws.com"), KEY.public_key(), 1, start, end)
+def certificate(_address: str = ADDRESS, issuer: str = "Amazon RSA 2048", start=START, end=END, key=KEY) -> bytes:
+    made = x509.CertificateBuilder(named(issuer), named("sns.amazonaws.com"), key.public_key(), 1, start, end)
     return made.sign(AUTHORITY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
@@ -126,9 +126,10 @@ def test_other_topics_old_messages_and_unknown_signatures_are_refused():
         ({"end": datetime(2021, 1, 1, tzinfo=UTC)}, "not valid now"),
         ({"start": datetime(2039, 1, 1, tzinfo=UTC)}, "not valid now"),
         ({"issuer": "sns.amazonaws.com"}, "signed by itself"),
+        ({"key": rsa.generate_private_key(public_exponent=65537, key_size=1024)}, "a key of 1024 bits"),
     ],
 )
-def test_a_certificate_that_is_expired_not_valid_yet_or_its_own_issuer_is_refused(made, says):
+def test_a_certificate_that_is_expired_not_valid_yet_its_own_issuer_or_of_a_short_key_is_refused(made, says):
     trust = SnsTrust([TOPIC], lambda _: certificate(**made), clock=stopped_clock(NOW))
     with pytest.raises(PermissionDenied, match=says):
         trust.check(NotificationMessage(json.dumps(sns_delivery()).encode()))

@@ -116,6 +116,22 @@ def test_a_bucket_that_went_away_does_not_pass_for_a_missing_object() -> None:
     on_double(promise)
 
 
+def test_a_page_in_the_place_of_a_listing_does_not_pass_for_an_empty_bucket() -> None:
+    """Whoever mirrors the bucket would delete everything."""
+
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        await store.put("a", b"1")
+        server.is_page = True
+        with pytest.raises(Unavailable, match="something else answers in its place"):
+            [page async for page in store.list()]
+        with pytest.raises(Unavailable, match="something else answers in its place"):
+            await store.check_present()
+        server.is_page = False
+        assert [page async for page in store.list("other/")] == []
+
+    on_double(promise)
+
+
 def test_a_service_that_refuses_every_range_is_told_in_our_words() -> None:
     async def promise(store: CloudStore, server: BucketServer) -> None:
         await store.put("a", b"0123456789")

@@ -28,6 +28,7 @@ SNS_TOLERANCE_SECONDS: Final = 3600
 _TOPIC: Final = re.compile(r"arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{1,40}):\d{12}:[A-Za-z0-9_.-]{1,256}")
 _CERTIFICATE_PATH: Final = re.compile(r"/SimpleNotificationService-[0-9a-f]{1,64}\.pem")
 _SHA1, _SHA256 = "1", "2"
+_KEY_BITS_MIN: Final = 2048
 # A region has one at a time, and a new one every year or so.
 _CERTIFICATES_MAX: Final = 16
 _SNS_SIGNED: Final = {
@@ -124,6 +125,8 @@ class SnsTrust:
         key = certificate.public_key()
         if not isinstance(key, rsa.RSAPublicKey):
             raise denied("its certificate has no RSA key")
+        if key.key_size < _KEY_BITS_MIN:
+            raise denied(f"its certificate has a key of {key.key_size} bits", "SNS has keys of 2,048 bits")
         try:
             signature = base64.b64decode(message.signature, validate=True)
             key.verify(signature, sns_text(message), padding.PKCS1v15(), algorithm)

@@ -101,6 +101,12 @@ class CloudStore:
             # S3 denies what it would not find to those who may not list: a later call will tell.
             if answer.code != "AccessDenied" and (answer.status != 404 or answer.is_missing_bucket):
                 raise self._explained(answer, f"{self.url} cannot be opened") from error
+        else:
+            raise Unavailable(
+                f"{self.url} cannot be used",
+                "something else answers in its place: it gave an object that no bucket holds",
+                "check the endpoint, and whether a proxy on the way wants a log-in",
+            )
         self._was_there = True
 
     def probe_target(self) -> CloudStore:
@@ -178,11 +184,16 @@ class CloudStore:
     ) -> AsyncIterator[list[ObjectMeta]]:
         check_listing(prefix, offset, page_size)
         listing = CloudListing(self.url, self._remote, self._base, prefix, offset)
+        is_empty = True
         try:
             async for page in listing.pages(page_size, is_ordered=bool(self._is_ordered)):
+                is_empty = False
                 yield page
         except _CLIENT_ERRORS as error:
             raise self._explained(CloudAnswer.of(error), f"listing {prefix!r} in {self.url} failed") from error
+        if is_empty:
+            # The client reads any page that is no listing as an empty one, and whoever mirrors a bucket would delete all.
+            await self.check_present()
 
     async def delete(self, key: str) -> None:
         await self.delete_many([key])
