@@ -174,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         if "list-type" in query:
             return self._list(query)
+        return self._get(query)
+
+    def _get(self, query: dict[str, list[str]]) -> None:
         key = self._key()
         self.bucket.on_get(urlsplit(self.path).path)
         if key in self.bucket.silent:
