@@ -17,22 +17,20 @@ import signal
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.campaigns import IS_LONG
-from tests.cli.served import Served, waited_for
+from tests.cli.served import Served
+from tests.integration.acknowledged import Ledger, check_documents, check_points, send_documents, send_points
 
 from penstock.testing.servers.object_stores import S3Server, ServerMissing, seaweedfs
 
 # Spark takes its time to start: the longer pauses let it get to work before the next kill.
 PAUSE_SECONDS = (2.0, 25.0) if IS_LONG else (2.0, 4.0)
-DRAIN_SECONDS = 300.0
 ENGINE = "spark" if IS_LONG else "local"
-POINTS = 5
 # What the command line of a process below the gateway holds, and the kind of process that it is.
 _KINDS = (
     (b"java", "jvm"),
@@ -41,23 +39,6 @@ _KINDS = (
     (b"spawn_main", "sql"),
     (b"penstock", "job"),
 )
-
-
-@dataclass
-class Ledger:
-    """What was sent, by its outcome. Names are unique; each is sent once."""
-
-    acknowledged: set[str] = field(default_factory=set)
-    unknown: set[str] = field(default_factory=set)
-
-    def note(self, name: str, answer: httpx.Response | None) -> None:
-        if answer is not None and answer.is_success:
-            self.acknowledged.add(name)
-        elif answer is None or answer.status_code >= 500:
-            self.unknown.add(name)
-        else:
-            # Over a quota: told in time that nothing was stored.
-            assert answer.status_code == 429, answer.text
 
 
 class Product:
@@ -140,31 +121,6 @@ def _processes_below(pid: int) -> dict[int, str]:
     return found
 
 
-def _send_points(product: Product, ledger: Ledger, base_ns: int) -> None:
-    number = 0
-    while not product.stopping.is_set():
-        name = f"m{number}"
-        times = [base_ns + (number * POINTS + place) * 1_000_000 for place in range(POINTS)]
-        points = [{"timeUnixNano": str(at), "asInt": str(number)} for at in times]
-        attributes = [{"key": "batch", "value": {"stringValue": name}}]
-        metric = {"name": "chaos", "gauge": {"dataPoints": [{**one, "attributes": attributes} for one in points]}}
-        body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}
-        ledger.note(name, product.ask("POST", "/v1/metrics", json=body))
-        number += 1
-        product.stopping.wait(0.05)
-
-
-def _send_documents(product: Product, ledger: Ledger) -> None:
-    number = 0
-    while not product.stopping.is_set():
-        name = f"word{number}x"
-        ledger.note(
-            name, product.ask("PUT", f"/v1/documents/chaos/{name}.txt", content=f"The {name} is here.".encode())
-        )
-        number += 1
-        product.stopping.wait(0.5)
-
-
 @pytest.mark.chaos(seeds=1, weight=8)
 @pytest.mark.slow
 @pytest.mark.integration
@@ -187,8 +143,8 @@ def _campaign(folder: Path, server: S3Server, chance: random.Random) -> None:
     product, metrics, documents = Product(folder, server), Ledger(), Ledger()
     base_ns = int(time.time()) * 1_000_000_000
     senders = [
-        threading.Thread(target=_send_points, args=(product, metrics, base_ns)),
-        threading.Thread(target=_send_documents, args=(product, documents)),
+        threading.Thread(target=send_points, args=(product, metrics, base_ns)),
+        threading.Thread(target=send_documents, args=(product, documents)),
     ]
     try:
         for sender in senders:
@@ -201,8 +157,8 @@ def _campaign(folder: Path, server: S3Server, chance: random.Random) -> None:
             sender.join()
         assert metrics.acknowledged, "nothing was acknowledged"
         assert documents.acknowledged, "nothing was acknowledged"
-        _check_points(product, metrics)
-        _check_documents(product, documents)
+        check_points(product, metrics)
+        check_documents(product, documents)
         assert product.end() == 0
     finally:
         product.stopping.set()
@@ -211,45 +167,3 @@ def _campaign(folder: Path, server: S3Server, chance: random.Random) -> None:
     print(
         f"killed {dict(product.kills)}; acknowledged {told}; not known {len(metrics.unknown)}, {len(documents.unknown)}"
     )
-
-
-def _check_points(product: Product, ledger: Ledger) -> None:
-    # One label is looked for in a map of the row.
-    query = "select labels['batch'] as batch, count(*) as n from metrics where metric = 'chaos' group by 1"
-
-    def counted() -> dict[str, int] | None:
-        answer = product.ask("POST", "/v1/sql", json={"query": query})
-        if answer is None or not answer.is_success:
-            return None
-        found = {str(batch): n for batch, n in answer.json()["rows"]}
-        return found if ledger.acknowledged <= set(found) else None
-
-    found = waited_for(counted, DRAIN_SECONDS)
-    assert found, "acknowledged points are missing"
-    assert set(found) <= ledger.acknowledged | ledger.unknown
-    assert {batch: n for batch, n in found.items() if n != POINTS} == {}
-    instant = {"query": "count by (batch) (count_over_time(chaos[1h])) * sum by (batch) (count_over_time(chaos[1h]))"}
-
-    def series() -> dict[str, int] | None:
-        answer = product.ask("POST", "/api/v1/query", data=instant)
-        if answer is None or not answer.is_success:
-            return None
-        counts = {one["metric"]["batch"]: int(one["value"][1]) for one in answer.json()["data"]["result"]}
-        return counts if set(counts) >= set(found) else None
-
-    assert waited_for(series, DRAIN_SECONDS) == found
-
-
-def _check_documents(product: Product, ledger: Ledger) -> None:
-    def hits(word: str) -> list[str] | None:
-        body = {"query": word, "index": "chaos", "mode": "text", "count": 5}
-        answer = product.ask("POST", "/v1/search", json=body)
-        if answer is None or not answer.is_success:
-            return None
-        return [hit["key"] for hit in answer.json()["hits"] if word in hit["text"]]
-
-    for word in sorted(ledger.acknowledged):
-        found = waited_for(lambda word=word: hits(word), DRAIN_SECONDS)
-        assert [Path(key).name for key in found or []] == [f"{word}.txt"], word
-    for word in sorted(ledger.unknown):
-        assert len(hits(word) or []) <= 1
