@@ -8,6 +8,7 @@ import pytest
 from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, OutcomeUnknown, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
+from penstock.gateway.http.inputs import whole_body
 from penstock.gateway.http.routing import Route
 from penstock.observability import names
 from penstock.testing import ManualClock, RecordingObserver
@@ -219,6 +220,34 @@ def test_a_tenant_over_its_quota_is_told_when_to_come_back():
     assert asked(app).status_code == 200
     refused = asked(app)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+
+
+def test_bytes_that_were_announced_and_never_came_are_not_counted_against_the_quota():
+    config = GatewayConfig(tenant=TenantLimits(bytes_per_second=1, byte_burst=1_000))
+
+    async def refusing(exchange):
+        raise InvalidInput(f"{exchange.announced_bytes} bytes are not read")
+
+    routes = [endpoint(method="POST", handler=refusing), endpoint()]
+    app = Gateway(routes, config, clock=ManualClock())
+    for length in ("900", "900", "999999999999999"):
+        assert asked(app, "POST", headers={"content-length": length}).status_code == 400
+    assert asked(app).status_code == 200
+
+
+def test_bytes_that_came_are_counted_whether_they_were_announced_or_not():
+    config = GatewayConfig(tenant=TenantLimits(bytes_per_second=1, byte_burst=1_000))
+
+    async def reading(exchange):
+        return json_answer({"bytes": len(await whole_body(exchange, config))})
+
+    async def chunks():
+        yield b"x" * 600
+
+    for body in (b"x" * 600, chunks()):
+        app = Gateway([endpoint(method="POST", handler=reading)], config, clock=ManualClock())
+        assert asked(app, "POST", content=body).status_code == 200
+        assert asked(app, "POST", content=b"x" * 600).status_code == 429
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "٣", "9" * 40, "1,2"])

@@ -107,6 +107,25 @@ def test_what_cannot_be_read_is_bad_data(ask, path, asked):
     assert answer.json()["error"]
 
 
+@pytest.mark.parametrize("query", ["up + on() up", 'label_replace(up, "a", "$1", "job", "(")'])
+def test_what_an_expression_cannot_do_is_an_error_of_its_execution(ask, query):
+    asked = {"query": query, "time": str(T0 / 1000)}
+    refused = ask("query", params=asked)
+    assert (refused.status_code, refused.json()["errorType"]) == (422, "execution")
+
+
+def test_an_empty_time_is_none(ask):
+    for path in ("query", "labels", "label/job/values"):
+        assert ask(path, params={"query": "up", "time": "", "start": "", "end": ""}).json()["status"] == "success"
+    refused = ask("query_range", params={"query": "up", "start": "", "end": "1", "step": "1"})
+    assert (refused.status_code, "start" in refused.json()["error"]) == (400, True)
+
+
+def test_series_of_several_selectors_come_in_the_order_of_their_labels(ask):
+    found = ask("series", params={"match[]": ['up{job="b"}', "up"]}).json()["data"]
+    assert [labels["job"] for labels in found] == ["a", "b"]
+
+
 def test_too_many_steps_are_refused_as_prometheus_refuses_them(ask):
     answer = ask("query_range", params={"query": "up", "start": "0", "end": "1000000000", "step": "1"})
     assert answer.status_code in (400, 422)
@@ -116,6 +135,31 @@ def test_a_query_is_explained_as_a_tree(ask):
     tree = ask("parse_query", params={"query": "sum by (job) (rate(up[5m]))"}).json()["data"]
     assert tree["type"] == "aggregation"
     assert tree["expr"]["args"][0]["range"] == 300_000
+
+
+class NeverAnswers:
+    """A store whose every question takes for ever."""
+
+    def __getattr__(self, _name):
+        async def asked(*_arguments):
+            await asyncio.Event().wait()
+
+        return asked
+
+
+@pytest.mark.parametrize(
+    "path", ["query?query=up", "series?match[]=up", "labels", "label/job/values", "metadata", "status/tsdb"]
+)
+def test_no_question_takes_longer_than_a_query_may(path):
+    async def one():
+        app = Gateway(PrometheusRoutes(NeverAnswers(), GatewayConfig(query_seconds_max=0.01), "0").endpoints())
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return await client.get(f"/api/v1/{path}")
+
+    answer = asyncio.run(one())
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert answer.json()["status"] == "error"
 
 
 def test_before_anything_was_written_every_question_has_an_empty_answer(tmp_path):
@@ -148,6 +192,53 @@ def test_exemplars_are_none_and_a_query_that_cannot_be_read_is_told(ask, method)
     assert ask("query_exemplars", method, **{given: asked}).json() == {"status": "success", "data": []}
 
 
+@pytest.mark.parametrize(
+    ("query", "formatted"),
+    [
+        ('up{job="a  b"}   +\n 1', 'up{job="a  b"} + 1'),
+        ("up{job='a  b\\'  c'}", "up{job='a  b\\'  c'}"),
+        ("up{job=`a\n  b`}", "up{job=`a\n  b`}"),
+        ("up # what is up,\n  + 1", "up + 1"),
+        ('up{job="#  1"} # end', 'up{job="#  1"}'),
+    ],
+)
+def test_formatting_changes_nothing_that_a_query_means(ask, query, formatted):
+    assert ask("format_query", params={"query": query}).json()["data"] == formatted
+
+
+def test_an_error_names_the_parameter_that_it_is_about(ask):
+    told = ask("query", params={"query": "up", "timeout": "soon"}).json()["error"]
+    assert "timeout" in told
+    assert "step" not in told
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "up", "start": "2", "end": "1"},
+        {"query": "up", "start": "soon", "end": "1"},
+        {"query": "", "start": "1", "end": "2"},
+    ],
+)
+def test_exemplars_are_asked_for_as_prometheus_demands(ask, asked):
+    refused = ask("query_exemplars", params=asked)
+    assert (refused.status_code, refused.json()["errorType"]) == (400, "bad_data")
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("targets", {"activeTargets": [], "droppedTargets": []}),
+        ("targets/metadata", []),
+        ("alertmanagers", {"activeAlertmanagers": [], "droppedAlertmanagers": []}),
+        ("status/flags", {}),
+        ("status/config", {"yaml": ""}),
+    ],
+)
+def test_what_only_a_scraper_has_is_empty_here_and_no_error(ask, path, data):
+    assert ask(path).json() == {"status": "success", "data": data}
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_query_is_formatted(ask, method):
     given = "params" if method == "GET" else "data"
@@ -164,4 +255,7 @@ def test_the_status_of_the_store_is_the_tenants_own(ask):
     assert told["headStats"]["numSeries"] == 2
     assert [one["name"] for one in told["seriesCountByMetricName"]] == ["up"]
     assert "secret" not in str(told)
+    assert told["memoryInBytesByLabelName"] == [{"name": "__name__", "value": 4}, {"name": "job", "value": 2}]
+    short = ask("status/tsdb", params={"limit": "1"}).json()["data"]
+    assert [one["name"] for one in short["memoryInBytesByLabelName"]] == ["__name__"]
     assert ask("status/nothing").status_code == 404

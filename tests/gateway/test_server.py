@@ -110,6 +110,70 @@ def test_bodies_that_are_slow_oversized_or_contradict_themselves_are_refused(sen
     assert talked(sent, GatewayConfig(port=0), app=routes).startswith(b"HTTP/1.1 " + status)
 
 
+async def shown(exchange):
+    await read_body(exchange.receive, exchange.announced_bytes, 1_000, 5)
+    return json_answer(exchange.headers)
+
+
+def test_what_follows_a_body_is_never_taken_for_a_header():
+    """A proxy that checks or sets a header before us does not look for it behind the body."""
+    trailers = b"0\r\nX-Forwarded-For: 10.0.0.1\r\nAuthorization: Bearer x\r\nHost: other\r\n\r\n"
+    sent = POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" + trailers
+    answer = talked([sent], GatewayConfig(port=0), app=[Route("POST", "/echo", None, shown, "Show.")])
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b'"host":"localhost"' in answer
+    assert b"bearer" not in answer.lower()
+    assert b"x-forwarded-for" not in answer
+
+
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"Content-Length: 3\r\n\r\nabc"],
+        [b"Content-Length: 3\r\n\r\n", b"abc"],
+        [b"Content-Length: 3\r\n\r\na", b"b", b"c"],
+        [b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"],
+    ],
+)
+def test_an_offer_to_speak_another_protocol_is_passed_over_and_the_body_is_read(parts):
+    """Java's client offers HTTP/2 with every request that it sends in the clear, whatever its body."""
+    head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE
+    routes = [Route("POST", "/echo", None, echoed, "Echo.")]
+    again = POST + b"Content-Length: 4\r\n\r\nabcd"
+    answer = talked([head, *parts, again], GatewayConfig(port=0), 5.0, routes)
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert b'{"bytes":3}' in answer
+    assert answer.endswith(b'{"bytes":4}')
+
+
+@pytest.mark.parametrize("method", [b"GET", b"CONNECT"])
+def test_many_offers_to_speak_another_protocol_sent_ahead_are_bounded(method):
+    one = method + b" /hello HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + b"\r\n"
+    answer = talked([one * 1_000], GatewayConfig(port=0, header_seconds_max=0.5), 5.0)
+    assert b"HTTP/1.1 400" in answer
+    assert answer.count(b"HTTP/1.1 200") < 1_000
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://localhost/hello", b"200"),
+        (b"HTTP://LOCALHOST/hello", b"200"),
+        (b"http://other.example/hello", b"400"),
+        (b"http://localhost:1/hello", b"400"),
+        (b"http://other@localhost/hello", b"400"),
+        (b"http://localhost@other/hello", b"400"),
+    ],
+)
+def test_a_target_that_names_another_host_than_its_header_is_refused(target, status):
+    """Whoever stands before us may have believed the other one."""
+    sent = b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    assert talked([sent], GatewayConfig(port=0)).startswith(b"HTTP/1.1 " + status)
+
+
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /he", b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc"]
 )

@@ -99,3 +99,21 @@ def test_a_tenant_without_room_is_told_when_to_come_back_and_may_still_read_and_
     assert [answer.status_code for answer in answers] == [200, 429, 429]
     assert int(answers[2].headers["retry-after"]) > 0
     assert removed.status_code == 200
+
+
+def test_what_was_announced_and_refused_takes_no_storage():
+    config = GatewayConfig()
+
+    async def refusing(exchange):
+        raise Unavailable("the edge is full")
+
+    async def session():
+        app = Gateway(
+            [Route("POST", "/in", Scope.WRITE, refusing, "Take.", stores=True)],
+            config,
+            guard=Guard(config, lambda: None, storage=quota(100, {})),
+        )
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            return [(await client.post("/in", content=b"x" * 60)).status_code for _ in range(3)]
+
+    assert asyncio.run(session()) == [503, 503, 503]

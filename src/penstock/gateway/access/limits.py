@@ -78,7 +78,7 @@ class TenantQuotas:
             usage.under_way -= 1
 
     def more_bytes(self, tenant: str, count: int) -> None:
-        """Bytes that a request had not announced."""
+        """Bytes that a request had not announced; below zero, those that it announced and did not send."""
         self._usage(tenant).bytes.take(count)
 
     def _usage(self, tenant: str) -> _Usage:

@@ -31,6 +31,11 @@ class StorageQuota:
 
     def check(self, tenant: str, body_bytes: int) -> None:
         """`TooMany` for a tenant that would keep more than it may; otherwise the bytes are counted."""
+        self.check_room(tenant, body_bytes)
+        self._since[tenant] += body_bytes
+
+    def check_room(self, tenant: str, body_bytes: int) -> None:
+        """`TooMany` for a tenant that would keep more than it may. Nothing is counted: the bytes have not come yet."""
         kept = self._kept.get(tenant, 0) + self._since[tenant]
         if kept + body_bytes > self._bytes_max:
             raise TooMany(
@@ -39,7 +44,6 @@ class StorageQuota:
                 "remove data, keep it for a shorter time, or raise storage_bytes",
                 _RETRY_SECONDS,
             )
-        self._since[tenant] += body_bytes
 
     async def measure(self) -> None:
         """Measure once. What is accepted meanwhile may be in the measurement already, and still counts until the next."""

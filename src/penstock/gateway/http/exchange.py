@@ -59,25 +59,24 @@ class HttpExchange:
     principal: Principal = field(default_factory=lambda: Principal("", frozenset()))
     # What the pattern of the route found in the path.
     parameters: dict[str, str] = field(default_factory=dict)
-    # Bytes of the body that came so far, when the client announced no length.
-    unannounced_bytes: int = 0
+    # Bytes of the body that came so far.
+    received_bytes: int = 0
     # What it holds of the bytes of all requests; a request that was not admitted holds nothing.
     lease: ByteLease | None = None
     _headers: dict[str, str] | None = None
     _announced: int | None = None
 
-    def count_body(self, lease: ByteLease, unannounced: Callable[[int], None]) -> None:
-        """From now on, hold what comes of the body; `unannounced` hears of bytes whose number was not announced."""
-        receive, is_announced = self.receive, self.announced_bytes is not None
+    def count_body(self, lease: ByteLease, arrived: Callable[[int], None]) -> None:
+        """From now on, hold what comes of the body; `arrived` hears of each part of it, and may refuse it."""
+        receive = self.receive
         self.lease = lease
 
         async def counting() -> Message:
             message = await receive()
             size = len(message.get("body", b""))
             lease.take(size)
-            if not is_announced:
-                self.unannounced_bytes += size
-                unannounced(size)
+            self.received_bytes += size
+            arrived(size)
             return message
 
         self.receive = counting

@@ -44,6 +44,7 @@ class Guard:
         self.quotas = TenantQuotas(config, clock)
         self.held = HeldBytes(config.concurrent_bytes, config.tenant.concurrent_bytes)
         self._storage = storage
+        self._body_bytes_max = max(config.body_bytes_max, config.upload_bytes_max)
         self._proxies = Networks(check_networks("proxies", config.proxies))
         self._hosts = _OWN_HOSTS | {config.host} | {host.lower() for host in config.hosts}
 
@@ -108,16 +109,20 @@ class Guard:
 
         `stores` when it adds to what is kept.
         """
-        tenant, announced = exchange.principal.tenant, exchange.announced_bytes or 0
-        keep = partial(self._storage.check, tenant) if self._storage and stores else _nothing_kept
-        keep(announced)
+        tenant = exchange.principal.tenant
+        # What no route reads is refused by its route, and is nobody's debt.
+        announced = min(exchange.announced_bytes or 0, self._body_bytes_max)
+        keep: Callable[[int], None] = _nothing_kept
+        if self._storage and stores:
+            self._storage.check_room(tenant, announced)
+            keep = partial(self._storage.check, tenant)
         with self.quotas.request(tenant, announced), self.held.lease(tenant) as lease:
             exchange.count_body(lease, keep)
             try:
                 yield lease
             finally:
-                # What was not announced is known now, and counts against the next requests.
-                self.quotas.more_bytes(tenant, exchange.unannounced_bytes)
+                # What came is known now: more than was announced counts against the next requests, less is given back.
+                self.quotas.more_bytes(tenant, exchange.received_bytes - announced)
 
 
 def _nothing_kept(_count: int) -> None:

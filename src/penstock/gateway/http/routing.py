@@ -12,7 +12,7 @@ from penstock.gateway.access.tokens import Scope
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.refusals import Refusal
 
-__all__ = ["MethodNotAllowed", "Refuse", "Route", "Routes", "json_refusal"]
+__all__ = ["Handler", "MethodNotAllowed", "Refuse", "Route", "Routes", "json_refusal"]
 
 Handler: TypeAlias = Callable[[HttpExchange], Awaitable[HttpAnswer]]
 Refuse: TypeAlias = Callable[[HttpExchange, Refusal], HttpAnswer]

@@ -2,19 +2,23 @@
 
 uvicorn bounds idle connections; what it leaves open is closed here: a client that sends its headers slowly, or without
 end, or goes on with a body that was refused, or sends many requests ahead of their answers, or does not read its answer,
-keeps no connection. Connections have a number, too.
+keeps no connection. Connections have a number, too. What follows a body is no header, and an offer to speak another
+protocol is passed over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from math import ceil
 from typing import Any, ClassVar, Final
 
 import uvicorn
+from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -45,6 +49,8 @@ class _BoundedHttp(HttpToolsProtocol):
     _sending: asyncio.TimerHandle | None = None
     _unsent = 0
     _header_bytes = 0
+    _has_headers = False
+    _data = b""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -60,11 +66,25 @@ class _BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._data = data
         super().data_received(data)
         # Bytes that begin no request (an empty line, the rest of a body that was refused) have stopped uvicorn's timer.
         cycle: RequestResponseCycle | None = self.cycle
         if cycle and cycle.response_complete and self._waiting is None and not self.transport.is_closing():
             self._await_headers()
+
+    def _should_upgrade(self) -> bool:
+        return self._get_upgrade() is not None
+
+    def handle_websocket_upgrade(self) -> None:
+        """Read the request again without its offer to speak another protocol: with it, the parser reads no body."""
+        offered = sys.exc_info()[1]
+        assert isinstance(offered, HttpParserUpgrade), "the parser tells where it stopped"
+        rest = self._data[offered.args[0] :]
+        head = b"%s %s HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+        lines = [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = HttpRequestParser(self)
+        self.data_received(b"".join([head, *lines, b"\r\n", rest]))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -92,6 +112,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._header_bytes = 0
+        self._has_headers = False
         self._await_headers()
         super().on_message_begin()
 
@@ -102,13 +123,27 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # With the four bytes between and behind them: many empty headers are large too.
         self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
+        # What follows a body would be taken for a header of the request, though nobody before us looked at it.
+        if not self._has_headers:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._has_headers = True
         self._stop_waiting()
+        self._check_target()
         super().on_headers_complete()
         if len(self.pipeline) > _PIPELINED_MAX:
             raise ValueError("too many requests were sent ahead of their answers")
+
+    def _check_target(self) -> None:
+        """A target that is a whole URL names the host that its header names; nobody is connected to another server."""
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("the gateway is no proxy")
+        scheme, separator, rest = self.url.partition(b"://")
+        if separator and b"/" not in scheme:
+            hosts = [value for name, value in self.headers if name == b"host"]
+            if [re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()] != [host.lower() for host in hosts]:
+                raise ValueError("the target names another host than the header")
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, Unsupported
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of, json_answer
 from penstock.gateway.http.refusals import Refusal
-from penstock.gateway.http.routing import Route
+from penstock.gateway.http.routing import Handler, Route
 from penstock.timeseries import Matcher
-from penstock.timeseries.promql import QueryResult, parse_duration_text, parse_selector_text, syntax_json
+from penstock.timeseries.promql import (
+    QueryResult,
+    SyntaxProblem,
+    parse_duration_text,
+    parse_selector_text,
+    syntax_json,
+)
 
 __all__ = ["PromSource", "PrometheusRoutes", "prometheus_refusal"]
 
@@ -29,8 +37,33 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _FORM_BYTES_MAX: Final = 1 << 20
 _TIME_SECONDS_MAX: Final = 2**53 / 1000
 _LIMIT_MAX: Final = 1_000_000
+# Rows of each table of `status/tsdb` unless a limit is given.
+_CARDINALITY_ROWS: Final = 10
 _TAG: Final = "prometheus"
-_ERROR_TYPES: Final = {400: "bad_data", 404: "not_found", 408: "timeout", 422: "execution", 503: "unavailable"}
+# Quoted text, which is kept as it is, or what is between words: spaces, and comments until the end of their line.
+_BETWEEN_WORDS: Final = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)|(?:\s|\#[^\n]*)+""", re.DOTALL)
+_ERROR_TYPES: Final = {
+    400: "bad_data",
+    404: "not_found",
+    408: "timeout",
+    422: "execution",
+    429: "too_many_requests",
+    503: "unavailable",
+}
+# What a Prometheus that scrapes and alerts has besides. Clients that ask for it hear that there is none of it here.
+_NOTHING: Final[tuple[tuple[str, Any, str], ...]] = (
+    ("rules", {"groups": []}, "List rules: there are none."),
+    ("alerts", {"alerts": []}, "List alerts: there are none."),
+    ("targets", {"activeTargets": [], "droppedTargets": []}, "List scraped targets: there are none."),
+    ("targets/metadata", [], "List metadata of scraped targets: there are none."),
+    (
+        "alertmanagers",
+        {"activeAlertmanagers": [], "droppedAlertmanagers": []},
+        "List Alertmanagers: there are none.",
+    ),
+    ("status/flags", {}, "List flags of the command line: none are shown."),
+    ("status/config", {"yaml": ""}, "Show the configuration: none is shown."),
+)
 
 
 class PromSource(Protocol):
@@ -56,8 +89,8 @@ class PromSource(Protocol):
 
     async def metadata(self, tenant: str, metric: str | None) -> Mapping[str, Sequence[Mapping[str, str]]]: ...
 
-    async def cardinality(self, tenant: str) -> Mapping[str, Any]:
-        """The `data` of `status/tsdb`."""
+    async def cardinality(self, tenant: str, rows: int) -> Mapping[str, Any]:
+        """The `data` of `status/tsdb`, with so many rows a table."""
         ...
 
 
@@ -103,8 +136,7 @@ class PrometheusRoutes:
             ("metadata", self.metadata, "List types, help and units of metrics.", ("metric", "limit")),
             ("status/buildinfo", self.buildinfo, "Show the version.", ()),
             ("status/tsdb", self.cardinality, "Show cardinality.", ("limit",)),
-            ("rules", self.no_rules, "List rules.", ()),
-            ("alerts", self.no_alerts, "List alerts.", ()),
+            *((name, _always(data), summary, ()) for name, data, summary in _NOTHING),
         )
         return found + [
             Route(
@@ -127,19 +159,24 @@ class PrometheusRoutes:
         form = await self._form(exchange)
         expression = _needed(form, "query")
         time_ms = _time(form, "time", self._clock.now_ms())
-        async with asyncio.timeout(self._seconds(form)):
-            result = await self._queries.query(exchange.principal.tenant, expression, time_ms)
+        seconds = self._seconds(form)
+        with _evaluating():
+            async with asyncio.timeout(seconds):
+                result = await self._queries.query(exchange.principal.tenant, expression, time_ms)
         return _result(result, form)
 
     async def query_range(self, exchange: HttpExchange) -> HttpAnswer:
         form = await self._form(exchange)
         expression = _needed(form, "query")
         start_ms, end_ms = _time(form, "start", None), _time(form, "end", None)
-        step_ms = _step(_needed(form, "step"))
-        if end_ms < start_ms:
-            raise InvalidInput('invalid parameter "end"', "end timestamp must not be before start time")
-        async with asyncio.timeout(self._seconds(form)):
-            result = await self._queries.query_range(exchange.principal.tenant, expression, start_ms, end_ms, step_ms)
+        step_ms = _duration("step", _needed(form, "step"))
+        _check_order(start_ms, end_ms)
+        seconds = self._seconds(form)
+        with _evaluating():
+            async with asyncio.timeout(seconds):
+                result = await self._queries.query_range(
+                    exchange.principal.tenant, expression, start_ms, end_ms, step_ms
+                )
         return _result(result, form)
 
     async def parse_query(self, exchange: HttpExchange) -> HttpAnswer:
@@ -148,7 +185,7 @@ class PrometheusRoutes:
     async def format_query(self, exchange: HttpExchange) -> HttpAnswer:
         expression = _needed(await self._form(exchange), "query")
         syntax_json(expression)
-        return _success(" ".join(expression.split()))
+        return _success(_BETWEEN_WORDS.sub(lambda found: found[1] or " ", expression).strip())
 
     # Series and labels -------------------------------------------------------------------------------
 
@@ -159,48 +196,60 @@ class PrometheusRoutes:
             raise InvalidInput("no match[] parameter provided", "", "give at least one selector")
         limit = _limit(form)
         start_ms, end_ms = self._times(form)
-        found = await self._queries.series(exchange.principal.tenant, selectors, start_ms, end_ms, limit)
+        async with self._in_time():
+            found = await self._queries.series(exchange.principal.tenant, selectors, start_ms, end_ms, limit)
         return _limited([dict(labels) for labels in found], limit)
 
     async def labels(self, exchange: HttpExchange) -> HttpAnswer:
         form = await self._form(exchange)
         start_ms, end_ms = self._times(form)
-        found = await self._queries.label_names(exchange.principal.tenant, _selectors(form), start_ms, end_ms)
+        selectors = _selectors(form)
+        async with self._in_time():
+            found = await self._queries.label_names(exchange.principal.tenant, selectors, start_ms, end_ms)
         return _limited(found, _limit(form))
 
     async def label_values(self, exchange: HttpExchange) -> HttpAnswer:
         form = exchange.query()
         start_ms, end_ms = self._times(form)
         name = _label_name(exchange.parameters["name"])
-        tenant = exchange.principal.tenant
-        found = await self._queries.label_values(tenant, name, _selectors(form), start_ms, end_ms)
+        tenant, selectors = exchange.principal.tenant, _selectors(form)
+        async with self._in_time():
+            found = await self._queries.label_values(tenant, name, selectors, start_ms, end_ms)
         return _limited(found, _limit(form))
 
     async def metadata(self, exchange: HttpExchange) -> HttpAnswer:
         form = exchange.query()
-        found = await self._queries.metadata(exchange.principal.tenant, form.get("metric", [None])[0])
         limit = _limit(form)
+        async with self._in_time():
+            found = await self._queries.metadata(exchange.principal.tenant, form.get("metric", [None])[0])
         return _success({name: list(found[name]) for name in list(found)[:limit]})
 
     # About this server -------------------------------------------------------------------------------
 
     async def buildinfo(self, _exchange: HttpExchange) -> HttpAnswer:
         # Grafana chooses what it asks by the version of the Prometheus that it believes to talk to.
-        return _success({"version": "3.0.0", "revision": self._version, "branch": "penstock", "goVersion": ""})
+        return _success(
+            {
+                "version": "3.0.0",
+                "revision": self._version,
+                "branch": "penstock",
+                "buildUser": "",
+                "buildDate": "",
+                "goVersion": "",
+            }
+        )
 
     async def cardinality(self, exchange: HttpExchange) -> HttpAnswer:
-        return _success(dict(await self._queries.cardinality(exchange.principal.tenant)))
+        rows = _limit(exchange.query(), _CARDINALITY_ROWS)
+        async with self._in_time():
+            return _success(dict(await self._queries.cardinality(exchange.principal.tenant, rows)))
 
     async def exemplars(self, exchange: HttpExchange) -> HttpAnswer:
         """None are kept in series; those of metrics are in the table of that name."""
-        syntax_json(_needed(await self._form(exchange), "query"))
+        form = await self._form(exchange)
+        syntax_json(_needed(form, "query"))
+        _check_order(*self._times(form))
         return _success([])
-
-    async def no_rules(self, _exchange: HttpExchange) -> HttpAnswer:
-        return _success({"groups": []})
-
-    async def no_alerts(self, _exchange: HttpExchange) -> HttpAnswer:
-        return _success({"alerts": []})
 
     # Parameters --------------------------------------------------------------------------------------
 
@@ -223,11 +272,14 @@ class PrometheusRoutes:
         low, high = -(2**53), 2**53
         return _time(form, "start", low), _time(form, "end", high)
 
+    def _in_time(self) -> asyncio.Timeout:
+        return asyncio.timeout(self._config.query_seconds_max)
+
     def _seconds(self, form: Mapping[str, Sequence[str]]) -> float:
         longest = self._config.query_seconds_max
         if not form.get("timeout"):
             return longest
-        return min(longest, _step(form["timeout"][0]) / 1000)
+        return min(longest, _duration("timeout", form["timeout"][0]) / 1000)
 
 
 def prometheus_refusal(_exchange: HttpExchange, refusal: Refusal) -> HttpAnswer:
@@ -236,6 +288,17 @@ def prometheus_refusal(_exchange: HttpExchange, refusal: Refusal) -> HttpAnswer:
     kind = _ERROR_TYPES.get(status, "internal" if status >= 500 else "bad_data")
     body = {"status": "error", "errorType": kind, "error": str(refusal)}
     return json_answer(body, status, refusal.headers)
+
+
+@contextmanager
+def _evaluating() -> Iterator[None]:
+    """An expression that can be read, and asks for what cannot be done, is told apart from one that cannot be read."""
+    try:
+        yield
+    except SyntaxProblem:
+        raise
+    except InvalidInput as error:
+        raise Unsupported(error.what, error.why, error.remedy) from error
 
 
 def _result(result: QueryResult, form: Mapping[str, Sequence[str]]) -> HttpAnswer:
@@ -250,6 +313,13 @@ def _result(result: QueryResult, form: Mapping[str, Sequence[str]]) -> HttpAnswe
 
 def _success(data: Any) -> HttpAnswer:
     return json_answer({"status": "success", "data": data})
+
+
+def _always(data: Any) -> Handler:
+    async def answer(_exchange: HttpExchange) -> HttpAnswer:
+        return _success(data)
+
+    return answer
 
 
 def _limited(found: Sequence[Any], limit: int) -> HttpAnswer:
@@ -268,11 +338,11 @@ def _needed(form: Mapping[str, Sequence[str]], name: str) -> str:
 
 def _time(form: Mapping[str, Sequence[str]], name: str, default: int | None) -> int:
     """A time in milliseconds, of seconds or of RFC 3339."""
-    if not form.get(name):
+    text = form.get(name, [""])[0]
+    if not text:
         if default is None:
             raise InvalidInput(f'invalid parameter "{name}"', "it is missing")
         return default
-    text = form[name][0]
     try:
         seconds = float(text)
     except ValueError:
@@ -292,22 +362,27 @@ def _instant(name: str, text: str) -> int:
         raise InvalidInput(f'invalid parameter "{name}"', why) from None
 
 
-def _step(text: str) -> int:
+def _check_order(start_ms: int, end_ms: int) -> None:
+    if end_ms < start_ms:
+        raise InvalidInput('invalid parameter "end"', "end timestamp must not be before start time")
+
+
+def _duration(name: str, text: str) -> int:
     """A duration in milliseconds, of seconds or as PromQL writes it."""
     try:
         seconds: float | None = float(text)
     except ValueError:
         seconds = parse_duration_text(text)
     if seconds is None or not math.isfinite(seconds) or not 0 < seconds * 1000 <= 2**53:
-        raise InvalidInput('invalid parameter "step"', f"{text[:40]!r} is no duration above zero")
+        raise InvalidInput(f'invalid parameter "{name}"', f"{text[:40]!r} is no duration above zero")
     return max(1, round(seconds * 1000))
 
 
-def _limit(form: Mapping[str, Sequence[str]]) -> int:
+def _limit(form: Mapping[str, Sequence[str]], default: int = _LIMIT_MAX) -> int:
     text = form.get("limit", ["0"])[0]
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise InvalidInput('invalid parameter "limit"', f"{text[:40]!r} is no whole number")
-    return int(text) or _LIMIT_MAX
+    return int(text) or default
 
 
 def _selectors(form: Mapping[str, Sequence[str]]) -> list[Sequence[Matcher]]:

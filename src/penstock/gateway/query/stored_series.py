@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from penstock.errors import NotFound
 from penstock.landing import ShardedSeries
@@ -15,9 +15,6 @@ from penstock.timeseries.promql import QueryResult
 __all__ = ["StoredSeries"]
 
 T = TypeVar("T")
-
-# Rows of each table of `status/tsdb`.
-_TOP: Final = 10
 
 
 class StoredSeries:
@@ -51,7 +48,7 @@ class StoredSeries:
             selectors, lambda reader, matchers: reader.series(matchers, start_ms, end_ms, tenant=tenant)
         )
         known = {tuple(sorted(labels.items())): labels for some in found for labels in some}
-        return list(known.values())[: limit + 1]
+        return [known[pairs] for pairs in sorted(known)[: limit + 1]]
 
     async def label_names(
         self, tenant: str, selectors: Sequence[Sequence[Matcher]], start_ms: int, end_ms: int
@@ -78,18 +75,23 @@ class StoredSeries:
             for name, one in some.items()
         }
 
-    async def cardinality(self, tenant: str) -> Mapping[str, Any]:
+    async def cardinality(self, tenant: str, rows: int) -> Mapping[str, Any]:
         """Counted over everything that is kept; as Prometheus words it."""
         found = await self._each([()], lambda reader, matchers: reader.series(matchers, tenant=tenant))
         series = [labels for some in found for labels in some]
         metrics = Counter(labels.get("__name__", "") for labels in series)
         pairs = Counter(pair for labels in series for pair in labels.items())
         values = Counter(name for name, _ in pairs)
+        sizes: Counter[str] = Counter()
+        for (name, value), count in pairs.items():
+            sizes[name] += count * len(value.encode())
+        named = Counter({f"{name}={value}": count for (name, value), count in pairs.items()})
         return {
             "headStats": {"numSeries": len(series), "numLabelPairs": len(pairs)},
-            "seriesCountByMetricName": _top(metrics),
-            "labelValueCountByLabelName": _top(values),
-            "seriesCountByLabelValuePair": _top(Counter({f"{name}={value}": n for (name, value), n in pairs.items()})),
+            "seriesCountByMetricName": _top(metrics, rows),
+            "labelValueCountByLabelName": _top(values, rows),
+            "memoryInBytesByLabelName": _top(sizes, rows),
+            "seriesCountByLabelValuePair": _top(named, rows),
         }
 
     async def _each(
@@ -114,5 +116,5 @@ def _nothing() -> Engine:
     return Engine(MemorySource([]))
 
 
-def _top(counts: Counter[str]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": count} for name, count in counts.most_common(_TOP)]
+def _top(counts: Counter[str], rows: int) -> list[dict[str, Any]]:
+    return [{"name": name, "value": count} for name, count in counts.most_common(rows)]
