@@ -105,6 +105,11 @@ def test_roles_in_processes_of_their_own_around_one_store_are_one_product(tmp_pa
                     return answer.status_code == 200 and answer.json()["rows"]
 
                 assert waited_for(landed) == [[3]]
+                # Whether anything is late can be told only by whoever sees the queue.
+                path = query.client.get("/").text
+                assert "Telemetry queue" in path
+                assert "acknowledged" not in path
+                assert "acknowledged" in gateway.client.get("/").text
     finally:
         jobs.terminate()
         assert jobs.wait(START_SECONDS_MAX) == 0

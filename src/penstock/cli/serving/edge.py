@@ -12,7 +12,7 @@ from typing import Final
 from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.sharding import queue_outlet
 from penstock.cli.settings.store_access import store_options
-from penstock.objects import ObjectStore, open_store
+from penstock.objects import open_store
 from penstock.observability import Observer
 from penstock.quiver import Quiver, QuiverConfig
 from penstock.relay import Relay, RelayConfig
@@ -24,10 +24,9 @@ _SUBSCRIBER: Final = "queue"
 
 @dataclass(frozen=True)
 class OpenEdge:
-    """What was opened: the store that takes bundles, and the one that the queue is in."""
+    """What was opened: the store that takes bundles, and the relay behind it."""
 
     quiver: Quiver
-    queue_store: ObjectStore
     # Ends with the block; before that, only because of an error that the relay cannot wait out.
     relaying: asyncio.Future[None]
 
@@ -53,7 +52,7 @@ async def opened_edge(
             await quiver.register(_SUBSCRIBER)
             running = asyncio.ensure_future(relay.run())
             try:
-                yield OpenEdge(quiver, objects, running)
+                yield OpenEdge(quiver, running)
             finally:
                 relay.stop()
                 await asyncio.wait((running,))

@@ -119,7 +119,9 @@ class Serving:
         sampling = asyncio.ensure_future(view.figures.run())
         stack.callback(sampling.cancel)
         sessions = Sessions(secure=self.gateway.certificate is not None)
-        catalog = await self._catalog(stack)
+        telemetry = await self._opened(self.config.telemetry_url, stack)
+        view.telemetry_queue = replace(self._queue_view("Telemetry queue", telemetry), is_sharded=True)
+        catalog = self._catalog(stack, telemetry)
         guard = Guard(
             self.gateway,
             LiveTokens(self.gateway.tokens),
@@ -138,7 +140,7 @@ class Serving:
             series = self._series(stack)
             endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
             view.catalog = catalog
-            sql = SqlRoutes(await self._tables(stack, catalog), self.gateway)
+            sql = SqlRoutes(self._tables(stack, telemetry, catalog), self.gateway)
             endpoints += sql.endpoints()
         endpoints += DashboardRoutes(
             view,
@@ -184,7 +186,6 @@ class Serving:
         self._relaying = edge.relaying
         edge.relaying.add_done_callback(lambda _: stop.set())
         view.edge = edge.quiver
-        view.telemetry_queue = replace(self._queue_view("Telemetry queue", edge.queue_store), is_sharded=True)
         ingest = IngestRoutes(edge.quiver, self.gateway, self.settings.of(DecodeLimits), observer=self.observer)
         if self.gateway.grpc_port:
             grpc = GrpcServer(ingest, guard, self.gateway, observer=self.observer)
@@ -217,9 +218,8 @@ class Serving:
         stack.callback(measuring.cancel)
         return quota
 
-    async def _tables(self, stack: AsyncExitStack, catalog: KeptCatalog) -> SqlProcesses:
+    def _tables(self, stack: AsyncExitStack, store: ObjectStore, catalog: KeptCatalog) -> SqlProcesses:
         config, url = self.settings.of(SqlConfig), self.config.telemetry_url
-        store = await self._opened(url, stack)
         bounds = worker_bounds(config, self.settings.of(CatalogConfig))
         processes = SqlProcesses(
             sql_command(url, CATALOG_PATH, bounds),
@@ -231,9 +231,8 @@ class Serving:
         stack.push_async_callback(processes.close)
         return processes
 
-    async def _catalog(self, stack: AsyncExitStack) -> KeptCatalog:
+    def _catalog(self, stack: AsyncExitStack, store: ObjectStore) -> KeptCatalog:
         """The catalog of telemetry, for the dashboard and for quotas."""
-        store = await self._opened(self.config.telemetry_url, stack)
 
         async def opened() -> Catalog:
             catalog = await Catalog.open(store, CATALOG_PATH, self.settings.of(CatalogConfig), observer=self.observer)

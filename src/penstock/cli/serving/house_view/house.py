@@ -55,7 +55,7 @@ class ServedHouse:
     async def stages(self, viewer: Viewer) -> list[Stage]:
         made = PathStages(self.figures, self.board, viewer)
         jobs = {status.name: made.job(status, self.clock.now_ms()) for status in self.supervisor.statuses}
-        found = [made.gateway()]
+        found = [made.gateway(takes_rows=self.edge is not None)]
         if self.edge is not None:
             found.append(made.edge(self.edge))
         if self.telemetry_queue is not None:

@@ -38,7 +38,10 @@ class PathStages:
     events: EventBoard
     viewer: Viewer
 
-    def gateway(self) -> Stage:
+    def gateway(self, *, takes_rows: bool) -> Stage:
+        """A process that only answers takes no rows, and shows requests alone."""
+        if not takes_rows:
+            return self._stage("Gateway", TELEMETRY, [], names.GATEWAY_REQUESTS, "requests", ("gateway.",))
         refused = self.figures.total(names.GATEWAY_REJECTED_ROWS)
         facts = [
             Fact("requests", rate_text(self.figures.rate(names.GATEWAY_REQUESTS), "requests")),

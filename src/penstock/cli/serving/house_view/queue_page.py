@@ -89,7 +89,8 @@ async def _shard_sections(queue: QueueView) -> list[Section]:
     facts = [
         Fact("fence", str(manifest.fence)),
         Fact("next sequence", f"{manifest.next_sequence:,}"),
-        Fact("stored through", "–" if position is None else f"{position:,}"),
+        # Unknown where the consumer keeps its position in another store; what it stored is not listed any more.
+        *([] if position is None else [Fact("stored through", f"{position:,}")]),
         Fact("waiting", counted(lag.batches, "batch", "batches")),
         Fact("lag", seconds_text(lag.seconds)),
         Fact("dead letters", f"{len(letters):,}"),

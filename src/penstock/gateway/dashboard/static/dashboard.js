@@ -185,8 +185,9 @@ function explore(explorer) {
     const item = document.createElement("li");
     const text = document.createElement("code");
     text.textContent = [node.type, node.op, node.func && node.func.name, node.name, node.val,
-      (node.matchers || []).map((one) => `${one.name}${one.type}"${one.value}"`).join(", "),
-      node.range ? `[${node.range / 1000} s]` : "", (node.grouping || []).length ? `by (${node.grouping.join(", ")})` : ""]
+      (node.matchers || []).filter((one) => one.name !== "__name__" || one.value !== node.name).map((one) => `${one.name}${one.type}"${one.value}"`).join(", "),
+      node.range ? `[${node.range / 1000} s]` : "",
+      (node.grouping || []).length ? `${node.without ? "without" : "by"} (${node.grouping.join(", ")})` : ""]
       .filter(Boolean).join(" ");
     item.append(text);
     for (const inner of [node.expr, node.param, node.lhs, node.rhs, ...(node.args || [])]) {
