@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import runpy
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,30 @@ def test_times_are_compared_as_spark_sees_them_cut_to_microseconds() -> None:
     ]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_a_time_without_a_zone_means_the_same_in_every_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives one for a column without a zone alone; taken as local time it left out rows."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        schema = pa.schema([("time", pa.timestamp("us"))])
+        moment = datetime.fromisoformat("1970-01-01T00:00:01")
+        assert predicates_of([pushed.GreaterThan(("time",), moment)], schema) == [
+            Predicate("time", ">=", 1_000_000_000)
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+00:00", "0001-01-01", "9999-12-31T23:59:59.999999"])
+def test_times_at_the_ends_of_the_calendar_are_exact(text: str) -> None:
+    moment = datetime.fromisoformat(text)
+    (found,) = predicates_of([pushed.GreaterThanOrEqual(("time",), moment)], rows(1).schema)
+    since = moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    assert found.value == ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
 def test_filters_that_prove_nothing_here_are_left_to_spark() -> None:
     schema = rows(1, value=pa.array([1.0])).schema
     for one in (
@@ -113,7 +138,19 @@ def test_filters_that_prove_nothing_here_are_left_to_spark() -> None:
         assert predicates_of([one], schema) == []
 
 
-@pytest.mark.parametrize("options", [{}, {"url": "file:///x", "colour": "red"}, {"url": "file:///x", "asOf": "later"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"url": "file:///x", "colour": "red"},
+        {"url": "file:///x", "asOf": "later"},
+        {"url": "file:///x", "asOf": "true"},
+        {"url": "file:///x", "asOf": '{"": true}'},
+        {"url": "file:///x", "start": "--5"},
+        {"url": "file:///x", "start": "²"},
+        {"url": "file:///x", "end": ""},
+    ],
+)
 def test_options_that_cannot_be_used_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
         _Options.of(options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.timeseries.stores import HOUR, batch, series
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.pipelines import TimeSeriesDataSource
-from penstock.pipelines.timeseries_source.timeseries_source import SamplesReader, _Selection
+from penstock.pipelines.timeseries_source.timeseries_source import SamplesReader, WindowPartition, _Selection
 from penstock.timeseries import TimeSeriesStore
 
 
@@ -65,8 +66,40 @@ def test_pushed_filters_choose_too(store: dict[str, str]) -> None:
     assert samples(store, late, pushed.LessThan(("time",), datetime.fromtimestamp(50, UTC))) == []
 
 
+def test_a_metric_without_a_name_is_nobodys(store: dict[str, str]) -> None:
+    assert samples(store, pushed.EqualTo(("metric",), "")) == []
+
+
+def test_centuries_make_no_more_tasks_than_are_worth_their_start(store: dict[str, str]) -> None:
+    """Windows of six hours over thirty years were 43,000 tasks, each of which opens the store."""
+    reader = SamplesReader(_Selection.of(store))
+    first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in (1, 9999))
+    list(reader.pushFilters([pushed.GreaterThanOrEqual(("time",), first), pushed.LessThan(("time",), last)]))
+    parts = [part for part in reader.partitions() if isinstance(part, WindowPartition)]
+    assert 100 <= len(parts) <= 200
+    # Every moment is in one of them, and in one alone.
+    assert all(earlier.end_ms + 1 == later.start_ms for earlier, later in pairwise(parts))
+    since = datetime(1970, 1, 1, tzinfo=UTC)
+    assert (parts[0].start_ms, parts[-1].end_ms) == tuple(
+        (at - since) // timedelta(milliseconds=1) for at in (first, last)
+    )
+    assert (
+        sum(len(batch) for part in parts if part.end_ms >= 0 >= part.start_ms - 2 * HOUR for batch in reader.read(part))
+        == 3
+    )
+
+
 @pytest.mark.parametrize(
-    "more", [{"colour": "red"}, {"hoursPerTask": "0"}, {"start": "soon"}, {"matchers": "{job="}, {"url": ""}]
+    "more",
+    [
+        {"colour": "red"},
+        {"start": "--5"},
+        {"start": "²"},
+        {"hoursPerTask": "0"},
+        {"start": "soon"},
+        {"matchers": "{job="},
+        {"url": ""},
+    ],
 )
 def test_options_that_cannot_be_used_are_refused(more: dict[str, str]) -> None:
     with pytest.raises((InvalidInput, PenstockError)):

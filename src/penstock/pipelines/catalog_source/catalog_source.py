@@ -20,12 +20,11 @@ planned is pinned, so that vacuum leaves its files alone while Spark reads.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -54,7 +53,9 @@ from penstock.loops import LoopThread
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.pipelines.catalog_source.filters import predicates_of
 from penstock.pipelines.catalog_source.spark_types import spark_schema
+from penstock.pipelines.spark.times import time_option
 from penstock.pipelines.spark.workers import settle_worker
+from penstock.undecodable import UNDECODABLE
 
 __all__ = ["CatalogDataSource"]
 
@@ -64,6 +65,8 @@ _TAILS_BYTES: Final = 16 * 1024 * 1024
 _TASK_BYTES: Final = 64 * 1024 * 1024
 _TASK_FILES: Final = 64
 _BATCH_ROWS: Final = 16_384
+# In nanoseconds.
+_SECOND: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class _Options:
             spec=StoreSpec(url, store),
             prefix=options.pop("prefix", ""),
             query=ScanQuery(
-                start=_time("start", options.pop("start", None)),
-                end=_time("end", options.pop("end", None)),
+                start=time_option("start", options.pop("start", None), "nanoseconds", _SECOND),
+                end=time_option("end", options.pop("end", None), "nanoseconds", _SECOND),
                 shard=options.pop("shard", None),
                 tenant=options.pop("tenant", None),
                 table=options.pop("table", None),
@@ -226,29 +229,14 @@ def _groups(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
         yield group
 
 
-def _time(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} = {text!r}", "it is neither nanoseconds nor an ISO 8601 time") from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return round(moment.timestamp() * 1_000_000) * 1000
-
-
 def _position(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        # As the command line reads it: `true` is no sequence, and numbers have an end.
+        return msgspec.json.decode(text, type=int | dict[str, int])
+    except UNDECODABLE as error:
         raise InvalidInput(f"asOf = {text!r}", "it is neither a sequence nor a position as JSON") from error
-    if isinstance(found, int) or (isinstance(found, dict) and all(isinstance(one, int) for one in found.values())):
-        return found
-    raise InvalidInput(f"asOf = {text!r}", "it is neither a sequence nor a position as JSON")
 
 
 def _seconds(text: str) -> float:

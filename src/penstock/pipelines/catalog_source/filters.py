@@ -15,6 +15,7 @@ import pyarrow.types as pat
 from pyspark.sql import datasource as spark
 
 from penstock.catalog import Predicate
+from penstock.pipelines.spark.times import microseconds
 
 __all__ = ["predicates_of"]
 
@@ -52,8 +53,7 @@ def _predicates(filter: Any, schema: pa.Schema) -> Iterator[Predicate]:
 
 
 def _times(column: str, op: str, value: datetime) -> Iterator[Predicate]:
-    # Without a zone it is local time, as PySpark makes it.
-    moment = round(value.timestamp() * 1_000_000) * _MICROSECOND
+    moment = microseconds(value) * _MICROSECOND
     if op in (">", ">=", "="):
         yield Predicate(column, ">=", moment)
     if op in ("<=", "="):

@@ -9,7 +9,7 @@ from the object store, beside the store's writer, and from all shards that a ten
 | `tenant` | whose series | `default` |
 | `matchers` | a selector of PromQL, like `{job="api"}` | every series |
 | `start`, `end` | times, in milliseconds or ISO 8601; both are included | open |
-| `hoursPerTask` | hours of one task, where start and end are known | 6 |
+| `hoursPerTask` | hours of one task, where start and end are known; more where that makes over 200 tasks | 6 |
 | `store.NAME` | an option of the store | |
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ from penstock.buffer import shard_path
 from penstock.errors import InvalidInput
 from penstock.landing import ShardedSeries
 from penstock.objects import open_store
+from penstock.pipelines.spark.times import microseconds, time_option
 from penstock.pipelines.spark.workers import settle_worker
 from penstock.timeseries import DEFAULT_TENANT, Matcher, MatchKind, SeriesColumns, TimeSeriesReader, TimeSeriesStore
 from penstock.timeseries.promql import parse_selector_text
@@ -42,6 +43,8 @@ _NAME: Final = "__name__"
 _HOUR_MS: Final = 3_600_000
 _MS_MAX: Final = 1 << 53
 _ROWS_MAX: Final = 65_536
+# Each opens the store: thirty years in windows of six hours would be 43,000 of them.
+_TASKS_MAX: Final = 200
 _TIME: Final[Any] = pa.timestamp("us", tz="UTC")
 ARROW_SCHEMA: Final = pa.schema(
     [
@@ -80,14 +83,15 @@ class _Selection:
         if not hours.isdecimal() or int(hours) < 1:
             raise InvalidInput(f"hoursPerTask = {hours!r}", "it must be a whole number above zero")
         selector = options.pop("matchers", "")
+        start, end = (time_option(name, options.pop(name, None), "milliseconds", 1000) for name in ("start", "end"))
         made = cls(
             url=url,
             path=path,
             access=access,
             tenant=options.pop("tenant", DEFAULT_TENANT),
             matchers=tuple(parse_selector_text(selector)) if selector else (),
-            start_ms=_time("start", options.pop("start", None), -_MS_MAX),
-            end_ms=_time("end", options.pop("end", None), _MS_MAX),
+            start_ms=-_MS_MAX if start is None else max(start, -_MS_MAX),
+            end_ms=_MS_MAX if end is None else min(end, _MS_MAX),
             task_ms=int(hours) * _HOUR_MS,
         )
         if options:
@@ -153,6 +157,8 @@ class SamplesReader(DataSourceReader):
             return []
         if start == -_MS_MAX or end == _MS_MAX:
             return [WindowPartition(start, end)]
+        # However long a time was asked for, there are not more tasks than are worth their start.
+        step = max(step, -(-(end - start + 1) // _TASKS_MAX))
         return [WindowPartition(at, min(at + step - 1, end)) for at in range(start, end + 1, step)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -169,7 +175,7 @@ class SamplesReader(DataSourceReader):
         if attribute != ("time",) or not isinstance(value, datetime):
             return
         # Samples have whole milliseconds; what lies between two of them is rounded outwards.
-        moment_us = round(value.timestamp() * 1_000_000)
+        moment_us = microseconds(value)
         if isinstance(filter, spark.GreaterThan | spark.GreaterThanOrEqual | spark.EqualTo):
             self._start_ms = max(self._start_ms, moment_us // 1000)
         if isinstance(filter, spark.LessThan | spark.LessThanOrEqual | spark.EqualTo):
@@ -189,16 +195,3 @@ def sample_batches(columns: SeriesColumns) -> Iterator[pa.RecordBatch]:
         values = pa.array(np.asarray(columns.values[start : start + _ROWS_MAX]))
         arrays = [metrics.take(part), labels.take(part), pa.array(times, pa.int64()).cast(_TIME), values]
         yield pa.record_batch(arrays, schema=ARROW_SCHEMA)
-
-
-def _time(name: str, text: str | None, default: int) -> int:
-    if text is None:
-        return default
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} = {text!r}", "it is neither milliseconds nor an ISO 8601 time") from error
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return round(moment.timestamp() * 1000)
