@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.catalog.parquet_files import HOUR
+from tests.catalog.parquet_files import HOUR, add, rows
 from tests.lake.lakes import Lake
 
 from penstock.catalog import Lease
@@ -54,6 +54,19 @@ def test_columns_that_are_new_are_kept_and_null_where_they_were_missing(tmp_path
         await compactor(lake).run_available()
         async with lake.catalog.scan(columns=["zone"]) as scan:
             assert (await scan.to_table())["zone"].null_count == 100
+
+    on(tmp_path, work)
+
+
+@pytest.mark.parametrize("name", ["t" * 1024, "ß" * 500, "..", "a/b", "_"])
+def test_files_of_a_table_with_a_long_or_odd_name_are_merged_like_any_others(tmp_path: Path, name: str) -> None:
+    async def work(lake: Lake) -> None:
+        for number in range(2):
+            content = rows(10, n=pa.array(range(10 * number, 10 * number + 10)))
+            await add(lake.catalog, f"odd/{number}.parquet", content, tenant=name, table=name)
+        done = await compactor(lake).run_available()
+        assert (done.merged, done.failed) == (1, 0)
+        assert (await lake.numbers(table=name, tenant=name)).total() == 20
 
     on(tmp_path, work)
 

@@ -27,6 +27,8 @@ __all__ = ["CompactionSummary", "Compactor", "Upkept"]
 
 _NANOSECONDS: Final = 1_000_000_000
 _END: Final = object()
+# Of a tenant's or table's name in a path: directories have names of 255 bytes at most, and object stores keys of 1,024.
+_SEGMENT_CHARACTERS_MAX: Final = 120
 
 
 @dataclass(slots=True)
@@ -248,7 +250,8 @@ def _lease(task: CompactionTask) -> Lease:
 
 
 def _segment(name: str) -> str:
-    safe = quote(name, safe="")
+    """For whoever looks at the store: names of files alone are told apart, so a long one is cut."""
+    safe = quote(name, safe="")[:_SEGMENT_CHARACTERS_MAX]
     if not safe:
         return "_"
     return f"%{ord(safe[0]):02X}{safe[1:]}" if safe[0] in "._" else safe
