@@ -339,6 +339,18 @@ def test_an_unreadable_batch_stops_the_job_if_the_queue_says_so(tmp_path: Path) 
     assert asyncio.run(landed_values(config)) == Counter()
 
 
+def test_rows_of_hundreds_of_tenants_that_lie_among_each_other_land_with_their_own(tmp_path: Path) -> None:
+    config = config_at(tmp_path, series_path="")
+    numbers = list(range(900))
+    mixed = pa.table({"tenant": [f"t{number % 300}" if number % 7 else None for number in numbers], "a": numbers})
+    asyncio.run(produce(config, [{"mine": mixed}]))
+    assert asyncio.run(land(config)).rows == 900
+    for tenant, of in {"": 7, "t5": 300}.items():
+        found = [row["a"] for row in asyncio.run(table_rows(config, tenant=tenant, table="mine"))]
+        # In the order in which they came.
+        assert found == [number for number in numbers if (f"t{number % of}" if number % 7 else "") == tenant]
+
+
 @pytest.mark.slow
 def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
     config = config_at(tmp_path, limits=LandingLimits(batches_per_round=8, interval_seconds=0.0))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
@@ -94,10 +95,18 @@ def _by_tenant(table: pa.Table) -> Iterable[tuple[str, pa.Table]]:
         nobody: Any = pa.repeat("", table.num_rows)
         yield "", table.add_column(0, "tenant", nobody)
         return
-    column = compute.fill_null(table.column("tenant"), "")
-    tenants = compute.unique(column).to_pylist()
-    for tenant in tenants:
-        yield tenant, table if len(tenants) == 1 else table.filter(compute.equal(column, tenant))
+    coded = compute.fill_null(table.column("tenant"), "").combine_chunks().dictionary_encode()
+    tenants = coded.dictionary.to_pylist()
+    if len(tenants) == 1:
+        yield tenants[0], table
+        return
+    # Each row is copied once, however many tenants there are.
+    numbers = np.asarray(coded.indices)
+    order: Any = pa.array(np.argsort(numbers, kind="stable"))
+    rows = table.take(order)
+    ends = np.cumsum(np.bincount(numbers, minlength=len(tenants)))
+    for tenant, start, end in zip(tenants, [0, *ends], ends, strict=False):
+        yield tenant, rows.slice(start, end - start)
 
 
 def _schema_columns(name: str) -> dict[str, str]:
