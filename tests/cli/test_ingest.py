@@ -86,6 +86,58 @@ def test_standard_input_and_a_format_that_nobody_can_guess(tmp_path: Path) -> No
     assert sent("-", "--store", store, "--quiver", store).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--table", ""], "no name"),
+        (["--table", "t" * 1025], "too long"),
+        (["--table", "t", "--tenant", "t" * 1025], "too long"),
+        (["--table", "\udcff"], "no UTF-8"),
+        (["--table", "t", "--tenant", "\udcff"], "no UTF-8"),
+    ],
+)
+def test_a_name_that_no_table_can_have_is_refused_before_anything_is_sent(
+    tmp_path: Path, words: list[str], why: str
+) -> None:
+    """Rows of a table without a name stopped the telemetry job, with everybody's rows behind them."""
+    store = tmp_path / "store"
+    with pytest.raises(InvalidInput, match=why):
+        sent("-", "--format", "ndjson", "--store", str(store), *words, input=b'{"n":1}\n')
+    assert not store.exists()
+
+
+def test_an_arrow_file_is_read_like_a_stream_and_one_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    store, sink = str(tmp_path / "store"), pa.BufferOutputStream()
+    table = pa.table({"n": [1, 2], "text": pa.array(["a", "b"]).dictionary_encode()})
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    result = sent("-", "--format", "arrow", "--table", "t", "--store", store, input=body)
+    assert "2 rows of t are durable" in result.output
+    for size in (8, len(body) // 2, len(body) - 1):
+        with pytest.raises(InvalidInput, match=r"cut off|cannot be read"):
+            sent("-", "--format", "arrow", "--table", "t", "--store", store, input=body[:size])
+
+
+def test_a_pipe_that_breaks_within_a_line_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Half of a number is a number."""
+    store = tmp_path / "store"
+    with pytest.raises(InvalidInput, match="cut off"):
+        sent("-", "--format", "prometheus", "--store", str(store), input=b"up 1\nrequests_total 123")
+    assert not store.exists()
+
+
+def test_lines_of_json_land_as_rows_of_signals(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for second in (b"00", b"01.25"):
+        line = b'{"time": "2026-11-16T20:00:%sZ", "body": "hi", "attributes": {"a": "1"}}\n' % second
+        result = sent("-", "--format", "ndjson", "--table", "logs", "--store", str(store), input=line)
+        assert "1 rows of logs" in result.output
+        sent("-", "--format", "ndjson", "--table", "mine", "--store", str(store), input=line)
+    told = landed(store, "--no-series")
+    assert (told["rows"], told["quarantined"]) == (4, 0)
+
+
 def test_rows_that_were_rejected_are_told_and_the_others_kept(tmp_path: Path) -> None:
     request = some_spans()
     request.resource_spans[0].scope_spans[0].spans.add(name="no identity")

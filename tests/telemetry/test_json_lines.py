@@ -30,6 +30,72 @@ def test_times_become_times():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-16T20:00:00Z",
+        "2026-11-16T20:00:00.5Z",
+        "2026-11-16T20:00:00.123456789Z",
+        "2026-11-16 20:00",
+        "2026-11-16",
+    ],
+)
+def test_a_time_has_one_type_however_many_digits_it_has(text):
+    """The parser's own units made rows of one second conflict with those of the next."""
+    schema = rows(b'{"time": "%s", "seen": "%s"}\n' % (text.encode(), text.encode())).schema
+    assert schema.field("time").type == schema.field("seen").type == pa.timestamp("ns", tz="UTC")
+
+
+def test_times_are_exact_with_zones_and_fractions_and_text_that_is_no_time_stays_text():
+    body = b'{"a": "2026-11-16T20:00:00.000000001+02:00", "b": "2026-11-16T20:00:00.5Z", "c": null}\n'
+    body += b'{"a": "2026-11-16T18:00:00Z", "b": "soon", "c": "1970-01-01T00:00:00.001Z"}\n'
+    found = rows(body)
+    assert found["a"].cast(pa.int64()).to_pylist() == [1_794_852_000_000_000_001, 1_794_852_000_000_000_000]
+    assert found["b"].to_pylist() == ["2026-11-16T20:00:00.5Z", "soon"]
+    assert found["c"].cast(pa.int64()).to_pylist() == [None, 1_000_000]
+
+
+def test_a_time_that_nanoseconds_do_not_reach_is_refused_and_another_column_keeps_it():
+    with pytest.raises(InvalidInput, match="1677 to 2262"):
+        rows(b'{"time": "9999-12-31T00:00:00Z"}\n')
+    assert rows(b'{"expires": "9999-12-31T00:00:00Z"}\n')["expires"][0].as_py().year == 9999
+
+
+def test_rows_of_signals_can_be_written_in_json():
+    time = b'"time": "2026-11-16T20:00:00Z"'
+    (log,) = rows(
+        b'{%s, "body": "hi", "severity": 9, "attributes": {"b": "2", "a": "1"}}' % time, signal=Signal.LOGS
+    ).to_pylist()
+    assert (log["body"], log["severity"], log["attributes"], log["tenant"]) == (
+        "hi",
+        9,
+        [("a", "1"), ("b", "2")],
+        "acme",
+    )
+    body = (
+        b'{%s, "metric": "up", "type": "gauge", "convention": "prometheus", "value": 1, "labels": {"job": "a"}}\n'
+        % time
+    )
+    more = b'{%s, "metric": "up", "type": "gauge", "convention": "prometheus", "value": 2}\n' % time
+    empty = (
+        b'{%s, "metric": "up", "type": "gauge", "convention": "prometheus", "labels": {}, "bounds": [1, 2]}\n' % time
+    )
+    found = rows(body + more + empty, signal=Signal.METRICS).to_pylist()
+    assert [row["value"] for row in found] == [1.0, 2.0, None]
+    assert [row["labels"] for row in found] == [[("job", "a")], None, []]
+    assert found[2]["bounds"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [b'"value": 9007199254740993', b'"value": "1"', b'"labels": {"a": 1}', b'"flags": 3000000000', b'"other": 1'],
+)
+def test_what_a_signal_cannot_hold_exactly_is_refused_with_the_column_named(column):
+    line = b'{"time": "2026-11-16T20:00:00Z", "metric": "up", "type": "gauge", "convention": "prometheus", %s}' % column
+    with pytest.raises(InvalidInput, match=column.split(b'"')[1].decode()):
+        rows(line, signal=Signal.METRICS)
+
+
+@pytest.mark.parametrize(
     "body", [b"", b"\n \n", b"[1]", b'"x"', b'{"a": 1}\n{"a"', b"\xff\n", b'{"a":1}{"a":2}', b"{}\n"]
 )
 def test_what_is_no_object_a_line_is_refused(body):

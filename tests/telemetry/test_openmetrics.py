@@ -55,6 +55,11 @@ def test_text_that_is_none_is_refused(body: bytes) -> None:
         decode_openmetrics(body, SOURCE)
 
 
+def test_text_that_was_cut_off_within_a_line_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="cut off"):
+        decode_prometheus_text(b"up 1\nrequests_total 123", SOURCE)
+
+
 def test_an_empty_exposition_has_no_rows() -> None:
     assert decode_openmetrics(b"# EOF\n", SOURCE).batch.num_rows == 0
     assert decode_prometheus_text(b"", SOURCE).batch.num_rows == 0

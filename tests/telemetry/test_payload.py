@@ -62,6 +62,8 @@ def test_an_envelope_of_something_else_is_not_supported() -> None:
 def test_nothing_to_send_is_refused() -> None:
     with pytest.raises(InvalidInput):
         encode_records({})
+    with pytest.raises(InvalidInput, match="no name"):
+        encode_records({"": pa.table({"n": [1]})})
 
 
 @pytest.mark.parametrize("packing", ["zstd", None])

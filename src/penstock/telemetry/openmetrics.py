@@ -36,7 +36,9 @@ def decode_openmetrics(body: bytes, source: RowSource, limits: DecodeLimits = _L
 
 
 def decode_prometheus_text(body: bytes, source: RowSource, limits: DecodeLimits = _LIMITS) -> DecodedRows:
-    """The text format 0.0.4."""
+    """The text format 0.0.4, whose last line ends with a line feed: without one, a number may have lost its end."""
+    if body and not body.endswith(b"\n"):
+        raise InvalidInput("the text ends within a line", "its last line has no line feed", "was it cut off?")
     return _decoded(body, source, limits, openmetrics=False)
 
 

@@ -49,6 +49,10 @@ _ENDINGS: Final = {
 }
 # Rows of one batch in the queue, so that none is too large for those who read it.
 _ROWS_MAX: Final = 100_000
+# At the beginning and at the end of Arrow's file format; the stream format has nothing of the kind.
+_ARROW_FILE: Final = b"ARROW1"
+# Of a table's or tenant's name, as the telemetry job takes it.
+_NAME_BYTES_MAX: Final = 1024
 # Rows of a Parquet file that are unpacked between two looks at their size.
 _PARQUET_ROWS: Final = 1024
 
@@ -57,6 +61,7 @@ def read_rows(
     file: str, body: bytes, form: str, table: str | None, tenant: str, settings: Settings
 ) -> tuple[str, DecodedRows]:
     """The name of the table, and its rows."""
+    _check_names(table, tenant)
     form = _form(file) if form == "auto" else form
     limits = settings.of(DecodeLimits)
     source = RowSource(tenant, SYSTEM_CLOCK.now_ms() * 1_000_000)
@@ -75,10 +80,23 @@ def read_rows(
     return table, _tabular(form, body, table, source, limits)
 
 
+def _check_names(table: str | None, tenant: str) -> None:
+    """What the telemetry job would put aside is refused here."""
+    for what, name in (("table", table), ("tenant", tenant)):
+        try:
+            size = len((name or "").encode())
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"the name of the {what} cannot be used", "it is no UTF-8") from error
+        if size > _NAME_BYTES_MAX:
+            raise InvalidInput(f"the name of the {what} is too long", f"it has more than {_NAME_BYTES_MAX:,} bytes")
+    if table == "":
+        raise InvalidInput("the table has no name", "its rows could never be found", "give --table NAME")
+
+
 def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: DecodeLimits) -> DecodedRows:
     signal = signal_of(table)
     if form == "arrow":
-        return decode_arrow(body, source, signal, limits)
+        return decode_arrow(_stream_of(body), source, signal, limits)
     limits.check_request(len(body))
     if form == "ndjson":
         return decode_json_lines(body, source, signal, limits)
@@ -93,6 +111,15 @@ def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: Deco
         return DecodedRows(conform(batch, signal, source))
     tagged = with_tenant(pa.Table.from_batches([batch]), source.tenant).combine_chunks().to_batches()
     return DecodedRows(tagged[0] if tagged else batch)
+
+
+def _stream_of(body: bytes) -> bytes:
+    """An Arrow file holds a stream between its first eight bytes and its footer."""
+    if not body.startswith(_ARROW_FILE):
+        return body
+    if not body.endswith(_ARROW_FILE):
+        raise InvalidInput("the Arrow file has no end", "it does not end as it begins", "was it cut off?")
+    return body[8:]
 
 
 def _parquet(body: bytes, limits: DecodeLimits) -> pa.Table:

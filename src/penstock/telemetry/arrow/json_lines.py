@@ -1,6 +1,6 @@
 """Lines of JSON as rows of a table: one object a line, columns and types found in the data.
 
-Whole numbers become int64, others double; texts that are all ISO 8601 times become timestamps. A column whose rows
+Whole numbers become int64, others double; texts that are all ISO 8601 times become moments in nanoseconds. A column whose rows
 disagree is refused with the column named, never cast. Each line is read twice, first by a parser with a bound on
 nesting, because the one that makes columns has none.
 """
@@ -16,8 +16,10 @@ from pyarrow import json as arrow_json
 
 from penstock.errors import InvalidInput
 from penstock.records import Signal
+from penstock.telemetry.arrow.json_columns import moments, signal_columns
 from penstock.telemetry.arrow.stream import conform, with_tenant
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, one_batch
+from penstock.telemetry.columns.schemas import SCHEMAS
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.undecodable import UNDECODABLE
 
@@ -31,7 +33,10 @@ _BLOCK_BYTES_MIN: Final = 1 << 16
 def decode_json_lines(
     body: bytes, source: RowSource, signal: Signal | None = None, limits: DecodeLimits = _LIMITS
 ) -> DecodedRows:
-    """Rows of a table of your own; a signal's table takes lines that have exactly its types."""
+    """Rows of a table of your own, or of a signal's, whose columns have its types as far as JSON can tell them.
+
+    In a signal's table an object of texts is a map, and a whole number may stand where a double belongs.
+    """
     limits.check_unpacked(len(body))
     lines = [line for line in body.split(b"\n") if line.strip()]
     if not lines:
@@ -52,9 +57,10 @@ def decode_json_lines(
         raise InvalidInput("the rows cannot be read", f"{len(lines)} lines gave {table.num_rows} rows")
     if not table.num_columns:
         raise InvalidInput("the rows have no columns", "every object is empty")
+    table = moments(table)
     if signal is None:
         return DecodedRows(one_batch(with_tenant(_without_empty_objects(table), source.tenant)))
-    return DecodedRows(conform(one_batch(table), signal, source))
+    return DecodedRows(conform(one_batch(signal_columns(table, SCHEMAS[signal])), signal, source))
 
 
 def _without_empty_objects(table: pa.Table) -> pa.Table:
