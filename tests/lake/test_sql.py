@@ -237,6 +237,70 @@ def test_columns_that_only_some_files_have_can_be_asked_for() -> None:
     run(session())
 
 
+@pytest.mark.parametrize(
+    ("sql", "count"),
+    [
+        ("SELECT count(*) FROM cpu a JOIN cpu b USING (time, n)", 300),
+        ("SELECT count(*) FROM cpu NATURAL JOIN (SELECT time FROM cpu)", 300),
+        ("SELECT count(*) FROM cpu a ASOF JOIN cpu b ON a.time >= b.time", 300),
+        ("SELECT count(*) FROM cpu a SEMI JOIN cpu b USING (host)", 300),
+        ("SELECT count(COLUMNS('^n$')) FROM cpu", 300),
+        ("SELECT count(*) FROM cpu c, unnest([c.n, c.n])", 600),
+        ("WITH other AS (SELECT * FROM cpu) SELECT count(*) FROM other JOIN cpu USING (time)", 300),
+        ("SELECT count(*) FROM main.cpu", 300),
+        ("SELECT count(*) FROM CPU JOIN Cpu b USING (time)", 300),
+    ],
+)
+def test_whatever_duckdb_joins_is_joined_and_names_have_no_case(sql: str, count: int) -> None:
+    async def session() -> None:
+        assert await ask(await a_catalog(), sql) == [(count,)]
+
+    run(session())
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("time < '9999-12-31'", 300),
+        ("time BETWEEN '0001-01-01' AND '9999-12-31 23:59:59'", 300),
+        ("time > TIMESTAMP '290000-01-01'", 0),
+        ("time >= '1970-01-01 01:00' AND time < '3000-01-01' AND n < 10", 20),
+        ("time < 'infinity'", 300),
+    ],
+)
+def test_a_condition_may_name_times_that_nanoseconds_do_not_reach(where: str, count: int) -> None:
+    async def session() -> None:
+        assert await ask(await a_catalog(), f"SELECT count(*) FROM cpu WHERE {where}") == [(count,)]
+
+    run(session())
+
+
+def test_tables_that_differ_in_case_alone_are_asked_for_one_at_a_time() -> None:
+    async def session() -> None:
+        catalog = await a_catalog()
+        await add(catalog, "other.parquet", rows(7), table="Cpu")
+        assert await ask(catalog, 'SELECT count(*) FROM "Cpu"') == [(7,)]
+        assert await ask(catalog, "SELECT count(*) FROM cpu") == [(300,)]
+        with pytest.raises(InvalidInput, match="both tables 'Cpu' and 'cpu'"):
+            await ask(catalog, 'SELECT (SELECT count(*) FROM "Cpu"), (SELECT count(*) FROM cpu)')
+        with pytest.raises(NotFound):
+            await ask(catalog, "SELECT count(*) FROM CPU")
+
+    run(session())
+
+
+@pytest.mark.parametrize("name", ["select", "my table", 'a "b"', "a.b", "duckdb_tables", "temp", "penstock_base_cpu"])
+def test_a_table_may_have_any_name(name: str) -> None:
+    async def session() -> None:
+        catalog = await a_catalog()
+        await add(catalog, "odd.parquet", rows(5, value=pa.array([1.0] * 5)), table=name)
+        quoted = '"' + name.replace('"', '""') + '"'
+        assert await ask(catalog, f"SELECT count(*) FROM {quoted} WHERE value = 1") == [(5,)]
+        assert await ask(catalog, f"SELECT count(*) FROM {quoted} JOIN cpu USING (time)") == [(5,)]
+
+    run(session())
+
+
 def test_a_known_table_without_files_is_empty_and_tables_are_listed() -> None:
     async def session() -> None:
         catalog = await a_catalog()

@@ -18,6 +18,12 @@ TWO_READINGS = "SELECT '\\' AS a, ' FROM text.`/etc/hostname` --'"
     [
         ("SELECT count(*) FROM metrics WHERE metric = 'a--b /* c */'", {"metrics"}),
         ("WITH a AS (SELECT 1 AS x) SELECT * FROM a JOIN logs ON true", {"logs"}),
+        ("WITH a AS (FROM logs), b AS (FROM a) SELECT * FROM B", {"logs"}),
+        ("WITH logs AS (FROM logs) SELECT * FROM logs", {"logs"}),
+        ("WITH RECURSIVE t AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM t) SELECT * FROM t", set()),
+        ("SELECT * FROM (WITH a AS (SELECT 1) FROM a) JOIN a USING (x)", {"a"}),
+        ("WITH a AS (SELECT 1) SELECT * FROM main.a", {"a"}),
+        ("SELECT (SELECT max(x) FROM a) FROM b WHERE EXISTS (FROM c)", {"a", "b", "c"}),
         ("FROM metrics SELECT value", {"metrics"}),
         ("(SELECT 1) UNION ALL (SELECT 2)", set()),
         ("VALUES (1)", set()),

@@ -76,8 +76,25 @@ class CatalogReader:
         """A plan without a look at the heads as they are now; None when a segment that they name is gone."""
         began = self._shards.clock.monotonic()
         pieces, failed = await self._pieces(heads, query, position)
-        if failed:
-            return None
+        return None if failed else self._held_plan(pieces, heads, position, began)
+
+    def known_plan(self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None) -> Plan | None:
+        """A plan of what is in memory, from any thread; None when a segment would have to be fetched."""
+        began = self._shards.clock.monotonic()
+        blocks, pieces = self._shards.segments.blocks, list[PlanPiece]()
+        for name, head in heads.items():
+            mine = query if position is None else replace(query, seq=self.past_seq(position, name, head))
+            # One by one: another thread may forget a segment meanwhile.
+            found = {entry.key: blocks.get(entry.key) for entry in segments_for(head, mine)}
+            here = {key: block for key, block in found.items() if block is not None}
+            if len(here) < len(found):
+                return None
+            pieces += select(head, mine, here)
+        return self._held_plan(pieces, heads, position, began)
+
+    def _held_plan(
+        self, pieces: list[PlanPiece], heads: dict[str, CatalogHead], position: Position | None, began: float
+    ) -> Plan:
         self._shards.observer.observe(names.CATALOG_PLAN_SECONDS, self._shards.clock.monotonic() - began)
         return Plan(
             pieces,
@@ -239,6 +256,12 @@ class HeldCatalog:
         found = await self._reader.held_plan(query, self._heads, self._past)
         # Segments are rewritten, and shards split, behind a head that is held: the newest ones know this state too.
         return found if found is not None else await self._reader.plan(query, position=self.position)
+
+    def known_plan(
+        self, start: int | None = None, end: int | None = None, *, tenant: str | None = None, table: str | None = None
+    ) -> Plan | None:
+        """The same from any thread, where all that it needs is in memory; None otherwise: ask `plan`."""
+        return self._reader.known_plan(file_query(start, end, (), None, tenant, table), self._heads, self._past)
 
 
 def check_position(position: Position, heads: Mapping[str, CatalogHead]) -> None:

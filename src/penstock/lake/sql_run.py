@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ _BATCH_ROWS: Final = 2048
 _INTERRUPT_SECONDS: Final = 0.05
 # Behind its view, so that a filter on floats stays with DuckDB: Arrow has another mind about NaN.
 _BASE: Final = "penstock_base_"
+# What DuckDB says when it cannot hand a time to Arrow.
+_NO_NANOSECONDS: Final = "to Timestamp(NS)"
 
 
 class SqlRun:
@@ -48,12 +51,22 @@ class SqlRun:
 
         with self._connection as connection:
             try:
-                for name, dataset in self.snapshot.datasets.items():
-                    _register(connection, name, dataset)
-                self._check()
-                return self._answer(connection.execute(self._sql).to_arrow_reader(_BATCH_ROWS))
+                try:
+                    return self._answered(connection, hides_times=False)
+                except duckdb.ConversionException as error:
+                    if _NO_NANOSECONDS not in str(error):
+                        raise
+                    # A condition names a time that nanoseconds do not reach, such as the year 9999: DuckDB judges it.
+                    return self._answered(connection, hides_times=True)
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 raise self._explained(error) from error
+
+    def _answered(self, connection: duckdb.DuckDBPyConnection, *, hides_times: bool) -> tuple[pa.Table, bool]:
+        base = _base_of(self.snapshot.datasets)
+        for name, dataset in self.snapshot.datasets.items():
+            _register(connection, name, dataset, base, hides_times)
+        self._check()
+        return self._answer(connection.execute(self._sql).to_arrow_reader(_BATCH_ROWS))
 
     async def give_up(self, work: asyncio.Future[Any]) -> None:
         """End it and wait for that. DuckDB forgets an interrupt that comes between two steps, so it is repeated."""
@@ -123,14 +136,33 @@ def connect(config: SqlConfig) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset) -> None:
-    hidden = [field.name for field in dataset.schema if pat.is_floating(field.type) or OPAQUE in (field.metadata or {})]
+def _register(
+    connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset, base: str, hides_times: bool
+) -> None:
+    hidden = [field.name for field in dataset.schema if _is_hidden(field, hides_times)]
     if not hidden:
         connection.register(name, dataset)
         return
-    connection.register(_BASE + name, dataset)
+    connection.unregister(name)
+    connection.register(base + name, dataset)
     opaque = ", ".join(f"coalesce({_quoted(column)}, NULL) AS {_quoted(column)}" for column in hidden)
-    connection.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * REPLACE ({opaque}) FROM {_quoted(_BASE + name)}")  # noqa: S608
+    select = f"SELECT * REPLACE ({opaque}) FROM {_quoted(base + name)}"  # noqa: S608
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS {select}")
+
+
+def _is_hidden(field: pa.Field[pa.DataType], hides_times: bool) -> bool:
+    """Whether a filter on this column has to stay with DuckDB."""
+    if hides_times and pat.is_timestamp(field.type):
+        return True
+    return pat.is_floating(field.type) or OPAQUE in (field.metadata or {})
+
+
+def _base_of(tables: Iterable[str]) -> str:
+    """What no table of the query begins with."""
+    base = _BASE
+    while any(name.lower().startswith(base) for name in tables):
+        base += "_"
+    return base
 
 
 def _quoted(name: str) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pat
 
@@ -21,6 +22,7 @@ from penstock.catalog import (
     TailCache,
     union_schema,
 )
+from penstock.errors import InvalidInput
 from penstock.lake.planned_dataset import OPAQUE, PlannedDataset
 from penstock.lake.text_columns import columns_to_read, mark_repeated
 
@@ -80,20 +82,44 @@ class SqlSnapshot:
         return found
 
     async def open(self, tables: Collection[str], sql: str) -> None:
+        """Each name means the table of that very name, or else the only one whose name differs in case alone."""
+        spelled: dict[str, str] = {}
         for name in sorted(tables):
-            schema = self._columns.known.get(name)
+            table, schema = name, await self._schema(name)
             if schema is None:
-                planned = (await self._held.plan(table=name, tenant=self._tenant)).files
-                if not planned:
-                    continue
-                schema = await self._columns.union(self.reader, planned)
+                table = await self._spelled_otherwise(name)
+                schema = await self._schema(table) if table else None
+            if schema is None:
+                continue
+            if (there := spelled.setdefault(_folded(name), table)) != table:
+                raise InvalidInput(
+                    f"the query names both tables {there!r} and {table!r}",
+                    "names that differ in case alone are one name in SQL",
+                    "ask for one of them at a time",
+                )
+            if any(_folded(one) == _folded(name) for one in self.datasets):
+                continue
             self.datasets[name] = PlannedDataset(
                 columns_to_read(schema, sql),
                 self.reader,
-                partial(self._files_between, name),
+                partial(self._files_between, table),
                 self._add_plan_seconds,
                 self._columns.time_column,
             )
+
+    async def _schema(self, table: str) -> pa.Schema | None:
+        """The columns of a table; None when it has no files."""
+        known = self._columns.known.get(table)
+        if known is not None:
+            return known
+        planned = (await self._held.plan(table=table, tenant=self._tenant)).files
+        return await self._columns.union(self.reader, planned) if planned else None
+
+    async def _spelled_otherwise(self, name: str) -> str:
+        """The table whose name is this one but for case; empty when there is none, or more than one."""
+        listed = pc.unique((await self._held.plan(tenant=self._tenant)).table["table"]).to_pylist()
+        found = {str(one) for one in (*listed, *self._columns.known) if one and _folded(str(one)) == _folded(name)}
+        return found.pop() if len(found) == 1 else ""
 
     async def close(self) -> None:
         if self._pin is not None:
@@ -104,9 +130,18 @@ class SqlSnapshot:
 
     def _files_between(self, name: str, start: int | None, end: int | None) -> Sequence[DataFile]:
         """For threads of the engine."""
-        planned = self._door.run(self._held.plan(start, end, table=name, tenant=self._tenant)).files
+        # The way to the loop and back costs as much as all the rest of a plan, and much more on a busy machine.
+        found = self._held.known_plan(start, end, table=name, tenant=self._tenant)
+        if found is None:
+            found = self._door.run(self._held.plan(start, end, table=name, tenant=self._tenant))
+        planned = found.files
         self.files += len(planned)
         return planned
+
+
+def _folded(name: str) -> str:
+    """As DuckDB compares names: letters of ASCII alone have no case."""
+    return "".join(one.lower() if one.isascii() else one for one in name)
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:

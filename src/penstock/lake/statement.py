@@ -24,7 +24,9 @@ __all__ = ["checked_select", "tables_of"]
 _FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(", "describe", "show", "summarize"})
 # Functions that make rows of nothing but their arguments. All others are refused in the place of a table: those that
 # read files, `query`, which runs another text, and those that change the engine (`enable_logging` can end the process).
-_TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"})
+_TABLE_FUNCTIONS: Final = frozenset(
+    {"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"}
+)
 # Statements that every engine takes for a query.
 _PORTABLE_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "("})
 # Where a text or a comment ends is a matter of opinion as soon as one of these is in it.
@@ -45,19 +47,18 @@ def checked_select(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
         statements = parser.extract_statements(sql)
         is_one = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
         if is_one and _first_word(sql) in _FIRST_WORDS:
-            # Before its tables are asked for: DuckDB runs a part of each function for that.
-            _check_functions(sql, parser)
-            return set(parser.get_table_names(sql))
+            # DuckDB's own `get_table_names` binds the query to tables without columns, and refuses JOIN … USING.
+            syntax = _syntax(sql, parser)
+            _check_functions(syntax)
+            return _tables(syntax)
     except duckdb.Error as error:
         raise InvalidInput("the query cannot be read", str(error).strip(), "correct it") from error
     kinds = ", ".join(one.type.name for one in statements) or "nothing"
     raise InvalidInput("the query cannot be run", f"it must be one SELECT, and it is {kinds}", "send one SELECT")
 
 
-def _check_functions(sql: str, parser: duckdb.DuckDBPyConnection) -> None:
-    """Refuse functions in the place of tables that read files, run other texts, or change the engine itself."""
-    if "(" not in sql:
-        return
+def _syntax(sql: str, parser: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The query as DuckDB's parser has read it."""
     (answer,) = parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchone() or ("{}",)
     # Text with numbers beyond JSON's, or nested deeper than a decoder goes, is no query of a person.
     try:
@@ -67,24 +68,44 @@ def _check_functions(sql: str, parser: duckdb.DuckDBPyConnection) -> None:
     if not isinstance(syntax, dict) or syntax.get("error"):
         why = str(syntax.get("error_message")) if isinstance(syntax, dict) else "its syntax is unknown"
         raise InvalidInput("the query cannot be read", why, "correct it")
-    for name in _table_functions(syntax):
+    return syntax
+
+
+def _check_functions(syntax: dict[str, Any]) -> None:
+    """Refuse functions in the place of tables that read files, run other texts, or change the engine itself."""
+    functions = (node for node, _ in _nodes(syntax) if node.get("type") == "TABLE_FUNCTION")
+    for name in (str((node.get("function") or {}).get("function_name")) for node in functions):
         if name.lower() not in _TABLE_FUNCTIONS:
             known = ", ".join(sorted(_TABLE_FUNCTIONS))
             why = f"{name}(…) in the place of a table reaches beyond the catalog"
             raise InvalidInput("the query cannot be run", why, f"ask the tables of the catalog; functions: {known}")
 
 
-def _table_functions(syntax: Any) -> Iterator[str]:
-    """The names of all functions that stand where a table can, however deep."""
-    waiting = [syntax]
+def _tables(syntax: dict[str, Any]) -> set[str]:
+    """The tables that a query names, without the names that it gives to parts of itself (WITH … AS)."""
+    return {
+        str(node.get("table_name"))
+        for node, parts in _nodes(syntax)
+        if node.get("type") == "BASE_TABLE"
+        and (node.get("schema_name") or str(node.get("table_name")).lower() not in parts)
+    }
+
+
+def _nodes(syntax: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """All nodes, however deep, each with the names of a WITH that hold there. A part may use those before it."""
+    waiting: list[tuple[Any, frozenset[str]]] = [(syntax, frozenset())]
     while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            if node.get("type") == "TABLE_FUNCTION":
-                yield str((node.get("function") or {}).get("function_name"))
-            waiting += node.values()
-        elif isinstance(node, list):
-            waiting += node
+        node, parts = waiting.pop()
+        if isinstance(node, list):
+            waiting += ((one, parts) for one in node)
+        elif isinstance(node, dict):
+            if node.get("type") == "RECURSIVE_CTE_NODE":
+                parts |= {str(node.get("cte_name")).lower()}
+            for one in (node.get("cte_map") or {}).get("map") or ():
+                waiting.append((one.get("value"), parts))
+                parts |= {str(one.get("key")).lower()}
+            yield node, parts
+            waiting += ((inner, parts) for name, inner in node.items() if name != "cte_map")
 
 
 def _is_unicode(text: str) -> bool:
