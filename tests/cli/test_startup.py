@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from penstock.buffer import config as buffer_config
 from penstock.cli.commands.documents import documents, notify
 from penstock.cli.commands.stores import buffer, vector
-from penstock.cli.main import _COMMANDS, _ON_SPARK
+from penstock.cli.main import _COMMANDS, _ON_SPARK, _is_local_job, _may_start_spark
 from penstock.cli.settings import options
 from penstock.cli.terminal.extras import EXTRAS, explain_missing
 from penstock.documents import DocumentStatus
@@ -120,7 +120,8 @@ def test_commands_that_need_no_spark_neither_load_nor_miss_it(tmp_path: Path, mi
 
 def test_a_search_loads_nothing_that_writes_and_no_client_of_a_cloud(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Otters swim in rivers.")
-    assert Run(tmp_path, ["index", "a.txt", "--engine", "local"]).codes == [0]
+    indexed = Run(tmp_path, ["index", "a.txt", "--engine", "local"])
+    assert (indexed.codes, indexed.modules & ONLY_SPARK) == ([0], set()), indexed.said
     run = Run(tmp_path, ["search", "who swims in rivers?"], ["documents", "list"])
     assert (run.codes, "Otters" in run.said) == ([0, 0], True), run.said
     assert run.modules & {*ONLY_SPARK, "httpx", "obstore", "pyarrow.compute"} == set()
@@ -211,3 +212,13 @@ def test_defaults_and_choices_that_help_repeats_are_the_rooms_own() -> None:
 def test_only_commands_that_may_start_spark_may_load_pandas() -> None:
     starts = {"compact", "demo", "index", "reindex", "sql", "telemetry"}
     assert starts == _ON_SPARK
+    assert all(_may_start_spark(["penstock", command]) for command in starts)
+
+
+@pytest.mark.parametrize("engine", [["--engine", "local"], ["--engine=local"]], ids=str)
+def test_a_job_without_spark_loads_no_pandas_and_no_pool_that_keeps_memory(engine: list[str]) -> None:
+    for command in ("index", "reindex"):
+        assert not _may_start_spark(["penstock", command, "folder", *engine])
+        assert _is_local_job(["penstock", command, "folder", *engine])
+    assert _may_start_spark(["penstock", "index", *engine, "--engine", "spark"])
+    assert not _is_local_job(["penstock", "search", "what", *engine])

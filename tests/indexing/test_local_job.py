@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from penstock.buffer import ConsumedBatch, Descriptor, MetadataRange, SyncConsumer, decode_batch, encode_batch
 from penstock.errors import Closed
+from penstock.indexing.job import local
+from penstock.indexing.job.core import JobCore
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.job.local import queue_records
 from penstock.indexing.job.summary import IndexingSummary
@@ -70,6 +73,26 @@ def test_the_queue_is_taken_in_steps_of_bounded_size(
         shelf.send(shelf.write(f"{number}.txt", f"Note {number} tells of rivers."))
     assert shelf.run(**bound).documents == 5
     assert taken == ([2, 2, 1] if "batches_per_trigger" in bound else [1] * 5)
+
+
+def test_what_is_planned_next_is_taken_and_the_rest_stays_on_the_queue(
+    shelf: IndexShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that no plan takes yet would lie in memory for as long as the rounds before them last."""
+    monkeypatch.setattr(local, "PLAN_RECORDS_MAX", 2)
+    taken: list[int] = []
+    take = JobCore.take
+
+    def counted(self: JobCore, groups: Iterable[Sequence[QueueRecord]]) -> None:
+        listed = list(groups)
+        taken.append(sum(map(len, listed)))
+        take(self, listed)
+
+    monkeypatch.setattr(JobCore, "take", counted)
+    for number in range(5):
+        shelf.send(shelf.write(f"{number}.txt", f"Note {number} tells of rivers."))
+    assert shelf.run().documents == 5
+    assert taken == [2, 2, 1]
 
 
 @pytest.mark.slow

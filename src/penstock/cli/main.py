@@ -12,6 +12,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 import click
@@ -103,6 +104,8 @@ _HIDDEN: Final = {
 }
 _COMMANDS: Final = {name: entry for section in (*_SECTIONS.values(), _HIDDEN) for name, entry in section.items()}
 _ON_SPARK: Final = frozenset({"compact", "demo", "index", "reindex", "sql", "telemetry"})
+# Those of them that run without it when asked to.
+_ON_EITHER: Final = frozenset({"index", "reindex"})
 _INTERRUPTED: Final = 130
 
 # A run that stopped at its budget: neither done nor failed, and worth starting again.
@@ -186,6 +189,9 @@ def main() -> None:
         end_with_parent(os.environ)
     if not _may_start_spark(sys.argv):
         sys.meta_path.insert(0, cast("MetaPathFinder", _WithoutPandas()))
+    if _is_local_job(sys.argv):
+        # Arrow's own pool keeps what was freed, and a job's memory is for its rounds. Read when Arrow is loaded.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     leaving = _Leaving()
     end_during_imports()
     try:
@@ -219,7 +225,7 @@ class _WithoutPandas:
     """Keeps pandas out of a process that has no use for it.
 
     pyarrow imports it, where it is installed, with the first array that it makes of Python objects: a third of a second
-    of every search.
+    of every search, and 40 MB.
     """
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
@@ -228,8 +234,20 @@ class _WithoutPandas:
 
 
 def _may_start_spark(arguments: list[str]) -> bool:
-    command = next((each for each in arguments[1:] if each in _COMMANDS), None)
-    return command in _ON_SPARK
+    return _command(arguments) in _ON_SPARK and not _is_local_job(arguments)
+
+
+def _is_local_job(arguments: list[str]) -> bool:
+    """Whether documents are read and embedded by this process alone."""
+    if _command(arguments) not in _ON_EITHER:
+        return False
+    joined = [each for each in arguments if each.startswith("--engine=")]
+    apart = [f"{name}={value}" for name, value in pairwise(arguments) if name == "--engine"]
+    return bool(joined or apart) and {*joined, *apart} == {"--engine=local"}
+
+
+def _command(arguments: list[str]) -> str | None:
+    return next((each for each in arguments[1:] if each in _COMMANDS), None)
 
 
 def _read_enough(context: click.Context) -> NoReturn:

@@ -87,7 +87,10 @@ class IndexRun:
             if not shelf.places:
                 self.console.print("nothing waits in the queue")
             return {"listed": fields, "done": None}
-        return {"listed": fields, "done": self._work(shelf, len(listing.events) - listing.removals)}
+        uploads = len(listing.events) - listing.removals
+        # The queue has the events now, and the work may take long: a list of many takes memory of it.
+        del listing
+        return {"listed": fields, "done": self._work(shelf, uploads)}
 
     @staticmethod
     def _is_waiting(shelf: IndexPlace) -> bool:

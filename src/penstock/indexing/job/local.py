@@ -114,14 +114,19 @@ class LocalIndexingJob:
         return True
 
     def _next_batches(self, consumer: SyncConsumer) -> list[ConsumedBatch]:
+        """Within the bounds of a micro-batch, and no more than is planned next: the rest would lie in memory meanwhile."""
         found: list[ConsumedBatch] = []
-        size = 0
-        while len(found) < self._config.batches_per_trigger and size < self._config.bytes_per_trigger:
+        size = records = 0
+        bounds = self._config
+        while (
+            len(found) < bounds.batches_per_trigger and size < bounds.bytes_per_trigger and records < PLAN_RECORDS_MAX
+        ):
             batch = consumer.next_batch()
             if batch is None:
                 break
             found.append(batch)
             size += sum(map(len, batch.records))
+            records += len(batch.records)
         return found
 
 
