@@ -108,12 +108,17 @@ class SampleBlock:
         )
 
     def samples_of(self, places: Indices) -> tuple[Array, Floats]:
-        """Times and values of some series, by their places in `ids`, one after the other."""
+        """Times and values of some series, by their rising places in `ids`, one after the other."""
         if len(places) == len(self.ids):
             return self.times, self.values
         if "values" not in self.__dict__ and _FEW * len(places) <= len(self.ids):
             return self._runs.of_series(places), self._columns.of_series(places)
-        rows = ranges(self.offsets[places], self.counts[places])
+        rows: Cut
+        if len(places) and int(places[-1]) - int(places[0]) == len(places) - 1:
+            # Rising places without a gap, as those of one metric are.
+            rows = slice(int(self.offsets[places[0]]), int(self.offsets[places[-1] + 1]))
+        else:
+            rows = ranges(self.offsets[places], self.counts[places])
         return self.times[rows], self.values[rows]
 
     def encode(self) -> BlockBody:

@@ -5,7 +5,8 @@ An empty value is the same as an absent label, so a set never holds one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 import xxhash
@@ -23,6 +24,7 @@ __all__ = [
     "replace",
     "set_text",
     "signature",
+    "signatures",
     "text",
     "value_of",
 ]
@@ -33,6 +35,7 @@ METRIC_NAME = "__name__"
 # What operators and functions that change the meaning of a value take away.
 _METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})
 EMPTY_LABELS: Labels = ()
+_NAME = itemgetter(0)  # of a pair
 _LONG = 255  # lengths from here on take four bytes in a hash
 
 
@@ -83,6 +86,18 @@ def signature(names: Iterable[str], *, on: bool) -> Callable[[Labels], Labels]:
         return lambda labels: tuple([pair for pair in labels if pair[0] in chosen])
     ignored = chosen | {METRIC_NAME}
     return lambda labels: tuple([pair for pair in labels if pair[0] not in ignored])
+
+
+def signatures(series: Sequence[Labels], names: Iterable[str], *, on: bool) -> list[Labels]:
+    """The same of many label sets: label by label where all of them have the same names, as those of one metric do."""
+    chosen = frozenset(names)
+    if len(set(map(len, series))) == 1:
+        columns = list(zip(*series, strict=True))
+        if all(len(set(map(_NAME, column))) == 1 for column in columns):
+            told = chosen if on else chosen | {METRIC_NAME}
+            kept = [column for column in columns if (column[0][0] in told) is on]
+            return list(zip(*kept, strict=True)) if kept else [EMPTY_LABELS] * len(series)
+    return [*map(signature(chosen, on=on), series)]
 
 
 def text(labels: Labels) -> str:

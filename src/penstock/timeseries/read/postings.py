@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -61,8 +62,11 @@ async def find_postings(
     blocks: BlockReader, state: TenantState, hours: Sequence[int], tests: Sequence[LabelTest], series_max: int
 ) -> dict[int, Ids]:
     """For each hour the ids of the series that satisfy all matchers, in order."""
-    present = await present_series(blocks, state, hours)
-    matching = await _matching_periods(blocks, state, list(dict.fromkeys(map(state.period, hours))), tests)
+    periods = list(dict.fromkeys(map(state.period, hours)))
+    # Neither needs the other: a bucket is waited for once.
+    present, matching = await asyncio.gather(
+        present_series(blocks, state, hours), _matching_periods(blocks, state, periods, tests)
+    )
     found: dict[int, Ids] = {}
     for hour in hours:
         wanted, own = matching[state.period(hour)], present[hour]

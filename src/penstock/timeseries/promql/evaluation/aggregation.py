@@ -13,7 +13,7 @@ from penstock.timeseries.promql.columns.quantiles import sorted_quantile
 from penstock.timeseries.promql.columns.ragged import blocks
 from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.labels import Labels, replace, signature
+from penstock.timeseries.promql.labels import Labels, replace, signature, signatures
 from penstock.timeseries.promql.syntax.number_text import plain_text
 
 __all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "runs_of"]
@@ -47,10 +47,10 @@ def group_numbers(
     labels: list[Labels], grouping: tuple[str, ...], *, without: bool
 ) -> tuple[list[Labels], npt.NDArray[np.int64]]:
     """The groups by first appearance, and the group of each series."""
-    numbers: dict[Labels, int] = {}
-    group = signature(grouping, on=not without)
-    owners = [numbers.setdefault(group(own), len(numbers)) for own in labels]
-    return list(numbers), np.array(owners, dtype=np.int64)
+    found = signatures(labels, grouping, on=not without)
+    groups = list(dict.fromkeys(found))
+    numbers = {group: number for number, group in enumerate(groups)}
+    return groups, np.fromiter(map(numbers.__getitem__, found), np.int64, len(found))
 
 
 def runs_of(

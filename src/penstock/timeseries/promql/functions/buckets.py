@@ -13,12 +13,12 @@ _TOLERANCE = 1e-12
 _BUCKETS_MIN = 2
 
 
-def bucket_quantile(q: Cells, bounds: Cells, counts: Cells) -> tuple[Cells, bool]:
-    """Quantiles, interpolated within their bucket, and whether counts that fell had to be lifted."""
+def bucket_quantile(q: Cells, bounds: Cells, counts: Cells) -> tuple[Cells, Presence]:
+    """Quantiles, interpolated within their bucket, and at which steps counts that fell had to be lifted."""
     outside = np.where(np.isnan(q), np.nan, np.where(q < 0, -np.inf, np.inf))
     inside = (q >= 0) & (q <= 1)
     if not np.isposinf(bounds[-1]) or len(bounds) < _BUCKETS_MIN or not inside.any():
-        return np.where(inside, np.nan, outside), False
+        return np.where(inside, np.nan, outside), np.zeros(len(q), np.bool_)
     counts, lifted = _monotonic(counts)
     total = counts[-1]
     rank = np.where(inside, q, 0.0) * total
@@ -33,7 +33,7 @@ def bucket_quantile(q: Cells, bounds: Cells, counts: Cells) -> tuple[Cells, bool
     found = np.where((bucket == 0) & (bounds[0] <= 0), bounds[0], found)
     found = np.where(bucket == len(bounds) - 1, bounds[-2], found)
     found = np.where(total == 0, np.nan, found)
-    return np.where(inside, found, outside), bool((lifted & inside).any())
+    return np.where(inside, found, outside), lifted & inside
 
 
 def _monotonic(counts: Cells) -> tuple[Cells, Presence]:
