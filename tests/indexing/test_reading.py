@@ -20,6 +20,8 @@ from tests.objects.bucket_server import bucket_server
 from penstock.documents import Chunk, Chunker, ChunkingConfig, Progress, UploadNotification, decode, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.parsers import ParserLimits
+from penstock.indexing.stages.fetching import FetchLimits
+from penstock.indexing.stages.parsed_texts import PARSED_PREFIX
 from penstock.indexing.stages.reading import Reading, read_documents
 from penstock.indexing.stages.readings import Ending, ReadOutcome, ReadRequest
 from penstock.indexing.stages.wire import pack_pieces
@@ -192,6 +194,36 @@ def test_a_text_that_was_lost_is_made_again_and_one_of_other_parsers_begins_anew
     assert (again.outcome, again.parses, lost.exists()) == (ReadOutcome.MORE, 1, True)
     (only,) = read(reading, notification, 2, 2, ending.next_byte_start, **known | {"parsed": "parsed/of-others"})
     assert only.outcome == ReadOutcome.RESTART
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("first", ["page", "secret"])
+def test_no_name_of_a_bucket_leads_into_the_store_of_the_index(tmp_path: Path, first: str) -> None:
+    """A task opens both, each once: a bucket that is called like the place of parsed texts is still another one."""
+    docs, store = tmp_path / "docs", tmp_path / "store"
+    docs.mkdir()
+    (docs / "page.html").write_bytes(page(200))
+    (store / "vectors").mkdir(parents=True)
+    (store / "vectors" / "secret.txt").write_bytes(TEXT)
+    reading = Reading(
+        CHUNKING,
+        parsed=StoreSpec(f"file://{store}"),
+        places=(EVERYWHERE,),
+        buckets={PARSED_PREFIX: f"file://{docs}"},
+        # One after the other, so that the first has opened what it needs.
+        fetching=FetchLimits(objects_at_once=1),
+    )
+    secret = decode(upload(store, "vectors/secret.txt"), UploadNotification)
+    asked = {
+        "page": request(upload(docs, "page.html"), cells=2),
+        "secret": request(encode(msgspec.structs.replace(secret, bucket=PARSED_PREFIX)), cells=2),
+    }
+    order = sorted(asked, key=lambda name: name != first)
+    pieces = read_documents(reading, [(place, asked[name]) for place, name in enumerate(order)])
+    endings = {order[place]: piece for place, piece in pieces if isinstance(piece, Ending)}
+    assert endings["secret"].outcome is ReadOutcome.QUARANTINED
+    assert endings["page"].outcome is ReadOutcome.MORE
+    assert (store / str(endings["page"].parsed)).exists()
 
 
 def test_a_parsed_text_that_one_round_reads_is_kept_nowhere(tmp_path: Path) -> None:

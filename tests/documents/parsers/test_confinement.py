@@ -2,9 +2,11 @@
 
 import errno
 import os
+import platform
 import select
 import signal
 import socket
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -187,6 +189,101 @@ def test_no_pipe_of_its_own_signals_others_for_it(layers, command):
     need(layers, "seccomp")
     code = f"import fcntl; found = tried(lambda: fcntl.fcntl(os.pipe()[0], fcntl.{command}, {os.getpid()}))"
     assert found_by(code) == "PermissionError"
+
+
+# By their numbers on x86_64: (call, arguments). Each acts beyond the process, or would where it has no namespace of its
+# own, and each is answered before the kernel looks at its arguments.
+BEYOND_ITSELF = {
+    "sync": (162,),
+    "syncfs": (306, 0),
+    "flock": (73, 0, 2),
+    "shmctl": (31, 0, 0, 0),
+    "semctl": (66, 0, 0, 0),
+    "semop": (65, 0, 0, 1),
+    "semtimedop": (220, 0, 0, 1, 0),
+    "msgctl": (71, 0, 0, 0),
+    "msgsnd": (69, 0, 0, 1, 0o4000),
+    "msgrcv": (70, 0, 0, 1, 0, 0o4000),
+    "mq_unlink": (241, 0),
+    "fcntl F_SETLEASE": (72, 0, 1024, 0),
+    "ioctl FIOSETOWN": (16, 0, 0x8901, 0),
+    "ioctl SIOCSPGRP": (16, 0, 0x8902, 0),
+    "ioctl TIOCSTI": (16, 0, 0x5412, 0),
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_it_holds_up_no_disk_locks_no_file_and_shares_no_memory_or_message(layers):
+    need(layers, "seccomp")
+    code = f"""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = [
+        name
+        for name, call in {BEYOND_ITSELF!r}.items()
+        if (libc.syscall(*map(ctypes.c_long, call)), ctypes.get_errno()) != (-1, {errno.EPERM})
+    ]
+    """
+    assert found_by(code) == "[]"
+
+
+WITH_THREADS = """
+import fcntl, os, socket, struct, threading
+from penstock.documents.parsers.isolation.confinement import _filter_calls, no_new_privileges
+# The filter alone: what it lets pass, a kernel without Landlock lets happen.
+no_new_privileges()
+_filter_calls(threads=True)
+
+def tried(attempt):
+    try:
+        return repr(attempt())
+    except BaseException as error:
+        return type(error).__name__
+
+{}
+print(found)
+"""
+
+
+def found_with_threads(code: str) -> str:
+    """What an attacker finds in a process that may start threads."""
+    program = WITH_THREADS.format(textwrap.dedent(code))
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_process_with_threads_sends_to_no_socket_but_its_own_pair(layers, tmp_path):
+    need(layers, "seccomp")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "log"))
+        code = f"""
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        found = tried(lambda: one.sendto(b"a line", {str(tmp_path / "log")!r}))
+        """
+        assert found_with_threads(code) == "PermissionError"
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.recv(100)
+
+
+def test_no_pair_of_sockets_signals_others_for_a_process_with_threads(layers):
+    need(layers, "seccomp")
+    code = f"""
+    one, other = socket.socketpair()
+    found = tried(lambda: fcntl.ioctl(one, 0x8901, struct.pack("i", {os.getpid()})))
+    """
+    assert found_with_threads(code) == "PermissionError"
+
+
+def test_a_process_with_threads_wakes_them_through_its_own_pair(layers):
+    need(layers, "seccomp")
+    code = """
+    one, other = socket.socketpair()
+    thread = threading.Thread(target=lambda: one.send(b"awake"))
+    thread.start()
+    thread.join()
+    found = other.recv(10)
+    """
+    assert found_with_threads(code) == "b'awake'"
 
 
 def test_it_does_not_watch_files_that_it_may_not_read(layers):

@@ -59,7 +59,7 @@ from penstock.errors import (
 from penstock.indexing.stages.access import Access, bucket_url
 from penstock.indexing.stages.embedding import Embedding
 from penstock.indexing.stages.fetching import Fetched, Fetcher, FetchLimits, Wanted, is_small, windows
-from penstock.indexing.stages.parsed_texts import PARSED_PREFIX, parsed_key
+from penstock.indexing.stages.parsed_texts import parsed_key
 from penstock.indexing.stages.readings import Ending, Piece, ReadOutcome, ReadRequest
 from penstock.objects import Object, ObjectMeta, ObjectStore, RetryPolicy, StoreSpec, StoreUrl, check_key, parse_url
 from penstock.observability import SILENT, Observer, names
@@ -138,8 +138,9 @@ class _Reader:
         self._reading, self._observer = reading, observer
         self._access = reading.access
         self._loop = asyncio.new_event_loop()
-        # By name. One that could not be opened is not tried again by this task.
-        self._stores: dict[str, asyncio.Task[ObjectStore]] = {}
+        # By the names that events give buckets, and None for the one of parsed texts: no event can name it. One that
+        # could not be opened is not tried again by this task.
+        self._stores: dict[str | None, asyncio.Task[ObjectStore]] = {}
         self._sandbox = sandbox
         self._fetcher: Fetcher[int] = Fetcher(self._loop, observer=observer)
         # What was asked for ahead, by the document it is of.
@@ -337,14 +338,14 @@ class _Reader:
         spec = self._reading.parsed
         if spec is None or cells <= request.first_cell + request.cells:
             return _Text(BytesSource(parsed.text), None, version, None, 1, warnings, parsed.title)
-        self._loop.run_until_complete(self._store(PARSED_PREFIX, spec).put(key, parsed.text))
+        self._loop.run_until_complete(self._store(None, spec).put(key, parsed.text))
         return _Text(BytesSource(parsed.text), len(parsed.text), version, key, 1, warnings, parsed.title)
 
     def _kept(self, key: str) -> _Object | None:
         spec = self._reading.parsed
         if spec is None:
             return None
-        store = self._store(PARSED_PREFIX, spec)
+        store = self._store(None, spec)
         try:
             meta = self._loop.run_until_complete(store.head(key))
             return _Object(_StoreSource(self._loop, store, meta), meta.version)
@@ -370,10 +371,10 @@ class _Reader:
         # What is got whole was notified as small; all else is read by ranges.
         return StoreSpec(spec.url, {"retry": _BUCKET_PATIENCE, "get_bytes_max": BLOCK_BYTES, **spec.options})
 
-    def _store(self, name: str, spec: StoreSpec) -> ObjectStore:
+    def _store(self, name: str | None, spec: StoreSpec) -> ObjectStore:
         return self._loop.run_until_complete(self._opened(name, spec))
 
-    async def _opened(self, name: str, spec: StoreSpec) -> ObjectStore:
+    async def _opened(self, name: str | None, spec: StoreSpec) -> ObjectStore:
         """A store, opened once for all who ask for it at the same time or later."""
         if name not in self._stores:
             self._stores[name] = self._loop.create_task(spec.open(observer=self._observer))

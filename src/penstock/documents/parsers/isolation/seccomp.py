@@ -60,15 +60,27 @@ REFUSED: Final[Mapping[str, tuple[int | None, int | None]]] = {
     "sched_setattr": (314, 274),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
-    # Memory that outlives or is shared between processes.
+    # Memory and messages that outlive or are shared between processes; their numbers can be guessed, so that those who
+    # open none are refused as well.
     "shmget": (29, 194),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
-    # The file system.
+    # The file system: what others wait for, first.
+    "sync": (162, 81),
+    "syncfs": (306, 267),
+    "flock": (73, 32),
     "truncate": (76, 45),
     "ftruncate": (77, 46),
     "fallocate": (285, 47),
@@ -151,14 +163,16 @@ ABSENT: Final = {"clone3": (435, 435), "openat2": (437, 437)}
 # The last call that this list was checked against, `mseal` of Linux 6.10; every architecture numbers them alike. Later
 # kernels bring new doors to what is refused here, such as `setxattrat` and `file_setattr`.
 _NEWEST_CALL: Final = 462
-# Refused when the second argument names the process or the signal that is told of a pipe's bytes or a folder's changes:
-# F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY.
-CONTROLS: Final = {"fcntl": (72, 25)}
-_OWNING: Final = (8, 10, 15, 1026)
+# Refused when the second argument names the process or the signal that is told of a pipe's bytes, a socket's or a
+# folder's changes, makes writers of a file wait, or types into a terminal: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE,
+# F_NOTIFY; FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX.
+CONTROLS: Final = {"fcntl": (72, 25), "ioctl": (16, 29)}
+_COMMANDS: Final = {"fcntl": (8, 10, 15, 1024, 1026), "ioctl": (0x8901, 0x8902, 0x5412, 0x541C)}
 # Allowed when the argument has none of these flags: O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND.
 _WRITING: Final = 0o1 | 0o2 | 0o100 | 0o1000 | 0o2000
 OPENING: Final = {"open": (2, None, 1), "openat": (257, 56, 2)}
-# What a process with threads and an event loop needs of the above. A new one must be a thread of its process.
+# What a process with threads and an event loop needs of the above. A new one must be a thread of its process, and what is
+# sent goes to the other end of its own pair: a datagram with an address would reach every socket that has a name.
 THREADS: Final = frozenset({"clone", "socketpair", "sendto"})
 _CLONE_THREAD: Final = 0x10000
 # Allowed on this process alone: `abort` signals itself, and limits are set on "the caller".
@@ -202,9 +216,10 @@ def filter_program(machine: str, pid: int, *, threads: bool = False) -> bytes:
     parts += [_answered(row[column], _ERROR | EPERM) for row in refused.values()]
     if threads:
         parts.append(_only_with_flag(REFUSED["clone"][column], _CLONE_THREAD))
+        parts.append(_only_without_address(REFUSED["sendto"][column]))
     parts += [_answered(row[column], _ERROR | ENOSYS) for row in ABSENT.values()]
     parts += [_unless_flags(row[column], row[2]) for row in OPENING.values()]
-    parts += [_unless_command(row[column], _OWNING) for row in CONTROLS.values()]
+    parts += [_unless_command(row[column], _COMMANDS[call]) for call, row in CONTROLS.items()]
     parts += [_only_for(row[column], pid) for row in SIGNALS.values()]
     parts += [_only_for(row[column], 0) for row in LIMITS.values()]
     return b"".join([*parts, _instruction(_RETURN, _ALLOW)])
@@ -262,6 +277,24 @@ def _only_with_flag(call: int | None, flag: int) -> bytes:
             _instruction(_EQUAL, call, 0, 4),
             _instruction(_LOAD, _ARGUMENTS_OFFSET),
             _instruction(_ANY_BIT, flag, 1, 0),
+            _instruction(_RETURN, _ERROR | EPERM),
+            _instruction(_RETURN, _ALLOW),
+        )
+    )
+
+
+def _only_without_address(call: int | None) -> bytes:
+    """Refuse a call whose fifth argument, an address of 64 bits, is not null."""
+    if call is None:
+        return b""
+    address = _ARGUMENTS_OFFSET + 8 * 4
+    return b"".join(
+        (
+            _instruction(_EQUAL, call, 0, 6),
+            _instruction(_LOAD, address),
+            _instruction(_EQUAL, 0, 0, 2),
+            _instruction(_LOAD, address + 4),
+            _instruction(_EQUAL, 0, 1, 0),
             _instruction(_RETURN, _ERROR | EPERM),
             _instruction(_RETURN, _ALLOW),
         )
