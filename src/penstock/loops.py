@@ -8,11 +8,15 @@ round: blocking calls for those who have a loop that must not wait.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from penstock.errors import Closed, Unsupported
 
@@ -26,6 +30,10 @@ class Home:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        return os.getpid() == self._pid
 
     def check(self, what: str, remedy: str) -> None:
         """Raise `Unsupported` in any other process."""
@@ -120,22 +128,113 @@ class Offload(Protocol):
 
 
 class Threads:
-    """Blocking calls on a few threads of their own, so that a slow disk never starves the loop's executor."""
+    """Blocking calls on a few threads of their own, so that a slow disk never starves the loop's executor.
+
+    Calls begin in the order in which they were made. One costs half of what it does in the standard library's executor,
+    whose futures are made for threads that wait; here a loop does.
+    """
 
     def __init__(self, count: int, name: str, what: str) -> None:
         """`what` is named where a call comes too late, or in a forked process."""
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._count = count
+        self._name = name
         self._what = what
         self._home = Home()
         self._closed = False
+        # Held while a call is handed over: all that were taken are ahead of the end.
+        self._gate = threading.Lock()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        # One for each thread that waits for a call.
+        self._idle: list[None] = []
+        self._threads: list[threading.Thread] = []
+        _OPEN.add(self)
+        # Threads know nothing of this object: whoever forgets to close it leaves none behind.
+        weakref.finalize(self, self._calls.put, None).atexit = False
 
     def __call__(self, work: Callable[..., T], /, *args: Any) -> Awaitable[T]:
-        if self._closed:
-            raise Closed(f"{self._what} was closed", "a call came after close()", "open it again")
         self._home.check(self._what, "open it again")
-        return asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        with self._gate:
+            if self._closed:
+                raise Closed(f"{self._what} was closed", "a call came after close()", "open it again")
+            self._calls.put((loop, answer, work, args))
+            try:
+                self._idle.pop()
+            except IndexError:
+                self._start()
+        return answer
 
     def close(self) -> None:
-        """Take no more work, and wait for what is under way."""
-        self._closed = True
-        self._pool.shutdown()
+        """Take no more work, and wait for what is under way. A forked process has nothing to wait for."""
+        if not self._home.is_here:
+            return
+        with self._gate:
+            self._closed = True
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        if len(self._threads) < self._count:
+            name = f"{self._name}_{len(self._threads)}"
+            # A daemon, for `_close_all` ends it: the interpreter would wait for any other before it calls that.
+            thread = threading.Thread(target=_serve, args=(self._calls, self._idle), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+
+_Call: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]
+_OPEN: Final[weakref.WeakSet[Threads]] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread that is still in a native library when Python takes itself apart would abort the process."""
+    for threads in list(_OPEN):
+        threads.close()
+
+
+def _serve(calls: SimpleQueue[_Call | None], idle: list[None]) -> None:
+    """One thread of `Threads`."""
+    while (call := calls.get()) is not None:
+        _answer(idle, *call)
+        # Nothing of a call stays while the thread waits for the next.
+        del call
+    # For the next thread.
+    calls.put(None)
+
+
+def _answer(
+    idle: list[None],
+    loop: asyncio.AbstractEventLoop,
+    answer: asyncio.Future[Any],
+    work: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> None:
+    value: Any = None
+    failure: BaseException | None = None
+    try:
+        if not answer.cancelled():
+            value = work(*args)
+    except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+        failure = error
+    # Ahead of the answer: whoever gets it may call again at once, and needs no other thread for that.
+    idle.append(None)
+    # A loop that is closed has nobody left who waits.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, answer, value, failure)
+    # A failure knows this frame: it must not know the failure.
+    del answer, failure
+
+
+def _settle(answer: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+    if answer.done():
+        return
+    if failure is None:
+        answer.set_result(value)
+    elif isinstance(failure, StopIteration):
+        # No future takes one.
+        answer.set_exception(RuntimeError("a call ended with StopIteration"))
+    else:
+        answer.set_exception(failure)

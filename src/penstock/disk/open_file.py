@@ -31,12 +31,18 @@ class RealFile:
 
     def write_at(self, offset: int, data: Body) -> None:
         handle, rest = self._open(), memoryview(data).cast("B")
-        if self._direct:
-            if offset % DIRECT_BLOCK_BYTES or len(rest) % DIRECT_BLOCK_BYTES:
-                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-            rest = as_aligned(rest)
+        if self._direct and (offset % DIRECT_BLOCK_BYTES or len(rest) % DIRECT_BLOCK_BYTES):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         while rest:
-            written = os.pwrite(handle, rest, offset)
+            try:
+                written = os.pwrite(handle, rest, offset)
+            except OSError as error:
+                # Memory at an address that the disk does not take. Rare, and dearer to look for than to meet.
+                aligned = as_aligned(rest) if self._direct and error.errno == errno.EINVAL else rest
+                if aligned is rest:
+                    raise
+                rest = aligned
+                continue
             rest = rest[written:]
             offset += written
 

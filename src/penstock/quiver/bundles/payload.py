@@ -23,6 +23,8 @@ _ALIGNMENT: Final = 8
 _LENGTH: Final = struct.Struct("<I")
 # The length field of a frame has 32 bits.
 _PAYLOAD_BYTES_MAX: Final = (1 << 32) - 1
+# A batch of up to so many bytes is written on the spot: to ask first how many that takes costs as much again.
+_COPIED_BYTES_MAX: Final = 16 << 10
 
 
 class _Slot(msgspec.Struct, array_like=True, frozen=True):
@@ -114,8 +116,8 @@ def _entries(bundles: Sequence[Bundle], shared: SharedBatches | None, bodies: _B
             bundle.identity,
             bundle.event_time_ns,
             [
-                (rows and rows.slot(name, batch, schema, bodies)) or bodies.slot(name, batch, schema)
-                for (name, batch), schema in zip(bundle.slots.items(), bundle.schemas, strict=True)
+                (rows and rows.slot(name, batch, schema, bodies)) or bodies.slot(name, batch, schema, size)
+                for (name, batch), schema, size in zip(bundle.slots.items(), bundle.schemas, bundle.sizes, strict=True)
             ],
         )
         for bundle in bundles
@@ -153,13 +155,16 @@ class _Bodies:
         self._numbers: dict[bytes, int] = {}
         self._end = 0
 
-    def slot(self, name: str, batch: pa.RecordBatch, schema: KnownSchema) -> _Slot:
+    def slot(self, name: str, batch: pa.RecordBatch, schema: KnownSchema, size: int = _COPIED_BYTES_MAX + 1) -> _Slot:
+        """`size` is that of the batch, where it is known."""
         if schema.has_dictionaries:
             return _Slot(name, -1, *self._put(memoryview(_stream(batch)).cast("B")))
         number = self._numbers.get(schema.body)
         if number is None:
             number = self._numbers[schema.body] = len(self.schemas)
             self.schemas.append(self._put(schema.body))
+        if size <= _COPIED_BYTES_MAX:
+            return _Slot(name, number, *self._put(batch.serialize().to_pybytes()))
         return _Slot(name, number, *self._put(BatchPart(batch, schema.body)))
 
     def _put(self, body: BatchPart | bytes | memoryview) -> tuple[int, int]:

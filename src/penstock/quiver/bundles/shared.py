@@ -11,10 +11,10 @@ import pyarrow as pa
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema
 
-__all__ = ["BundleColumns", "SharedBatches", "combined"]
+__all__ = ["SHARED_BYTES_MAX", "BundleColumns", "SharedBatches", "combined"]
 
 # Putting batches together copies them: worth it for small ones.
-_SHARED_BYTES_MAX: Final = 4 << 20
+SHARED_BYTES_MAX: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SharedBatches:
 
 def combined(batches: Sequence[pa.RecordBatch], size: int) -> pa.RecordBatch | None:
     """The rows of batches that all have some, of this size together, in one; None where they do not fit one."""
-    if len(batches) < 2 or not batches[0].num_columns or size > _SHARED_BYTES_MAX:
+    if len(batches) < 2 or not batches[0].num_columns or size > SHARED_BYTES_MAX:
         return None
     try:
         return cast("pa.RecordBatch", pa.concat_batches(batches))  # type: ignore[attr-defined]

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["BatchPart", "BatchSink", "lay_copy"]
+__all__ = ["WRITER_BYTES_MIN", "BatchPart", "BatchSink", "lay_copy"]
 
 # An empty batch and the marks around it, for each column.
 _COLUMN_BYTES: Final = 1024
 # Of one schema in a group: a writer for fewer costs more than a copy of them.
-_WRITER_BYTES_MIN: Final = 128 << 10
+WRITER_BYTES_MIN: Final = 128 << 10
 
 
 class BatchPart:
@@ -56,7 +56,7 @@ class BatchSink:
         found: dict[bytes, int] = {}
         for part in parts:
             size = sizes[part.schema] = sizes.get(part.schema, 0) + part.size
-            if size >= _WRITER_BYTES_MIN and part.schema not in found:
+            if size >= WRITER_BYTES_MIN and part.schema not in found:
                 found[part.schema] = part.batch.num_columns
         return found
 

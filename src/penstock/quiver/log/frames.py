@@ -36,6 +36,7 @@ MAGIC: Final = b"QvFr"
 # magic, crc32c of all that follows, generation, first record, records durable before, payload length, records, kind
 _HEADER: Final = struct.Struct("<4sIQQQIIB7x")
 HEADER_BYTES: Final = _HEADER.size
+_CHECKSUM: Final = struct.Struct("<I")
 _CHECKED_FROM: Final = 8
 _GENERATION_AT: Final = 8
 _ALIGNMENT: Final = 8
@@ -101,15 +102,18 @@ def encode_frame(
         if isinstance(part, BatchPart):
             end = lay_copy(target, part, end) if sink is None else sink.lay(part, end)
             continue
-        for at_part in range(0, len(part), _PIECE_BYTES):
-            piece = part[at_part : at_part + _PIECE_BYTES]
-            target[end : end + len(piece)] = piece
-            end += len(piece)
+        size = len(part)
+        if size <= _PIECE_BYTES:
+            target[end : end + size] = part
+        else:
+            for at_part in range(0, size, _PIECE_BYTES):
+                target[end + at_part : end + min(at_part + _PIECE_BYTES, size)] = part[at_part : at_part + _PIECE_BYTES]
+        end += size
     length = end - start
     gap = -length % _ALIGNMENT
     target[end : end + gap] = bytes(gap)
     _HEADER.pack_into(target, at, MAGIC, 0, generation, sequence, durable_before, length, count, kind)
-    struct.pack_into("<I", target, at + 4, checksum(target[at + _CHECKED_FROM : end]))
+    _CHECKSUM.pack_into(target, at + 4, checksum(target[at + _CHECKED_FROM : end]))
     return end + gap
 
 

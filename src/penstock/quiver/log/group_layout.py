@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.disk import DIRECT_BLOCK_BYTES, aligned_buffer
-from penstock.quiver.log.batch_parts import BatchPart, BatchSink
+from penstock.quiver.log.batch_parts import WRITER_BYTES_MIN, BatchPart, BatchSink
 from penstock.quiver.log.frames import FrameKind, encode_frame, frame_bytes
 
 __all__ = ["GroupLayout", "LaidGroup", "Record", "lay_record", "whole_blocks"]
@@ -61,8 +61,7 @@ class GroupLayout:
     def lay(self, records: Sequence[Record], generation: int) -> LaidGroup:
         size = sum([record.bytes for record in records])
         needed = whole_blocks(size)
-        batches = [part for record in records for part in record.parts if isinstance(part, BatchPart)]
-        schemas = BatchSink.wide_schemas(batches)
+        schemas = _wide_schemas(records) if size >= WRITER_BYTES_MIN else {}
         start = whole_blocks(BatchSink.room(schemas))
         buffer = self._taken(start + needed)
         sink = BatchSink(buffer, schemas) if schemas else None
@@ -84,6 +83,10 @@ class GroupLayout:
         except IndexError:
             return aligned_buffer(needed)
         return buffer if len(buffer) >= needed else aligned_buffer(needed)
+
+
+def _wide_schemas(records: Sequence[Record]) -> dict[bytes, int]:
+    return BatchSink.wide_schemas(part for record in records for part in record.parts if isinstance(part, BatchPart))
 
 
 def lay_record(target: memoryview, at: int, record: Record, generation: int, sink: BatchSink | None = None) -> int:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.quiver.bundles.bundle import Bundle
 from penstock.quiver.bundles.schemas import KnownSchema
-from penstock.quiver.bundles.shared import BundleColumns, SharedBatches, combined
+from penstock.quiver.bundles.shared import SHARED_BYTES_MAX, BundleColumns, SharedBatches, combined
 
 __all__ = ["TICK_NS", "OpenSegment"]
 
@@ -170,8 +170,12 @@ def _put_together(stream: list[pa.RecordBatch], start: int) -> int:
     A batch takes kilobytes beside its rows: a segment of single rows would take many times its size. Whether it is
     worth it is decided by their size in the log, which is the same when a start reads them from there.
     """
-    loose = stream[start:]
-    whole = combined(loose, sum([pa.ipc.get_record_batch_size(batch) for batch in loose]))
+    loose, size = stream[start:], 0
+    for batch in loose:
+        size += pa.ipc.get_record_batch_size(batch)
+        if size > SHARED_BYTES_MAX:
+            return len(stream)
+    whole = combined(loose, size)
     if whole is not None:
         stream[start:] = [whole]
     return len(stream)

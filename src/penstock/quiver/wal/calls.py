@@ -50,7 +50,9 @@ class CallFrame:
 
     @staticmethod
     def of(calls: Sequence[WalCall]) -> CallFrame:
-        bundles = calls[0].bundles if len(calls) == 1 else [bundle for call in calls for bundle in call.bundles]
+        if len(calls) == 1:
+            return CallFrame(calls, calls[0].bundles, calls[0].ingestion_ms)
+        bundles = [bundle for call in calls for bundle in call.bundles]
         return CallFrame(calls, bundles, max([call.ingestion_ms for call in calls]))
 
     def encode(self) -> None:

@@ -13,9 +13,10 @@ its outcome is unknown. The group behind it was laid out for the old file, and i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 from penstock.disk import explain, is_full
 from penstock.errors import OutcomeUnknown, PenstockError
@@ -33,6 +34,14 @@ __all__ = ["Wal"]
 
 # What is taken in without a look at each call where no file bounds it.
 _FREE_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A group that is durable; or that no log has to hold."""
+
+    group: GroupCalls
+    started: float
 
 
 class Wal:
@@ -70,6 +79,7 @@ class Wal:
         self._expected_record = next_record
         self._group: GroupCommit[WalCall, list[Ack]] = GroupCommit(
             self._commit,
+            conclude=self._conclude,
             clock=doors.clock,
             interval=interval,
             one_by_one=durability is Durability.SYNC,
@@ -135,15 +145,22 @@ class Wal:
         if self._log is not None:
             await self._lane(self._log.close)
 
-    async def _commit(self, calls: Sequence[WalCall], before: asyncio.Task[None] | None) -> list[list[Ack] | Exception]:
-        observer, instance = self._doors.observer, self._doors.instance
-        group = GroupCalls(calls)
-        if self._persists:
-            started = self._doors.clock.monotonic()
-            await self._make_durable(group, before)
-            observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - started)
-        else:
+    def _commit(self, calls: Sequence[WalCall], before: asyncio.Future[Any] | None) -> Awaitable[_Written]:
+        group, started = GroupCalls(calls), self._doors.clock.monotonic()
+        if not self._persists:
             group.in_memory()
+            return _done(_Written(group, started))
+        first = self._next_record if before is None else self._expected_record
+        self._expected_record = first + sum([len(call.bundles) for call in calls])
+        if before is None:
+            return self._lane(self._write, group, started)
+        return self._write_behind(group, started, first, before)
+
+    def _conclude(self, written: _Written) -> list[list[Ack] | Exception]:
+        """Durable: into the open segment, and its callers get their answers."""
+        observer, instance, group = self._doors.observer, self._doors.instance, written.group
+        if self._persists:
+            observer.observe(names.QUIVER_WAL_SYNC_SECONDS, self._doors.clock.monotonic() - written.started)
         first = self._next_record
         answers, end = self._answers(group, first)
         # Only now: a group that failed leaves its numbers to the next one.
@@ -168,36 +185,37 @@ class Wal:
         rest = iter(stored)
         return [group.refused.get(number) or next(rest) for number in range(len(group.calls))], sequence
 
-    async def _make_durable(self, group: GroupCalls, before: asyncio.Task[None] | None) -> None:
-        """Ends behind `before`. What of the group cannot be encoded is refused, and not in the log."""
-        is_ahead = before is not None and not before.done()
-        first = self._expected_record if is_ahead else self._next_record
-        self._expected_record = first + sum([len(call.bundles) for call in group.calls])
+    async def _write_behind(
+        self, group: GroupCalls, started: float, first: int, before: asyncio.Future[Any]
+    ) -> _Written:
+        """Written as soon as `before` is durable; where that failed, as if nothing had been before it."""
         failure: OSError | None = None
-        if before is not None and is_ahead:
-            is_durable = False
-            try:
-                is_durable = await self._write_ahead(group, first)
-            except OSError as error:
-                failure = error
-            await asyncio.wait([before])
-            if is_durable:
-                return
-        await self._write_at_last(group, failure)
+        is_durable = False
+        try:
+            is_durable = await self._write_ahead(group, first)
+        except OSError as error:
+            failure = error
+        await asyncio.wait([before])
+        if is_durable:
+            return _Written(group, started)
+        return await self._lane(self._write, group, started, failure)
 
     async def _write_ahead(self, group: GroupCalls, first: int) -> bool:
-        """Written as soon as the group before it is. False, and nothing was written, where that one failed."""
+        """False, and nothing was written, where the group before it failed."""
         assert self._log is not None
         laid = await self._laying(self._lay, group, first)
         return laid is None or await self._lane(self._log.put, laid)
 
-    async def _write_at_last(self, group: GroupCalls, failure: OSError | None) -> None:
-        """All before it is decided. `failure` is what a first try met; a second one has a file of its own."""
-        first = self._next_record
+    def _write(self, group: GroupCalls, started: float, failure: OSError | None = None) -> _Written:
+        """All before it is decided. `failure` is what a first try met; a second one has a file of its own.
+
+        What of the group cannot be encoded is refused, and not in the log.
+        """
         is_unsure = isinstance(failure, UnsureWrite)
         for _ in range(1 if failure else 2):
             try:
-                return await self._lane(self._write, group, first)
+                self._write_once(group)
+                return _Written(group, started)
             except OSError as error:
                 failure, is_unsure = error, is_unsure or isinstance(error, UnsureWrite)
                 if is_full(error) and not is_unsure:
@@ -207,9 +225,9 @@ class Wal:
         assert failure is not None
         raise _explained(failure) from failure
 
-    def _write(self, group: GroupCalls, first: int) -> None:
+    def _write_once(self, group: GroupCalls) -> None:
         assert self._log is not None
-        if records := self._records(group, first):
+        if records := self._records(group, self._next_record):
             self._log.write(records)
             group.forget_parts()
 
@@ -228,6 +246,12 @@ class Wal:
             records.append(Record(FrameKind.BUNDLES, frame.parts, first, count, durable_before))
             first += count
         return records
+
+
+def _done(written: _Written) -> asyncio.Future[_Written]:
+    done: asyncio.Future[_Written] = asyncio.get_running_loop().create_future()
+    done.set_result(written)
+    return done
 
 
 def _explained(error: OSError) -> PenstockError:
