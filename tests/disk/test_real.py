@@ -99,3 +99,24 @@ def test_a_lock_names_its_holder(disk: RealDisk, tmp_path: Path) -> None:
         assert f"process {os.getpid()} (" in disk.lock_holder(f"{tmp_path}/lock")
     assert disk.lock_holder(f"{tmp_path}/lock") == "another process"
     assert disk.lock_holder(f"{tmp_path}/none") == "another process"
+
+
+def test_maps_need_no_descriptor_and_are_given_back_with_their_last_view(disk: RealDisk, tmp_path: Path) -> None:
+    """A backlog has more files than a process may have open."""
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    views = []
+    for number in range(100):
+        path = str(tmp_path / f"mapped-{number}")
+        disk.create(path, bytes([number]) * 5000)
+        views.append(disk.map(path)[10:20])
+        disk.unlink(path)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert [bytes(view) for view in views] == [bytes([number]) * 10 for number in range(100)]
+    assert all(view.readonly for view in views)
+
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    assert mapped() == 100
+    views.clear()
+    assert mapped() == 0

@@ -187,3 +187,31 @@ def test_a_mark_set_is_a_set_in_less_space(mark: int, numbers: list[int]) -> Non
     assert [number for number in range(1, 40) if number in marks] == sorted(plain)
     assert marks.mark + 1 not in plain
     assert all(number > marks.mark for number in marks.gaps)
+
+
+def test_thousands_of_dead_letters_wait_again_one_by_one_in_any_order() -> None:
+    for order in (1, -1):
+        state = AckState()
+        state.change(SubscriberRecord("s", True, True, 1, 0))
+        for number in range(1, 5001):
+            state.publish(number, number)
+            state.settle(OutcomeRecord(number, "s", Outcome.REJECTED, 1))
+        done = state.subscriptions["s"].done
+        for number in range(1, 5001)[::order]:
+            if number != 77:
+                state.settle(OutcomeRecord(number, "s", Outcome.REPLAYED, 1))
+        assert (done.mark, done.gaps) == (0, {77})
+        assert state.lags() == {"s": 4999}
+        assert state.lag("s") == 4999
+
+
+def test_how_far_behind_all_are_is_what_each_waits_for() -> None:
+    state = AckState()
+    for name, mark in (("a", 0), ("b", 3), ("c", 0)):
+        state.change(SubscriberRecord(name, True, True, 1, mark))
+    for number in range(1, 8):
+        state.publish(number, number)
+    for number in (1, 2, 5):
+        state.settle(OutcomeRecord(number, "a", Outcome.ACK, 1))
+    state.reclaim(Reclaimed([4], 8, 4))
+    assert state.lags() == {name: state.lag(name) for name in "abc"} == {"a": 3, "b": 3, "c": 6}

@@ -13,7 +13,7 @@ import pytest
 from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn
 
 from penstock.errors import InvalidInput, NotFound
-from penstock.quiver import Bundle
+from penstock.quiver import Bundle, Quiver
 from penstock.quiver.inspection import inspect_store, stored_tables
 
 
@@ -170,3 +170,120 @@ def test_more_instances_than_cores_each_store_and_deliver_their_own() -> None:
         assert [await drained(store) for store in stores] == [[]] * count
 
     asyncio.run(scenario())
+
+
+NO_DELAYS = [float("nan"), float("inf"), -1.0, "soon", None, True]
+
+
+@pytest.mark.parametrize("delay", NO_DELAYS)
+def test_a_delay_that_is_none_is_refused_and_the_delivery_stays_open(delay: Any) -> None:
+    """It was taken, and nobody got the segment again before the next start."""
+
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.ingest(bundle(1))
+        await store.flush()
+        delivery = await store.next("s", 0.0)
+        assert delivery is not None
+        with pytest.raises(InvalidInput, match="the delay"):
+            await delivery.defer(delay)
+        await delivery.defer(0.0)
+        assert await drained(store) == [1]
+        await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("reason", [None, 5, b"bytes"])
+def test_a_reason_that_is_no_text_is_refused_and_the_delivery_stays_open(reason: Any) -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.ingest(bundle(1))
+        await store.flush()
+        delivery = await store.next("s", 0.0)
+        assert delivery is not None
+        with pytest.raises(InvalidInput, match="must be text"):
+            await delivery.nack(reason)
+        await delivery.nack("now", permanent=True)
+        assert list(store.state.subscriptions["s"].rejected.values()) == ["now"]
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_reason_that_utf8_cannot_hold_is_kept_and_fails_nobody_who_shares_its_write() -> None:
+    """The name of a file in an error has such characters."""
+
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("a")
+        await store.register("b")
+        await store.ingest(bundle(1))
+        await store.flush()
+        first, second = await store.next("a", 0.0), await store.next("b", 0.0)
+        assert first is not None
+        assert second is not None
+        await asyncio.gather(first.nack("no file \udcff", permanent=True), second.ack())
+        assert list(store.state.subscriptions["a"].rejected.values()) == ["no file ?"]
+        assert store.state.subscriptions["b"].done.mark == 1
+        await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "5", True])
+def test_a_timeout_that_is_no_number_is_refused(timeout: Any) -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        with pytest.raises(InvalidInput, match="number of seconds"):
+            await store.next("s", timeout)
+        await store.close()
+
+    run(scenario())
+
+
+def test_settings_of_another_kind_are_refused_by_name() -> None:
+    async def scenario() -> None:
+        with pytest.raises(InvalidInput, match="a QuiverConfig is needed"):
+            await Quiver.open(PATH, {"durability": "sync"}, disk=torn())  # type: ignore[arg-type]
+        store = await opened(torn(), small())
+        with pytest.raises(InvalidInput, match="a SubscriberConfig is needed"):
+            await store.register("s", {"from_newest": True})  # type: ignore[arg-type]
+        for wrong in (None, 5, bundle(1)):
+            with pytest.raises(InvalidInput, match="a store takes bundles"):
+                await store.ingest_many(wrong)  # type: ignore[arg-type]
+        await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", [None, 5, b"store", "a\0b"])
+def test_a_path_that_is_none_is_refused(path: Any) -> None:
+    with pytest.raises(InvalidInput, match="no directory for a store"):
+        run(Quiver.open(path))
+
+
+def test_a_schema_too_deep_for_arrow_to_read_back_is_refused() -> None:
+    kind: pa.DataType = pa.int64()
+    for _ in range(300):
+        kind = pa.struct([("x", kind)])
+    with pytest.raises(InvalidInput, match="does not read it back"):
+        Bundle({"logs": pa.record_batch({"n": pa.nulls(1, kind)})})  # type: ignore[call-overload]
+
+
+def test_a_segment_that_is_replayed_twice_in_one_call_waits_once() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.register("t")
+        await store.ingest(bundle(1))
+        await store.flush()
+        assert await drained(store) == [1]
+        assert await store.replay("s", [1, 1, 1]) == [1]
+        assert await drained(store) == [1]
+        await store.close()
+
+    run(scenario())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import stat as modes
 import threading
@@ -147,8 +146,11 @@ class RealDisk:
             found = _plain(path, os.fstat(handle))
             if found.is_directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            # Imported when first used: commands that map nothing start without what it needs.
+            from penstock.disk.mapping import mapped
+
             # An empty file cannot be mapped.
-            return memoryview(mmap.mmap(handle, found.size, prot=mmap.PROT_READ) if found.size else b"")
+            return mapped(handle, found.size) if found.size else memoryview(b"")
         finally:
             os.close(handle)
 

@@ -10,6 +10,7 @@ import os
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from penstock.clock import Clock
 from penstock.disk import Disk, explain, has_direct_writes
@@ -204,6 +205,9 @@ def _next_number(files: list[tuple[int, memoryview]], spares: list[tuple[int, in
 
 def full_path(path: str | os.PathLike[str]) -> str:
     """From the root on, so that a process that changes its folder later still writes here."""
-    if not os.fspath(path):
+    given: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(given, str) or "\0" in given:
+        raise InvalidInput(f"{path!r} is no directory for a store", "its path must be text without zeros", "name one")
+    if not given:
         raise InvalidInput("a store needs a directory", "its path is empty", "name one")
-    return str(Path(path).absolute())
+    return str(Path(given).absolute())

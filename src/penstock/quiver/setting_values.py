@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidInput
 
-__all__ = ["choice", "chosen", "grouped", "nested", "persistence_settings", "positive", "whole"]
+__all__ = ["choice", "chosen", "grouped", "nested", "patience", "persistence_settings", "positive", "whole"]
 
 _PERSISTENCE_URN: Final = ":processor:persistence"
 
@@ -20,6 +20,13 @@ def positive(name: str, value: Any, least: float | None = None) -> None:
     if not is_number or not (0 < value < inf if least is None else least <= value < inf):
         bound = "above zero" if least is None else f"of {least} at least"
         raise InvalidInput(f"{name} is {value!r}", f"it must be a finite number {bound}")
+
+
+def patience(name: str, value: Any) -> None:
+    """None, which waits for ever, or a number of seconds."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and value == value):
+        raise InvalidInput(f"{name} is {value!r}", "it must be a number of seconds, or None to wait for ever")
 
 
 def whole(name: str, value: Any, least: int = 1) -> None:

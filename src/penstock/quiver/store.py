@@ -71,7 +71,9 @@ class Quiver:
 
         `Conflict` while another process has it; everything that is damaged is set aside and told in `findings`.
         """
-        config = config or QuiverConfig()
+        config = config if config is not None else QuiverConfig()
+        if not isinstance(config, QuiverConfig):
+            raise InvalidInput(f"the settings {config!r} are none of a store", "a QuiverConfig is needed")
         whole("instance", instance, least=0)
         threads = Threads(_THREADS, "penstock-quiver", "the quiver")
         lane = Threads(1, "penstock-quiver-log", "the quiver")
@@ -138,6 +140,8 @@ class Quiver:
     async def ingest_many(self, bundles: Iterable[Bundle], timeout: float | None = None) -> list[Ack]:
         """Store bundles together, as one record of the log: all are durable, or none."""
         # The caller's own may change while they are on their way.
+        if not isinstance(bundles, Iterable):
+            raise _no_bundles([bundles])
         taken = tuple(bundles)
         return await self._ingest(taken, bundles, wait=True, timeout=timeout) if taken else []
 
@@ -256,8 +260,7 @@ class Quiver:
         try:
             size = sum([bundle.nbytes for bundle in bundles])
         except AttributeError:
-            kinds = ", ".join(sorted({type(one).__name__ for one in bundles}))
-            raise InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it") from None
+            raise _no_bundles(bundles) from None
         await self._parts.admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
         return await self._wal.append(bundles, size)
@@ -281,6 +284,11 @@ class Quiver:
         self._home.check("the store", "open it again in this process")
         if self._closed:
             raise Closed("the store is closed", "close() was called", "open it again")
+
+
+def _no_bundles(given: Sequence[object]) -> InvalidInput:
+    kinds = ", ".join(sorted({type(one).__name__ for one in given}))
+    return InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it")
 
 
 def _open(doors: Doors, layout: Layout, config: QuiverConfig) -> OpenedInstance:

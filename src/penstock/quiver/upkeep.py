@@ -102,6 +102,7 @@ class StoreUpkeep:
         observer.gauge(names.QUIVER_OPEN_SEGMENT_BYTES, self._finaliser.bytes, instance=instance)
         observer.gauge(names.QUIVER_ACK_LOG_DEPTH, self._ack_log.depth, instance=instance)
         state = self._ack_log.state
+        lags = state.lags()
         for name, known in state.subscriptions.items():
             observer.gauge(names.QUIVER_GAP_SET_SIZE, len(known.done.gaps), instance=instance, subscriber=name)
-            observer.gauge(names.QUIVER_OUTSTANDING_SEGMENTS, state.lag(name), instance=instance, subscriber=name)
+            observer.gauge(names.QUIVER_OUTSTANDING_SEGMENTS, lags[name], instance=instance, subscriber=name)

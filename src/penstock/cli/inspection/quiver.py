@@ -123,6 +123,7 @@ def _opened(path: str, instance: int, config_file: str | None, work: Callable[[Q
 
 def _status(report: InstanceReport) -> dict[str, Any]:
     state = report.state
+    lags = state.lags()
     return {
         "instance": report.instance,
         "segments": len(report.segments),
@@ -138,7 +139,7 @@ def _status(report: InstanceReport) -> dict[str, Any]:
                 "active": known.is_active,
                 "mark": known.done.mark,
                 "gaps": len(known.done.gaps),
-                "waiting": state.lag(name),
+                "waiting": lags[name],
                 "dead_letters": len(known.rejected),
             }
             for name, known in sorted(state.subscriptions.items())

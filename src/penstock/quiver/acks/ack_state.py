@@ -7,6 +7,7 @@ record twice changes nothing: a start may replay more than it must.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -256,6 +257,16 @@ class AckState:
         """Segments that wait for a subscriber."""
         return sum(name in waiting for waiting in self.outstanding.values())
 
+    def lags(self) -> dict[str, int]:
+        """The same for all: of hundreds of subscribers, each is asked for its mark and not for every segment."""
+        numbers = sorted(self.outstanding)
+        return {
+            name: len(numbers)
+            - bisect_right(numbers, known.done.mark)
+            - sum(number in self.outstanding for number in known.done.gaps)
+            for name, known in self.subscriptions.items()
+        }
+
     # Checkpoints ----------------------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
@@ -277,11 +288,8 @@ class AckState:
     def _replay(self, subscription: Subscription, segment_seq: int) -> bool:
         if segment_seq not in self.outstanding:
             return False
-        done, subscription.done = subscription.done, MarkSet(min(subscription.done.mark, segment_seq - 1))
+        subscription.done.discard(segment_seq)
         subscription.rejected.pop(segment_seq, None)
-        for number in _between(subscription.done.mark + 1, done, self.next_segment_seq):
-            if number != segment_seq:
-                subscription.done.add(number)
         self.outstanding[segment_seq].add(subscription.name)
         self.settled.discard(segment_seq)
         return True

@@ -31,6 +31,14 @@ class MarkSet:
             self.gaps.remove(self.mark)
         return True
 
+    def discard(self, number: int) -> None:
+        """Not done any more. Costs what lies between it and the mark, once."""
+        if number <= self.mark:
+            self.gaps.update(range(number + 1, self.mark + 1))
+            self.mark = number - 1
+        else:
+            self.gaps.discard(number)
+
     def raise_to(self, mark: int) -> None:
         """Take everything up to `mark` as done."""
         if mark > self.mark:

@@ -26,7 +26,11 @@ class KnownSchema:
 
 def known_schema(schema: pa.Schema) -> KnownSchema:
     """By its bytes: they are cheaper to make and to compare than a schema is to hash."""
-    known = _known_schema(schema.serialize().to_pybytes())
+    try:
+        known = _known_schema(schema.serialize().to_pybytes())
+    except (pa.ArrowException, OSError) as error:
+        # Arrow writes types of any depth, and reads back none below its own bound.
+        raise InvalidInput("a schema cannot be stored", f"Arrow does not read it back: {error}", "nest less") from error
     if known.has_dictionaries:
         # Of the schema itself: its bytes do not tell a dictionary of dictionaries from a plain one.
         for one in schema:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.errors import InvalidInput
 from penstock.quiver.scan import gather
 from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.setting_values import positive
 
 __all__ = ["Delivery", "DeliveryDesk"]
 
@@ -67,11 +68,17 @@ class Delivery:
 
     async def nack(self, reason: str = "", *, permanent: bool = False) -> None:
         """Refused: delivered again after a pause that grows; or, if permanent, set aside as a dead letter."""
+        if not isinstance(reason, str):
+            raise InvalidInput(f"the reason {reason!r} cannot be kept", "it must be text")
+        # A file's name in an error may hold what UTF-8 does not: it must not fail whoever shares the write.
+        said = reason.encode(errors="replace").decode()
         if self._close():
-            await self._desk.nack(self, reason, permanent=permanent)
+            await self._desk.nack(self, said, permanent=permanent)
 
     async def defer(self, delay: float) -> None:
         """Not now: delivered again in so many seconds. Not counted as a refusal, and not written down."""
+        # Before it counts as answered: else nobody would get the segment again.
+        positive("the delay", delay, least=0)
         if self._close():
             await self._desk.defer(self, delay)
 

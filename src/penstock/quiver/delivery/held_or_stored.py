@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from penstock.disk import explain
 from penstock.quiver.delivery.handover import Handover
 from penstock.quiver.doors import Doors
 from penstock.quiver.segment.format import SegmentMeta
@@ -37,7 +38,10 @@ class SegmentReader:
             return await self._doors.offload(held.read)
         # As its files are: a delivery that began in memory knows nothing of them.
         meta = self._segments.get(meta.segment_seq, meta)
-        slots = await self._doors.offload(_read, self._shelf, meta, meta.segment_seq not in self._checked)
+        try:
+            slots = await self._doors.offload(_read, self._shelf, meta, meta.segment_seq not in self._checked)
+        except OSError as error:
+            raise explain(f"segment {meta.segment_seq} cannot be read", error) from error
         self._checked.add(meta.segment_seq)
         if len(self._checked) > 2 * len(self._segments) + _CHECKED_SPARE:
             self._checked.intersection_update(self._segments)

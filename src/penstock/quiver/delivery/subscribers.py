@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from penstock.clock import Deadline
-from penstock.errors import Closed, Corrupt, NotFound
+from penstock.errors import Closed, Corrupt, InvalidInput, NotFound
 from penstock.observability import names
 from penstock.quiver.acks.ack_log import AckLog
 from penstock.quiver.acks.ack_state import AckState, Outcome, OutcomeRecord, SubscriberRecord, Subscription
@@ -17,6 +17,7 @@ from penstock.quiver.delivery.delivery import Delivery
 from penstock.quiver.delivery.dispatch import Dispatch, retry_seconds
 from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.segment.format import SegmentMeta
+from penstock.quiver.setting_values import patience
 
 __all__ = ["Subscribers"]
 
@@ -59,7 +60,9 @@ class Subscribers:
 
     async def register(self, name: str, config: SubscriberConfig | None = None) -> None:
         """Take a subscriber in, or take an old one up again where it was."""
-        config = config or SubscriberConfig()
+        config = config if config is not None else SubscriberConfig()
+        if not isinstance(config, SubscriberConfig):
+            raise InvalidInput(f"the settings {config!r} are none of a subscriber", "a SubscriberConfig is needed")
         known = self._state.subscriptions.get(check_subscriber(name))
         if known is None or not known.is_active:
             mark = self._state.start_mark(from_newest=config.from_newest)
@@ -91,6 +94,7 @@ class Subscribers:
 
     async def next(self, name: str, timeout: float | None = None) -> Delivery | None:
         """The next segment; None when there is none within `timeout` seconds."""
+        patience("timeout", timeout)
         deadline = None if timeout is None else Deadline(self._doors.clock, timeout)
         self._asking[name] += 1
         try:
@@ -145,7 +149,7 @@ class Subscribers:
     async def replay(self, name: str, segment_seqs: list[int]) -> list[int]:
         """Deliver segments once more that are still there, dead letters above all; returns which."""
         self._known(name)
-        found = [number for number in segment_seqs if number in self._state.outstanding]
+        found = [number for number in dict.fromkeys(segment_seqs) if number in self._state.outstanding]
         now_ms = self._doors.clock.now_ms()
         await self._log.settle([OutcomeRecord(number, name, Outcome.REPLAYED, now_ms) for number in found])
         # Some may have gone while that was written.

@@ -14,6 +14,7 @@ from penstock.quiver.config import Durability, QuiverConfig, SizeCapPolicy
 from penstock.quiver.doors import Doors, WakeUp
 from penstock.quiver.retention.budget import SharedUsage, UsageFigure, missing_elsewhere, room_left
 from penstock.quiver.segment.finaliser import Finaliser
+from penstock.quiver.setting_values import patience
 from penstock.quiver.wal.wal import Wal
 
 __all__ = ["Admission"]
@@ -68,6 +69,7 @@ class Admission:
             self._credit = self._sure_bytes() - charge
             return
         self._check_size(size)
+        patience("timeout", timeout)
         started = self._doors.clock.monotonic()
         deadline = None if timeout is None else Deadline(self._doors.clock, timeout)
         self._doors.observer.count(names.QUIVER_THROTTLED, instance=self._doors.instance)
