@@ -119,6 +119,35 @@ def test_turns_decide_and_whoever_had_one_waits_behind_all_others() -> None:
     assert (len(backlog), backlog.bytes) == (1, 1_000)
 
 
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.booleans()), max_size=40), st.data())
+def test_whoever_waits_is_told_in_the_order_of_turns_however_they_came(
+    puts: list[tuple[int, int, bool]], data: st.DataObject
+) -> None:
+    documents, backlog = waiting("acme", *range(1, 8)), Backlog(RoundLimits())
+    known: dict[str, int] = {}
+    for place, turn, done in puts:
+        name, entry = documents[place]
+        assert entry.pending is not None
+        pending = None if done else msgspec.structs.replace(entry.pending, turn=turn)
+        backlog.put(name, msgspec.structs.replace(entry, pending=pending))
+        known.pop(entry.object_key, None)
+        if not done:
+            known[entry.object_key] = turn
+        if data.draw(st.booleans()):
+            told = [found.object_key for _, found in backlog]
+            assert told == sorted(known, key=lambda key: (known[key], key))
+
+
+@given(st.integers(1, 5), st.integers(1, 8), st.integers(0, 3_000), st.integers(1, 4))
+def test_documents_that_a_round_has_no_room_for_change_nothing_of_it(
+    documents_max: int, more: int, size: int, cells_max: int
+) -> None:
+    limits = {"documents_max": documents_max, "cells_max": cells_max, "bytes_max": 10_000}
+    many = waiting("acme", *([size] * (documents_max + 1 + more)))
+    other = waiting("zeta", 2_500, turn=100)
+    assert cells([*many, *other], **limits) == cells([*many[:-more], *other], **limits)
+
+
 def test_a_newer_version_replaces_the_one_that_waits() -> None:
     backlog = Backlog(RoundLimits())
     ((name, entry),) = waiting("acme", 5_000)

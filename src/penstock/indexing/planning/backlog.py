@@ -26,6 +26,7 @@ from penstock.vector import CollectionName
 __all__ = ["Backlog", "Share", "remaining_bytes", "share_out", "wakes_ms"]
 
 Waiting: TypeAlias = tuple[CollectionName, DocumentEntry]
+_Turn: TypeAlias = tuple[int, tuple[CollectionName, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,10 @@ class Backlog:
     ) -> None:
         """`source_of` names what embeds for a collection: all that have the same one answer or wait together."""
         self._limits, self._source_of = limits, source_of
+        # In the order of turns, as long as each comes with a later one than all before it; else it is put in order once.
         self._entries: dict[tuple[CollectionName, str], DocumentEntry] = {}
+        self._last: _Turn | None = None
+        self._in_order = True
         self._asleep: dict[tuple[CollectionName, str], DocumentEntry] = {}
         self._readiness = Readiness()
         self.bytes = 0
@@ -81,8 +85,10 @@ class Backlog:
 
     def __iter__(self) -> Iterator[Waiting]:
         """In the order of their turns."""
-        ordered = sorted(self._entries.items(), key=lambda item: (_pending(item[1]).turn, item[0]))
-        return ((name, entry) for (name, _), entry in ordered)
+        if not self._in_order:
+            self._entries = dict(sorted(self._entries.items(), key=_turn))
+            self._last, self._in_order = max(map(_turn, self._entries.items()), default=None), True
+        return ((name, entry) for (name, _), entry in list(self._entries.items()))
 
     @property
     def over(self) -> bool:
@@ -125,6 +131,11 @@ class Backlog:
         if before is not None:
             self._count(name, before, -1)
         if entry.pending is not None:
+            turn = _turn((place, entry))
+            if self._last is None or not self._entries or turn > self._last:
+                self._last = turn
+            else:
+                self._in_order = False
             self._entries[place] = entry
             self._count(name, entry, 1)
             if entry.pending.asleep:
@@ -153,9 +164,13 @@ class Backlog:
 def share_out(waiting: Iterable[Waiting], limits: RoundLimits, cell_bytes: int) -> list[Share]:
     """Cells for those that wait, until the round is full; at least one. `waiting` is in the order of turns."""
     tenants = _Line()
+    lines: dict[CollectionName, _Line] = {}
     for name, entry in waiting:
-        document = _Document(name, entry, limits.cells_max, cell_bytes)
-        tenants.line(name.tenant).line(f"{name.index}\0{name.model}").join(document)
+        if name not in lines:
+            lines[name] = tenants.line(name.tenant).line(f"{name.index}\0{name.model}")
+        # Who has had nothing comes first, so nobody behind so many gets anything; the last one tells that more wait.
+        if len(lines[name]) <= limits.documents_max:
+            lines[name].join(_Document(name, entry, limits.cells_max, cell_bytes))
     chosen: list[_Document] = []
     total = 0
     while (given := tenants.give()) is not None:
@@ -188,6 +203,9 @@ class _Line:
         self._lines: dict[str, _Line] = {}
         self._members: list[tuple[int, int, _Member]] = []
         self._places = count()
+
+    def __len__(self) -> int:
+        return len(self._members)
 
     def line(self, name: str) -> _Line:
         if name not in self._lines:
@@ -238,6 +256,12 @@ def wakes_ms(entry: DocumentEntry) -> int:
     """When a document that sleeps is to be tried again."""
     wait = _pending(entry).wait
     return wait.until_ms if wait else 0
+
+
+def _turn(item: tuple[tuple[CollectionName, str], DocumentEntry]) -> _Turn:
+    """What decides on the order of those that wait."""
+    place, entry = item
+    return _pending(entry).turn, place
 
 
 def _pending(entry: DocumentEntry) -> Pending:
