@@ -14,6 +14,7 @@ from penstock.documents import BatchRequest, Chunk, ChunkingConfig, DocumentRepo
 from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL, Later
 from penstock.documents.sequencers import stamped
+from penstock.indexing.job.ahead import ReadingAhead
 from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.indexer import Indexer
@@ -101,6 +102,7 @@ class Office:
         self.cuts: dict[tuple[str, str], ChunkingConfig] = {}
         self.stages = PlayedStages()
         self.beside: ReadingBeside | None = None
+        self.ahead: ReadingAhead | None = None
         self.budget = EmbeddingBudget()
         self.clock, self.observer = ManualClock(), RecordingObserver()
         self.sequence = 0
@@ -120,6 +122,7 @@ class Office:
                 lambda _: None,
                 chunking_by_index=self.cuts,
                 beside=self.beside,
+                ahead=self.ahead,
                 budget=self.budget,
                 clock=self.clock,
                 observer=self.observer,

@@ -15,6 +15,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.indexing.job.acknowledging import acknowledge
+from penstock.indexing.job.ahead import ReadingAhead
 from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.config import IndexingConfig
 from penstock.indexing.job.indexer import Indexer
@@ -67,6 +68,7 @@ class JobCore:
         embedding = self.writer.embedding
         reading = self._reading(embedding)
         self.stages, self._beside = stages(reading, embedding), ReadingBeside(stages(reading, embedding))
+        self._ahead = ReadingAhead(stages(reading, embedding))
         self.patience = Patience(self.turnstile, stopped, embedding.policy, entropy=entropy, observer=observer)
         self._indexer = Indexer(
             self.writer,
@@ -78,6 +80,7 @@ class JobCore:
             chunking_by_index=config.chunking_by_index,
             batcher=config.batcher,
             beside=self._beside,
+            ahead=self._ahead,
             budget=config.budget,
             clock=clock,
             observer=observer,
@@ -145,12 +148,17 @@ class JobCore:
         while not self.turnstile.drain(wait):
             # Again and again: a round has several calls, and the next one may just have begun.
             self.stages.cancel()
+            self._ahead.cancel()
             wait = _CANCEL_AGAIN_SECONDS
         self._beside.cancel()
+        self._ahead.cancel()
 
     def close(self) -> None:
         self.turnstile.close()
-        self.writer.close()
+        try:
+            self._ahead.cancel()
+        finally:
+            self.writer.close()
 
     def _reading(self, embedding: Embedding) -> Reading:
         config = self._config

@@ -19,6 +19,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODELS
 from penstock.errors import InvalidInput, Unavailable
+from penstock.indexing.job.ahead import AHEAD_BYTES_MIN, ReadingAhead
 from penstock.indexing.job.beside import ReadingBeside
 from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.embedding_requests import EmbeddingRequests
@@ -29,7 +30,7 @@ from penstock.indexing.job.summary import IndexingSummary, JobProgress
 from penstock.indexing.job.vector_sources import VectorSources
 from penstock.indexing.job.writer import IndexWriter
 from penstock.indexing.planning.apart import is_apart, put_aside
-from penstock.indexing.planning.backlog import Backlog, Share, wakes_ms
+from penstock.indexing.planning.backlog import Backlog, Share, remaining_bytes, wakes_ms
 from penstock.indexing.planning.events import QueueRecord, decoded, queued_ms, refusal
 from penstock.indexing.planning.plan import EventPlan, RoundLimits, plan_events, plan_resumed
 from penstock.indexing.registry.entries import BatcherCount, DocumentEntry, Schedule
@@ -68,13 +69,14 @@ class Indexer:
         chunking_by_index: Mapping[tuple[str, str], ChunkingConfig] | None = None,
         batcher: Mapping[str, int] | None = None,
         beside: ReadingBeside | None = None,
+        ahead: ReadingAhead | None = None,
         budget: EmbeddingBudget = NO_BUDGET,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
     ) -> None:
         self._batcher = batcher or {}
         self._chunking_by_index = chunking_by_index or {}
-        self._writer, self._stages, self._beside = writer, stages, beside
+        self._writer, self._stages, self._beside, self._ahead = writer, stages, beside, ahead
         self._chunking, self._embedding = chunking, writer.embedding
         self._progress = progress
         self._observer = observer
@@ -188,6 +190,7 @@ class Indexer:
             with self._observer.span(names.INDEXING_ROUND, documents=len(shares)):
                 read = self._read(shares)
                 if read:
+                    self._read_ahead([share for share, _ in read])
                     self._round(*zip(*read, strict=True))
         elif self.backlog.overheld:
             self.check_budget()
@@ -201,7 +204,7 @@ class Indexer:
         on with what was read of the others alone would make batches that no repetition makes: one that begins after a
         crash would fill the places that became free. What was read is kept, and only those in these places are read.
         """
-        kept: dict[Any, DocumentReading] = {}
+        kept: dict[Any, DocumentReading] = self._ahead.take([share.work for share in shares]) if self._ahead else {}
         while shares:
             kept |= self._read_beside(shares)
             unread = [share for share in shares if share.work not in kept]
@@ -217,6 +220,15 @@ class Indexer:
             if self._is_read_beside(shares):
                 break
         return []
+
+    def _read_ahead(self, shares: Sequence[Share]) -> None:
+        """Begin to read what comes behind a round that is read and not written yet, if all of it ends there."""
+        if self._ahead is None or not self._ahead.beside_others:
+            return
+        busy = {(share.name, share.entry.object_key) for share in shares}
+        behind = self.backlog.round(self._chunking.cell_bytes, without=busy)
+        if sum(remaining_bytes(share.pending) for share in behind) >= AHEAD_BYTES_MIN and not _is_alone(behind):
+            self._ahead.begin({share.work: self._request(share) for share in behind})
 
     def _is_read_beside(self, shares: Sequence[Share]) -> bool:
         """Whether the round is of a document that is still being read: then it is left for later. What was put aside is

@@ -10,7 +10,7 @@ lies there too: after a crash it is the same, and so is the round that was inter
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
@@ -142,9 +142,10 @@ class Backlog:
                 self._asleep[place] = entry
         return before.pending if before is not None else None
 
-    def round(self, cell_bytes: int) -> list[Share]:
-        """The next round; empty when nobody can be read."""
-        return share_out(in_turn(self._ready()), self._limits, cell_bytes)
+    def round(self, cell_bytes: int, *, without: Container[tuple[CollectionName, str]] = ()) -> list[Share]:
+        """The next round; empty when nobody can be read. `without` those that are worked on, the one after it."""
+        ready = ((name, entry) for name, entry in self._ready() if (name, entry.object_key) not in without)
+        return share_out(in_turn(ready), self._limits, cell_bytes)
 
     def apart(self, cell_bytes: int) -> Share | None:
         """What the next document that was put aside has in the round of its own."""
