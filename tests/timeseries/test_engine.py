@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,100 @@ def test_the_deepest_expression_is_answered_to_a_caller_deep_in_the_stack(expres
         return below(frames - 1) if frames else len(engine().query(expression, 0).to_arrow())
 
     assert below(250) == 3
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"0x{'f' * 400}",
+        "0x8000000000000000",
+        f"0{'7' * 5000}",
+        f"{'9' * 5000}s",
+        f"m_total[{'9' * 5000}s]",
+        f"m_total offset {'9' * 5000}s",
+        f"m_total[5m:{'9' * 5000}s]",
+        r'"\UFFFFFFFF"',
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused_as_the_expression_they_are(expression: str) -> None:
+    with pytest.raises(InvalidInput, match="parse error"):
+        engine().query(expression, MINUTE)
+
+
+def test_a_whole_number_beyond_64_bits_is_read_as_prometheus_reads_it() -> None:
+    octal = engine().query("0777777777777777777777777", 0)
+    assert isinstance(octal, ScalarResult)
+    assert octal.value == 777777777777777777777777.0
+    longest = engine().query(f"{'0' * 5000}90s", 0)
+    assert isinstance(longest, ScalarResult)
+    assert longest.value == 90.0
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("$1-$01", "7-"),
+        (f"${'9' * 5000}", ""),
+        (f"x${{{'1' * 20}}}y", "xy"),
+        ("$\N{SUPERSCRIPT TWO}", "$\N{SUPERSCRIPT TWO}"),
+        ("${1}$\N{ARABIC-INDIC DIGIT ONE}", "7"),
+        ("$$1", "$1"),
+    ],
+)
+def test_a_reference_to_a_group_is_a_number_as_go_writes_it(template: str, value: str) -> None:
+    series = 'label_replace(vector(1), "a", "7", "", "")'
+    found = engine().query(f'label_replace({series}, "to", "{template}", "a", "(.*)")', 0)
+    assert isinstance(found, VectorResult)
+    assert dict(found.labels[0]).get("to", "") == value
+
+
+def test_labels_are_sorted_by_their_numbers_however_long() -> None:
+    values = ["9" * 5000, "8" * 5000, "x10", "x9", "x-", "x09b", "x9a", "10", "9", "-5"]
+    series = MemorySource(({"__name__": "m", "i": value}, [0], [1]) for value in values)
+    found = Engine(series, EngineConfig(experimental=True)).query('sort_by_label(m, "i")', 0)
+    assert isinstance(found, VectorResult)
+    order = ["-5", "9", "10", "8" * 5000, "9" * 5000, "x9", "x9a", "x09b", "x10", "x-"]
+    assert [dict(labels)["i"] for labels in found.labels] == order
+
+
+def test_values_that_are_counted_are_refused_before_they_take_memory() -> None:
+    steps = 5_000
+    source = MemorySource([({"__name__": "m"}, np.arange(steps), np.arange(steps))])
+    config = EngineConfig(samples_max=1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(AtCapacity, match="too many samples"):
+            Engine(source, config).query_range('count_values("v", m)', 0, steps - 1, 1)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_counted_values_of_all_kinds_meet_in_their_labels() -> None:
+    nans = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
+    source = MemorySource(
+        [
+            ({"__name__": "m", "i": "a", "z": "1"}, [0, 1], [1.0, nans[0]]),
+            ({"__name__": "m", "i": "a", "z": "2"}, [0, 1], [1.0, nans[1]]),
+            ({"__name__": "m", "i": "b", "z": "1"}, [0, 1], [-0.0, 0.0]),
+        ]
+    )
+    answers = {
+        'count_values("v", m)': {"1": [2.0, None], "NaN": [None, 2.0], "-0": [1.0, None], "0": [None, 1.0]},
+        'count_values by (i) ("v", m)': {
+            "1 a": [2.0, None],
+            "NaN a": [None, 2.0],
+            "-0 b": [1.0, None],
+            "0 b": [None, 1.0],
+        },
+        'count_values without (z, i) ("i", m)': {"": [3.0, 3.0]},
+    }
+    for expression, wanted in answers.items():
+        columns = Engine(source).query_range(expression, 0, 1, 1).columns
+        found: dict[str, list[float | None]] = {}
+        for row, labels in enumerate(columns.labels):
+            cells: list[float | None] = [None, None]
+            for at in range(columns.offsets[row], columns.offsets[row + 1]):
+                cells[int(columns.timestamps[at])] = float(columns.values[at])
+            found[" ".join(dict(labels)[name] for name in ("v", "i") if name in dict(labels))] = cells
+        assert found == wanted, expression

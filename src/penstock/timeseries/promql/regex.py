@@ -18,6 +18,8 @@ _MEMORY_BYTES_MAX = 8 << 20
 _PATTERN_CHARACTERS_MAX = 10_000
 # Of a pattern, in an error.
 _SHOWN_CHARACTERS = 100
+# Whatever else is of digits is a name, which no group has.
+_GROUP_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -85,11 +87,11 @@ def _reference(template: str, at: int) -> tuple[str | None, int]:
 
 
 def _is_word(text: str) -> bool:
-    return all(character == "_" or character.isalnum() for character in text)
+    return all(character == "_" or character.isalpha() or character.isdecimal() for character in text)
 
 
 def _group(match: Any, name: str) -> str:
-    key: int | str = int(name) if name.isdecimal() else name
+    key: int | str = int(name) if _GROUP_NUMBER.fullmatch(name) else name
     try:
         return match.group(key) or ""
     except (IndexError, KeyError):

@@ -13,7 +13,7 @@ from penstock.timeseries.promql.columns.quantiles import sorted_quantile
 from penstock.timeseries.promql.columns.ragged import blocks
 from penstock.timeseries.promql.columns.summing import compensated_mean, compensated_sum, variance
 from penstock.timeseries.promql.context import EvaluationContext
-from penstock.timeseries.promql.labels import Labels, replace, signature, signatures
+from penstock.timeseries.promql.labels import Labels, drop, replace, signature, signatures
 from penstock.timeseries.promql.syntax.number_text import plain_text
 
 __all__ = ["AGGREGATES", "aggregate", "count_values", "group_numbers", "runs_of"]
@@ -100,17 +100,22 @@ def count_values(
     """How many series have each value; the value becomes a label."""
     if not label:
         raise InvalidInput(f"invalid label name {label}".rstrip(), "count_values needs a label to put the value into")
-    group_of = signature(grouping if without else (*grouping, label), on=not without)
-    counts: dict[Labels, Cells] = {}
-    for row, labels in enumerate(frame.labels):
-        # By their bits: zero and negative zero are told apart, and NaNs of all kinds meet in one label.
-        bits, shown = np.ascontiguousarray(frame.values[row]).view(np.int64), frame.present[row]
-        for one in np.unique(bits[shown]):
-            same, value = shown & (bits == one), one.view(np.float64)
-            group = group_of(replace(labels, label, plain_text(float(value))))
-            counts[group] = counts.get(group, np.zeros(frame.steps)) + same
-        context.budget.check_cells(len(counts), frame.steps)
-    if not counts:
+    if not frame.present.any():
         return empty_frame(frame.steps)
-    cells = np.array(list(counts.values()))
-    return VectorFrame(list(counts), cells, cells > 0, np.zeros(len(counts), np.bool_))
+    group_of = signature(grouping if without else (*grouping, label), on=not without)
+    # Rows of one kind have the same group for the same value.
+    kinds, owners = group_numbers([drop(labels, (label,)) for labels in frame.labels], grouping, without=without)
+    rows, steps = np.nonzero(frame.present)
+    # By their bits: zero and negative zero are told apart, and NaNs of all kinds meet in one label.
+    bits, codes = np.unique(frame.values[rows, steps].view(np.int64), return_inverse=True)
+    texts = [plain_text(value) for value in bits.view(np.float64).tolist()]
+    pairs, codes = np.unique(owners[rows] * len(bits) + codes.ravel(), return_inverse=True)
+    numbers: dict[Labels, int] = {}
+    groups = np.empty(len(pairs), np.int64)
+    for place, (kind, value) in enumerate(zip(*(part.tolist() for part in np.divmod(pairs, len(bits))), strict=True)):
+        group = group_of(replace(kinds[kind], label, texts[value]))
+        groups[place] = numbers.setdefault(group, len(numbers))
+        context.budget.check_cells(len(numbers), frame.steps)
+    cells = np.zeros((len(numbers), frame.steps))
+    np.add.at(cells, (groups[codes.ravel()], steps), 1.0)
+    return VectorFrame(list(numbers), cells, cells > 0, np.zeros(len(numbers), np.bool_))

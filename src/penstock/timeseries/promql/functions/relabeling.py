@@ -26,10 +26,15 @@ def label_replace(frame: VectorFrame, target: str, replacement: str, source: str
     compiled = _compiled(pattern)
     labels = list(frame.labels)
     unnamed = frame.unnamed.copy()
+    # What each value of the source becomes; None where it does not match.
+    known: dict[str, str | None] = {}
     for row, own in enumerate(frame.labels):
-        match = compiled.fullmatch(value_of(own, source))
-        if match is not None:
-            labels[row] = replace(own, target, expand(replacement, match))
+        value = value_of(own, source)
+        if value not in known:
+            match = compiled.fullmatch(value)
+            known[value] = None if match is None else expand(replacement, match)
+        if (text := known[value]) is not None:
+            labels[row] = replace(own, target, text)
             unnamed[row] &= target != METRIC_NAME
     return merged(dataclasses.replace(frame, labels=labels, unnamed=unnamed))
 
@@ -66,9 +71,15 @@ def sort_by_label(frame: VectorFrame, names: list[str], *, descending: bool) -> 
 
 @functools.lru_cache(maxsize=4096)
 def _natural(value: str) -> tuple[tuple[int, int, str], ...]:
-    """Digits compare as numbers, and before letters."""
-    parts = (part for part in _DIGITS.split(value) if part)
-    return tuple((0, int(part), part) if part[0] in "0123456789" else (1, 0, part) for part in parts)
+    """Digits compare as numbers, of whatever length, and with other texts as the characters that they are."""
+    return tuple(_natural_part(part) for part in _DIGITS.split(value) if part)
+
+
+def _natural_part(part: str) -> tuple[int, int, str]:
+    if part[0] in "0123456789":
+        digits = part.lstrip("0")
+        return 1, len(digits), digits
+    return (0 if part < "0" else 2), 0, part
 
 
 def _compiled(pattern: str) -> Any:

@@ -18,6 +18,8 @@ NUMBER = re.compile(
 _OCTAL = re.compile(r"0[0-7_]+")
 # What Go's nanosecond durations hold.
 _DURATION_SECONDS_MAX = 2**63 / 1e9
+_DIGITS_MAX = 20
+_INTEGER_MAX = 2**63 - 1
 
 
 def duration_seconds(text: str) -> float | None:
@@ -25,19 +27,23 @@ def duration_seconds(text: str) -> float | None:
     match = DURATION.fullmatch(text)
     if match is None:
         return None
-    total_ms = sum(
-        int(count) * unit for count, unit in zip(match.groups(), _UNITS_MS.values(), strict=True) if count is not None
-    )
+    counts = ((count or "").lstrip("0") or "0" for count in match.groups())
+    # Of a number with more digits than any duration the first ones tell enough.
+    total_ms = sum(int(count[:_DIGITS_MAX]) * unit for count, unit in zip(counts, _UNITS_MS.values(), strict=True))
     return total_ms / 1000 if total_ms / 1000 < _DURATION_SECONDS_MAX else None
 
 
 def number_value(text: str) -> float:
-    """The value of a number token."""
+    """The value of a number token; infinite, or a `ValueError`, where it has none."""
     lowered = text.lower()
     if lowered in ("inf", "nan"):
         return math.inf if lowered == "inf" else math.nan
     if lowered.startswith("0x"):
-        return float(int(text, 16))
-    if _OCTAL.fullmatch(text):
-        return float(int(text.replace("_", ""), 8))
+        whole = int(text, 16)
+        if whole > _INTEGER_MAX:
+            raise ValueError(f'error parsing number: strconv.ParseFloat: parsing "{text}": invalid syntax')
+        return float(whole)
+    # An octal number beyond 64 bits is read as a decimal one.
+    if _OCTAL.fullmatch(text) and (whole := int(text.replace("_", ""), 8)) <= _INTEGER_MAX:
+        return float(whole)
     return float(text)

@@ -48,7 +48,7 @@ def _escaped(escape: bytes, quote: bytes) -> bytes:
     if kind in (b"u", b"U"):
         try:
             return chr(int(escape[1:], 16)).encode()
-        except (ValueError, UnicodeEncodeError):
+        except (ValueError, OverflowError):
             raise ValueError("escape sequence is no Unicode code point") from None
     value = int(escape, 8)
     if value > _BYTE_MAX:
