@@ -14,7 +14,7 @@ from tests.catalog.parquet_files import HOUR, add, rows
 from tests.catalog.samples import CountingStore, run, small_catalog
 from tests.lake.lakes import Lake
 
-from penstock.catalog import Catalog, Vacuum
+from penstock.catalog import Catalog, LoopDoor, Vacuum
 from penstock.errors import AtCapacity, DeadlineExceeded, InvalidInput, NotFound
 from penstock.lake import SqlConfig, SqlEngine
 from penstock.objects import MemoryStore, direct_read, open_store
@@ -361,5 +361,43 @@ def test_a_file_in_a_directory_is_read_by_the_thread_that_needs_it(tmp_path: Pat
                 with pytest.raises(NotFound, match=path):
                     await engine.query("SELECT sum(n) AS n FROM cpu")
             await store.close()
+
+    run(session())
+
+
+def test_a_query_of_a_directory_is_planned_and_read_without_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop may be busy with other work: a query would wait for its turn, twice."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("the loop was asked")
+
+    async def session() -> None:
+        async with Lake(tmp_path) as lake:
+            await lake.write(2)
+            async with SqlEngine(lake.catalog) as engine:
+                await engine.query("SELECT 1")
+                monkeypatch.setattr(LoopDoor, "run", asked)
+                answer = await engine.query("SELECT count(*) AS n FROM cpu WHERE time < '2000-01-01' AND n < 150")
+                assert (answer.table["n"].to_pylist(), answer.files) == ([150], 2)
+
+    run(session())
+
+
+def test_a_plan_from_memory_is_the_same_as_one_from_the_store() -> None:
+    async def session() -> None:
+        catalog = await a_catalog(inline_files_max=1)
+        held = await catalog.hold()
+        asked: dict[str, Any] = {"table": "cpu", "tenant": "acme"}
+        planned = await held.plan(0, 2 * HOUR, ["n"], **asked)
+        known = held.known_plan(0, 2 * HOUR, ["n"], **asked)
+        assert known is not None
+        assert [set(file.column_stats) for file in known.files] == [{"n"}, {"n"}]
+        assert (known.files, known.position, known.total_files) == (planned.files, planned.position, 3)
+        assert held.known_plan(5 * HOUR, None, (), **asked) is not None
+        other = await Catalog.open(catalog.store, catalog.layout.prefix, catalog.config)
+        assert (await other.hold()).known_plan(0, 2 * HOUR, **asked) is None
+        await other.close()
 
     run(session())

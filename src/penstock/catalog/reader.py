@@ -71,14 +71,16 @@ class CatalogReader:
         return HeldCatalog(self, heads, position)
 
     async def held_plan(
-        self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None
+        self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None, columns: Sequence[str] | None
     ) -> Plan | None:
         """A plan without a look at the heads as they are now; None when a segment that they name is gone."""
         began = self._shards.clock.monotonic()
         pieces, failed = await self._pieces(heads, query, position)
-        return None if failed else self._held_plan(pieces, heads, position, began)
+        return None if failed else self._held_plan(pieces, heads, position, columns, began)
 
-    def known_plan(self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None) -> Plan | None:
+    def known_plan(
+        self, query: FileQuery, heads: dict[str, CatalogHead], position: Position | None, columns: Sequence[str] | None
+    ) -> Plan | None:
         """A plan of what is in memory, from any thread; None when a segment would have to be fetched."""
         began = self._shards.clock.monotonic()
         blocks, pieces = self._shards.segments.blocks, list[PlanPiece]()
@@ -90,16 +92,22 @@ class CatalogReader:
             if len(here) < len(found):
                 return None
             pieces += select(head, mine, here)
-        return self._held_plan(pieces, heads, position, began)
+        return self._held_plan(pieces, heads, position, columns, began)
 
     def _held_plan(
-        self, pieces: list[PlanPiece], heads: dict[str, CatalogHead], position: Position | None, began: float
+        self,
+        pieces: list[PlanPiece],
+        heads: dict[str, CatalogHead],
+        position: Position | None,
+        columns: Sequence[str] | None,
+        began: float,
     ) -> Plan:
         self._shards.observer.observe(names.CATALOG_PLAN_SECONDS, self._shards.clock.monotonic() - began)
         return Plan(
             pieces,
             position={name: self.position_of(name, head, position) for name, head in heads.items()},
             total_files=sum(head.live_files for head in heads.values()),
+            columns=columns,
         )
 
     async def _pieces(
@@ -249,19 +257,32 @@ class HeldCatalog:
         self.position = {name: reader.position_of(name, head, past) for name, head in heads.items()}
 
     async def plan(
-        self, start: int | None = None, end: int | None = None, *, tenant: str | None = None, table: str | None = None
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
     ) -> Plan:
         """As `Catalog.plan`."""
         query = file_query(start, end, (), None, tenant, table)
-        found = await self._reader.held_plan(query, self._heads, self._past)
+        found = await self._reader.held_plan(query, self._heads, self._past, columns)
         # Segments are rewritten, and shards split, behind a head that is held: the newest ones know this state too.
-        return found if found is not None else await self._reader.plan(query, position=self.position)
+        return found if found is not None else await self._reader.plan(query, columns, position=self.position)
 
     def known_plan(
-        self, start: int | None = None, end: int | None = None, *, tenant: str | None = None, table: str | None = None
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
     ) -> Plan | None:
         """The same from any thread, where all that it needs is in memory; None otherwise: ask `plan`."""
-        return self._reader.known_plan(file_query(start, end, (), None, tenant, table), self._heads, self._past)
+        query = file_query(start, end, (), None, tenant, table)
+        return self._reader.known_plan(query, self._heads, self._past, columns)
 
 
 def check_position(position: Position, heads: Mapping[str, CatalogHead]) -> None:

@@ -23,7 +23,8 @@ __all__ = ["OPAQUE", "TIME_COLUMN", "PlannedDataset"]
 # In the metadata of a column that files have in another type: a filter on it is not for Arrow.
 OPAQUE: Final = b"penstock.opaque"
 TIME_COLUMN: Final = "time"
-PlanFiles = Callable[[int | None, int | None], Sequence[DataFile]]
+# Of a time range, each with the statistics of these columns.
+PlanFiles = Callable[[int | None, int | None, Sequence[str] | None], Sequence[DataFile]]
 
 
 class PlannedDataset(ds.Dataset):
@@ -55,8 +56,8 @@ class PlannedDataset(ds.Dataset):
     ) -> ds.Scanner:
         """Of the rows for which `filter` holds. Options of engines are left out: memory is bounded here."""
         began = self._clock.monotonic()
-        planned = self._plan_files(*time_bounds(filter, self._schema, self._time_column))
-        spoken_of = [] if filter is None else references(filter, self._schema, self._with_statistics(planned, columns))
+        spoken_of = [] if filter is None else references(filter, self._schema, self._comparable(columns, str(filter)))
+        planned = self._plan_files(*time_bounds(filter, self._schema, self._time_column), spoken_of)
         inner = file_dataset(
             self._files,
             planned,
@@ -68,8 +69,14 @@ class PlannedDataset(ds.Dataset):
         self._planned(self._clock.monotonic() - began)
         return scanner_of(inner, columns, filter)
 
-    def _with_statistics(self, planned: Sequence[DataFile], columns: Sequence[str] | None) -> list[str]:
-        """Columns whose statistics may leave out a file; engines ask for every column that their filter needs."""
-        known = {name for file in planned for name in file.column_stats}
-        names = self._schema.names if columns is None else columns
-        return [name for name in names if name in known and not pat.is_floating(self._schema.field(name).type)]
+    def _comparable(self, columns: Sequence[str] | None, filter: str) -> list[str]:
+        """Columns whose statistics may leave out a file: engines ask for those that their filter needs, and for more.
+
+        Whether the filter really speaks of one, Arrow is asked; a name that is not in its text is not worth the question.
+        """
+        names = [name for name in (self._schema.names if columns is None else columns) if name in filter]
+        return [name for name in names if name != self._time_column and _has_bounds(self._schema.field(name).type)]
+
+
+def _has_bounds(kind: Any) -> bool:
+    return pat.is_string(kind) or pat.is_integer(kind) or pat.is_boolean(kind) or pat.is_timestamp(kind)

@@ -128,15 +128,16 @@ class SqlSnapshot:
     def _add_plan_seconds(self, seconds: float) -> None:
         self.plan_seconds += seconds
 
-    def _files_between(self, name: str, start: int | None, end: int | None) -> Sequence[DataFile]:
+    def _files_between(
+        self, name: str, start: int | None, end: int | None, columns: Sequence[str] | None
+    ) -> Sequence[DataFile]:
         """For threads of the engine."""
         # The way to the loop and back costs as much as all the rest of a plan, and much more on a busy machine.
-        found = self._held.known_plan(start, end, table=name, tenant=self._tenant)
+        found = self._held.known_plan(start, end, columns, table=name, tenant=self._tenant)
         if found is None:
-            found = self._door.run(self._held.plan(start, end, table=name, tenant=self._tenant))
-        planned = found.files
-        self.files += len(planned)
-        return planned
+            found = self._door.run(self._held.plan(start, end, columns, table=name, tenant=self._tenant))
+        self.files += len(found)
+        return found.files
 
 
 def _folded(name: str) -> str:

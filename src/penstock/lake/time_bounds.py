@@ -8,7 +8,6 @@ whatever is left out was disproved.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -52,7 +51,7 @@ def time_bounds(filter: pc.Expression | None, schema: pa.Schema, column: str) ->
     # All questions at once: asking costs more than answering.
     before, behind = [(least, time - 1) for time in hints], [(time, greatest) for time in hints]
     asked = [(least, greatest), (least, least), (greatest, greatest), *before, *behind]
-    left = _possible(filter, schema, [pc.field(column).is_null(), *(_between(column, kind, *one) for one in asked)])
+    left = _possible(filter, schema, [_missing(column), *(_between(column, kind, *one) for one in asked)])
     # Rows without a time are in files of any time.
     if left[0]:
         return None, None
@@ -108,23 +107,28 @@ def _last(possible: Any, low: int, high: int, precision: int) -> int:
     return edge - 1 if low < edge and not possible(edge, high) else high
 
 
-def _possible(filter: pc.Expression, schema: pa.Schema, guarantees: Sequence[pc.Expression]) -> list[bool]:
-    """For each guarantee, whether the filter may hold for a row of which it is true."""
-    # Paths are never opened: a fragment is chosen by its guarantee alone.
-    fragments = [
-        _FORMAT.make_fragment(str(place), filesystem=_NOWHERE, partition_expression=guarantee)
-        for place, guarantee in enumerate(guarantees)
-    ]
-    left = ds.FileSystemDataset(fragments, schema, _FORMAT, _NOWHERE).get_fragments(filter=filter)
-    found = {int(fragment.path) for fragment in left}
-    return [place in found for place in range(len(guarantees))]
+def _possible(filter: pc.Expression, schema: pa.Schema, questions: list[Any]) -> list[bool]:
+    """For each question, whether the filter may hold for a row of which its guarantee is true."""
+    left = ds.FileSystemDataset(questions, schema, _FORMAT, _NOWHERE).get_fragments(filter=filter)
+    found = {fragment.path for fragment in left}
+    return [one.path in found for one in questions]
 
 
 @lru_cache(maxsize=4096)
-def _between(column: str, kind: pa.DataType, low: int, high: int) -> pc.Expression:
+def _between(column: str, kind: pa.DataType, low: int, high: int) -> Any:
     """Halving asks about the same times again and again, and making the question costs more than its answer."""
     time = pc.field(column)
-    return (time >= pa.scalar(low, kind)) & (time <= pa.scalar(high, kind))
+    return _question(f"{low}..{high}", (time >= pa.scalar(low, kind)) & (time <= pa.scalar(high, kind)))
+
+
+@lru_cache(maxsize=64)
+def _missing(column: str) -> Any:
+    return _question("null", pc.field(column).is_null())
+
+
+def _question(name: str, guarantee: pc.Expression) -> Any:
+    """A fragment is chosen by its guarantee alone: the path tells it from others, and is never opened."""
+    return _FORMAT.make_fragment(name, filesystem=_NOWHERE, partition_expression=guarantee)
 
 
 def _clipped(bound: int | None) -> int | None:

@@ -216,10 +216,25 @@ class FileBlock:
 
     def rows(self, rows: Rows, columns: Sequence[str] | None = None) -> list[Row]:
         """The rows as files, with the statistics of `columns`, or of all."""
-        picked = self.table.take(rows)
+        picked = self._fields(columns).take(rows)
         plain = {name: picked[name].to_pylist() for name, _ in _FIXED if name != "path_hash"}
         stats = self._stats_of(picked, columns)
         return [self._row({name: values[at] for name, values in plain.items()}, stats[at]) for at in range(len(rows))]
+
+    def _fields(self, columns: Sequence[str] | None) -> pa.Table:
+        """Without the statistics that nobody asked for, of which a table may have hundreds."""
+        if columns is None:
+            return self.table
+        wanted = [
+            name
+            for column in columns
+            if column in self.stats
+            for name in (
+                f"f:{column}",
+                *(f"{kind}{side}:{column}" for kind in self.stats[column].bounds for side in "<>"),
+            )
+        ]
+        return self.table.select([*(name for name, _ in _FIXED), *wanted])
 
     def files(self, rows: Rows, columns: Sequence[str] | None = None) -> list[DataFile]:
         return [row.file for row in self.rows(rows, columns)]

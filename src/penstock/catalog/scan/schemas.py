@@ -57,7 +57,7 @@ def unified(schemas: dict[str, pa.Schema]) -> pa.Schema:
             raise InvalidInput(
                 f"data file {path!r} cannot be read beside the others of its table",
                 f"a column has another type there: {str(error).splitlines()[0]}",
-                "name columns that agree, or plan the files apart",
+                "ask for one tenant at a time (--tenant): tenants may give one column two types",
             ) from error
     # A column that must not be null in one file may be missing from another.
     return pa.schema([field.with_nullable(True) for field in union])
