@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from penstock.buffer import ConsumedBatch, Descriptor, MetadataRange, SyncConsumer, decode_batch, encode_batch
+from penstock.buffer import (
+    ConsumedBatch,
+    ConsumerConfig,
+    Descriptor,
+    MetadataRange,
+    SyncConsumer,
+    decode_batch,
+    encode_batch,
+)
 from penstock.errors import Closed
 from penstock.indexing.job import local
 from penstock.indexing.job.core import JobCore
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.job.local import queue_records
 from penstock.indexing.job.summary import IndexingSummary
+from penstock.indexing.job.turnstile import Turnstile
 from penstock.indexing.planning.events import QueueRecord
 from penstock.testing.shelf import IndexShelf, prose
 
@@ -93,6 +102,25 @@ def test_what_is_planned_next_is_taken_and_the_rest_stays_on_the_queue(
         shelf.send(shelf.write(f"{number}.txt", f"Note {number} tells of rivers."))
     assert shelf.run().documents == 5
     assert taken == [2, 2, 1]
+
+
+def test_an_empty_queue_is_looked_at_less_and_less_often_up_to_its_setting_and_soon_again_after_work(
+    shelf: IndexShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look is a request that a bucket charges for, all day."""
+    pauses: list[float] = []
+
+    def noted(self: Turnstile, seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            shelf.send(shelf.write("one.txt", "Otters swim in the river."))
+        if len(pauses) == 9:
+            self.close()
+
+    monkeypatch.setattr(Turnstile, "pause", noted)
+    with shelf.job(consumer=ConsumerConfig(poll_seconds=0.5)) as job:
+        job.follow()
+    assert pauses == [0.1, 0.2, 0.4, 0.5, 0.5, 0.5, 0.1, 0.2, 0.4]
 
 
 @pytest.mark.slow

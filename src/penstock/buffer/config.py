@@ -150,7 +150,7 @@ class ConsumerConfig:
     dequeue_percent: int = 10
     # The longest that acknowledged batches stay in the manifest while the consumer is being called.
     dequeue_every_seconds: float = 5.0
-    # The pause of `async for` before it looks at an empty queue again.
+    # The pause of `async for`, and at most of an indexing job without Spark, before an empty queue is looked at again.
     poll_seconds: float = 0.5
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
     decoded_bytes_max: int = DECODED_BYTES_MAX

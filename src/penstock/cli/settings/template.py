@@ -21,12 +21,16 @@ _OPENING = """\
 # Configuration of Penstock. Every setting is shown with its default; remove the # before one to change it.
 # A setting `key` of section [section] is overridden by the environment variable PENSTOCK_SECTION_KEY.
 # `penstock check-config` validates this file, and the stores that it names.
+# Most installations change [serve], [gateway] and the section of their cloud; the rest has defaults that hold.
 """
+# What is changed most stands first.
+_FIRST = ("serve", "gateway", "s3", "azure", "google", "observability")
 
 
 def commented_configuration() -> str:
     """The text of a configuration file in which nothing is set."""
-    sections = ["\n".join(_section(section, class_of(section))) for section in SECTIONS]
+    order = [*_FIRST, *(section for section in SECTIONS if section not in _FIRST)]
+    sections = ["\n".join(_section(section, class_of(section))) for section in order]
     return "\n".join([_OPENING, *sections])
 
 

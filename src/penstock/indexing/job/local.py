@@ -27,7 +27,8 @@ from penstock.observability import SILENT, Observer
 
 __all__ = ["LocalIndexingJob"]
 
-# The queue is looked at so often while nothing is to be done.
+# The pause before the queue is looked at again when nothing is to be done. It doubles up to the consumer's
+# `poll_seconds`: each look is a request that a bucket charges for.
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -69,8 +70,11 @@ class LocalIndexingJob:
         self._core.patience.endless = True
         try:
             with self._consumer() as consumer:
+                idle_looks = 0
                 while True:
-                    self._follow_once(consumer)
+                    idle_looks = 0 if self._worked_once(consumer) else idle_looks + 1
+                    if idle_looks:
+                        self._core.turnstile.pause(self._pause_seconds(idle_looks))
         except Closed:
             if not self._core.turnstile.closed:
                 raise
@@ -92,15 +96,20 @@ class LocalIndexingJob:
     def _consumer(self) -> SyncConsumer:
         return SyncConsumer(self._config.spec, self._config.consumer, observer=self._observer)
 
-    def _follow_once(self, consumer: SyncConsumer) -> None:
+    def _worked_once(self, consumer: SyncConsumer) -> bool:
+        """Take what the queue has, or else work on what was taken; False when there is neither."""
         core = self._core
         with core.turnstile.batch():
-            taken = self._taken(consumer)
-            if not taken and not core.idle:
-                core.work()
-                return
-        if not taken:
-            core.turnstile.pause(_LOOK_SECONDS)
+            if self._taken(consumer):
+                return True
+            if core.idle:
+                return False
+            core.work()
+            return True
+
+    def _pause_seconds(self, idle_looks: int) -> float:
+        longest = self._config.consumer.poll_seconds
+        return min(longest, _LOOK_SECONDS * 2.0 ** min(idle_looks - 1, 20))
 
     def _taken(self, consumer: SyncConsumer) -> bool:
         """Plan what the queue has next, within the bounds of a micro-batch; False when there is nothing."""

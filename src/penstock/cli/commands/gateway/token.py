@@ -7,6 +7,7 @@ when it changes.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,9 @@ def create(file: str, tenant: str, scopes: tuple[str, ...], days: int | None, no
     )
     book.save(path, replaces=before)
     click.echo(json.dumps({"token": text, "tenant": tenant, "scopes": sorted(scopes)}) if as_json else text)
+    if sys.stderr.isatty():
+        # For people; a script that reads the token is not told.
+        click.echo(f"Keep it: it is not shown again. `penstock serve --tokens {file}` asks for it.", err=True)
 
 
 @token.command(name="list")
