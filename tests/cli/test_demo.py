@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
-from penstock.cli.demonstration.queue import _Count
+from penstock.cli.demonstration.queue import QueueAct, _Count
 
 
 @pytest.mark.integration
@@ -47,3 +47,16 @@ def test_the_demo_refuses_a_directory_that_holds_something_already(tmp_path: Pat
     answer = CliRunner().invoke(penstock, ["demo", "--directory", str(tmp_path)])
     assert answer.exit_code == 1
     assert "name a new directory" in answer.output
+
+
+def test_a_step_that_takes_too_long_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(_: QueueAct) -> bool:
+        raise subprocess.TimeoutExpired(["penstock", "index"], 900)
+
+    monkeypatch.setattr(QueueAct, "run", hangs)
+    answer = CliRunner().invoke(penstock, ["demo", "--directory", str(tmp_path / "demo")])
+    assert answer.exit_code == 1
+    assert "penstock index" in answer.output
+    assert "900 s" in answer.output
+    assert "Traceback" not in answer.output
+    assert isinstance(answer.exception, SystemExit)

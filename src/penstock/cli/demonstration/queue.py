@@ -30,7 +30,8 @@ from penstock.objects import open_store
 __all__ = ["QueueAct"]
 
 _PRODUCERS: Final = 4
-_STEP_SECONDS_MAX: Final = 90.0
+# Steps take seconds; a machine with much else to do takes many times as long.
+_STEP_SECONDS_MAX: Final = 900.0
 _POLL_SECONDS: Final = 0.05
 
 

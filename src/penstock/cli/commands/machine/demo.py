@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from penstock.errors import InvalidInput
+from penstock.errors import DeadlineExceeded, InvalidInput
 
 __all__ = ["demo"]
 
@@ -34,6 +34,8 @@ def demo(directory: Path | None, records: int) -> None:
 
 
 def _play(directory: Path, records: int) -> bool:
+    from subprocess import TimeoutExpired
+
     from rich.console import Console
 
     from penstock.cli.demonstration.documents import DocumentsAct
@@ -46,7 +48,15 @@ def _play(directory: Path, records: int) -> bool:
         TelemetryAct(directory, console).play,
         DocumentsAct(directory, console).play,
     )
-    return all(act() for act in acts)
+    try:
+        return all(act() for act in acts)
+    except TimeoutExpired as error:
+        command = " ".join(map(str, error.cmd)) if isinstance(error.cmd, list | tuple) else str(error.cmd)
+        raise DeadlineExceeded(
+            "a step of the demo did not end",
+            f"it took longer than {error.timeout:g} s: {command}",
+            "run it again when the machine has less to do; `penstock doctor` tells what is missing",
+        ) from None
 
 
 def _make_new(directory: Path) -> None:
