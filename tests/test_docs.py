@@ -245,6 +245,40 @@ def test_the_manifests_start_what_penstock_offers(tmp_path: Path) -> None:
     assert sorted(roles) == ["gateway", "jobs", "query"]
 
 
+def test_the_manifests_agree_with_each_other_and_with_what_penstock_answers() -> None:
+    """Services find their pods, probes ask routes that are open on a port that is listened on, mounts have a volume."""
+    from penstock.gateway import AboutRoutes, GatewayConfig
+
+    probes = {route.path for route in AboutRoutes("0").endpoints([]) if route.probe}
+    port, asked = GatewayConfig().port, set()
+    found = _manifests()
+    pods = [each["spec"]["template"] for each in found if each["kind"] in ("Deployment", "StatefulSet")]
+    offered = {"penstock-tokens"} | {each["metadata"]["name"] for each in found if each["kind"] == "ConfigMap"}
+    claims = [claim for each in found for claim in each.get("spec", {}).get("volumeClaimTemplates", ())]
+    for pod in pods:
+        (container,) = pod["spec"]["containers"]
+        assert [one["containerPort"] for one in container.get("ports", [])] in ([port], [])
+        for probe in (container[name]["httpGet"] for name in container if name.endswith("Probe")):
+            assert probe["port"] == container["ports"][0]["name"]
+            asked.add(probe["path"])
+        volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+        named = {one["name"] for one in container["volumeMounts"]}
+        assert named <= set(volumes) | {claim["metadata"]["name"] for claim in claims}
+        used = {
+            one.get("configMap", {}).get("name") or one.get("secret", {}).get("secretName") for one in volumes.values()
+        }
+        assert used - {None} <= offered
+    assert asked == probes
+    for each in found:
+        if each["kind"] == "Service":
+            wanted = each["spec"]["selector"].items()
+            (pod,) = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
+            names = [one["name"] for one in pod["spec"]["containers"][0]["ports"]]
+            assert [one["targetPort"] for one in each["spec"]["ports"]] == names
+        if each["kind"] == "NetworkPolicy":
+            assert [one["port"] for rule in each["spec"]["ingress"] for one in rule["ports"]] == [port]
+
+
 def test_the_container_file_starts_what_penstock_offers_and_not_as_root() -> None:
     text = (EXAMPLES / "container" / "Containerfile").read_text().replace("\\\n", " ")
     instructions = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
