@@ -7,6 +7,7 @@ import warnings
 import httpx
 import pytest
 
+from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import InvalidInput, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, HttpServer, serving
 from penstock.gateway.http.bodies import read_body
@@ -179,6 +180,22 @@ def test_a_target_that_names_another_host_than_its_header_is_refused(target, sta
 )
 def test_a_client_that_closes_its_half_is_let_go(sent):
     assert b"200" not in talked([sent], GatewayConfig(port=0, header_seconds_max=0.5), app=APP, half_closes=True)
+
+
+def test_a_client_that_has_said_all_and_closes_its_half_hears_its_answer():
+    """It was told nothing of what was stored, though it listened."""
+
+    async def slow(exchange):
+        body = await read_body(exchange.receive, exchange.announced_bytes, 1_000, 5)
+        await SYSTEM_CLOCK.sleep(0.2)
+        return json_answer({"bytes": len(body)})
+
+    sent = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
+    routes = [Route("POST", "/echo", None, slow, "Echo.")]
+    answer = talked([sent], GatewayConfig(port=0), 20.0, app=routes, half_closes=True)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answer
+    assert answer.endswith(b'{"bytes":3}')
 
 
 HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -73,6 +73,15 @@ class _BoundedHttp(HttpToolsProtocol):
         if cycle and cycle.response_complete and self._waiting is None and not self.transport.is_closing():
             self._await_headers()
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # asyncio asks whether to stay open
+        """A client that has said all may still listen: its last request is answered, and then the connection ends."""
+        cycle: RequestResponseCycle | None = self.cycle
+        # TLS knows no half of a connection.
+        if self.scheme == "https" or cycle is None or cycle.more_body or cycle.response_complete:
+            return None
+        cycle.keep_alive = False
+        return True
+
     def _should_upgrade(self) -> bool:
         return self._get_upgrade() is not None
 
