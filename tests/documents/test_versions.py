@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.documents import sequencers
 from penstock.documents.contracts import DeleteNotification, UploadNotification
 from penstock.documents.identity import doc_id_of
 from penstock.documents.versions import ObjectState, Verdict, decide, observed
@@ -179,6 +180,44 @@ def test_an_old_event_of_the_bucket_told_again_does_not_undo_a_removal_by_hand()
     for event in (upload(1, "A"), upload(2, "B")):
         assert decide(gone, event).verdict is Verdict.STALE
     assert decide(gone, upload(4, "C")).verdict is Verdict.INDEX
+
+
+def google(seconds: float, generation: int, *, gone: bool = False) -> UploadNotification | DeleteNotification:
+    """What Google tells of a generation."""
+    common = COMMON | {"bucket": "gs://b", "created_at": START + timedelta(seconds=seconds)}
+    sequencer = sequencers.gcs(str(generation), deleted=gone)
+    if gone:
+        return DeleteNotification(**common, sequencer=sequencer)
+    name = str(generation)
+    return UploadNotification(**common, size_bytes=1, sequencer=sequencer, etag=name, version_id=name)
+
+
+def looked_at(state: ObjectState | None, seconds: float, generation: int) -> UploadNotification:
+    """What a listing tells of a generation: an etag, and no version."""
+    at, sequencer = observed(state, ms(seconds))
+    common = COMMON | {"bucket": "gs://b", "created_at": at}
+    return UploadNotification(**common, size_bytes=1, etag=str(generation), sequencer=sequencer)
+
+
+def test_an_old_generation_that_is_deleted_leaves_the_live_one_that_a_listing_has_seen():
+    """A bucket with versions deletes what was replaced long ago; the object is there as it was."""
+    state, _ = after(looked_at(None, 1, 18))
+    assert decide(state, google(500, 17, gone=True)).verdict is Verdict.STALE
+    assert decide(state, google(500, 17)).verdict is Verdict.STALE, "told late"
+    assert decide(state, google(500, 18, gone=True)).verdict is Verdict.REMOVE
+    assert decide(state, google(500, 19)).verdict is Verdict.INDEX
+    # Also when events had told of the object before it was looked at.
+    state, _ = after(google(0, 16), looked_at(state, 1, 18))
+    assert decide(state, google(500, 17, gone=True)).verdict is Verdict.STALE
+
+
+def test_a_look_at_an_older_generation_holds_back_no_newer_one():
+    """A listing that was under way while the object changed."""
+    state, _ = after(google(5, 18), looked_at(None, 6, 17))
+    assert decide(state, google(5, 18)).verdict is Verdict.STALE
+    assert decide(state, google(7, 19)).verdict is Verdict.INDEX
+    state = decide(state, looked_at(state, 8, 17)).state
+    assert decide(state, google(5, 18)).verdict is Verdict.STALE, "also after another look"
 
 
 def test_two_looks_in_one_millisecond_have_an_order():

@@ -67,6 +67,17 @@ def test_the_store_of_the_index_is_no_document_wherever_it_lies(tmp_path: Path) 
     assert may(Access([], own="s3://docs"), "s3://docs")
 
 
+@pytest.mark.parametrize("folder", ["vectors", "parsed", "ingest", "telemetry", "indexing", "notifications"])
+def test_in_a_bucket_that_is_the_store_itself_only_what_is_not_the_stores_is_a_document(folder: str) -> None:
+    """Whoever may send events of the bucket could else have texts of other tenants read into an index of theirs."""
+    access = Access(["s3://docs"], own="s3://docs", only=True)
+    assert not may(access, "s3://docs", f"{folder}/of-another-tenant")
+    assert not may(access, f"s3://docs/{folder}", "of-another-tenant")
+    assert may(access, "s3://docs", f"reports/{folder}/a.md")
+    assert may(access, "s3://docs", f"{folder}.md")
+    assert may(Access([], own="s3://docs"), "s3://other", f"{folder}/a.md")
+
+
 def test_a_bucket_that_is_given_a_name_may_be_read_under_it() -> None:
     reading = Reading(buckets={"shelf": "file:///srv/shelf"}, places_only=True)
     assert may(reading.access, reading.spec_of("shelf").url)

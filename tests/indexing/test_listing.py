@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -17,10 +19,10 @@ from penstock.errors import InvalidInput, NotFound
 from penstock.indexing.planning.plan import plan_events
 from penstock.indexing.registry.entries import DocumentEntry
 from penstock.indexing.sending.listing import Listing, compare, deletion
-from penstock.indexing.sending.looking import list_places
+from penstock.indexing.sending.looking import _listed, list_places
 from penstock.indexing.sending.places import Place, place_of, url_of
 from penstock.indexing.stages.reading import Reading
-from penstock.objects import ObjectMeta
+from penstock.objects import ObjectMeta, ObjectStore
 from penstock.pipelines.indexing.job import CHECKPOINT_PREFIX
 from penstock.testing import ManualClock
 from penstock.vector import CollectionName
@@ -255,6 +257,34 @@ def test_a_file_that_is_removed_is_told_and_the_others_are_looked_at(tmp_path: P
     places = [place_of(str(tmp_path / name), {"docs": url_of(str(tmp_path))}) for name in ("a.md", "b.md")]
     (tmp_path / "a.md").unlink()
     assert looked([entry("a.md")], *places, docs=url_of(str(tmp_path))) == [("delete", "a.md"), ("upload", "b.md")]
+
+
+class ListingWithoutVersions:
+    """As Google's: what a listing tells has no version. One object goes between the listing and the look at it."""
+
+    def __init__(self, keys: list[str], gone: str) -> None:
+        self.keys, self.gone = keys, gone
+        self.asking = self.most_at_once = 0
+
+    async def list(self, prefix: str) -> AsyncIterator[list[ObjectMeta]]:
+        yield [meta(key, "") for key in self.keys if key.startswith(prefix)]
+
+    async def head(self, key: str) -> ObjectMeta:
+        self.asking += 1
+        self.most_at_once = max(self.most_at_once, self.asking)
+        await asyncio.sleep(0)
+        self.asking -= 1
+        if key == self.gone:
+            raise NotFound(f"{key} is not there")
+        return meta(key, f"version of {key}")
+
+
+def test_versions_that_a_listing_does_not_tell_are_asked_for_side_by_side_and_what_goes_meanwhile_is_gone() -> None:
+    store = ListingWithoutVersions([f"{number:02}.md" for number in range(99)], gone="17.md")
+    found = asyncio.run(_listed(cast("ObjectStore", store), Place("gs://docs"), "gs://docs", "gs://store"))
+    assert [each.key for each in found] == [key for key in store.keys if key != "17.md"]
+    assert {each.version for each in found} == {f"version of {each.key}" for each in found}
+    assert 1 < store.most_at_once <= 32
 
 
 def test_a_folder_that_cannot_be_listed_is_told_and_neither_emptied_nor_in_the_way_of_others(tmp_path: Path) -> None:

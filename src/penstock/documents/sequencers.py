@@ -23,6 +23,7 @@ __all__ = [
     "ceph",
     "check_sequencer",
     "gcs",
+    "implied",
     "is_newer",
     "last_seen_ns",
     "minio",
@@ -38,6 +39,7 @@ SKEW_SECONDS_MAX: Final = 60
 _SKEW: Final = timedelta(seconds=SKEW_SECONDS_MAX)
 _SEEN: Final = "seen"
 _TIME: Final = "time"
+_GOOGLE: Final = "gcs"
 _HEX: Final = frozenset("0123456789abcdef")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Nanoseconds as text of one length, so that the order of the text is theirs.
@@ -68,7 +70,18 @@ def gcs(generation: str, *, deleted: bool) -> str:
     """Google: the generation; its deletion comes after its creation and before the next generation."""
     if not generation.isdecimal():
         raise InvalidInput(f"not a generation of Google storage: {generation!r}", "it must be a number")
-    return f"gcs:{int(generation):020d}.{int(deleted)}"
+    return f"{_GOOGLE}:{int(generation):020d}.{int(deleted)}"
+
+
+def implied(sequencer: str | None, bucket: str, etag: str | None) -> str | None:
+    """The order that Google gave to what somebody else tells of: its etag is the generation.
+
+    So the deletion of a generation that was replaced long ago does not remove the live one that a listing has seen.
+    """
+    is_google = bucket.startswith("gs://") and etag is not None and _is_number(etag)
+    if not is_google or (sequencer is not None and _family(sequencer) == _GOOGLE):
+        return None
+    return gcs(str(etag), deleted=False)
 
 
 def azure(raw: str) -> str:

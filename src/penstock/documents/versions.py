@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.documents.contracts import DeleteNotification, Notification, UploadNotification
 from penstock.documents.identity import doc_id_of
-from penstock.documents.sequencers import is_newer, last_seen_ns, remembered, same_event, seen
+from penstock.documents.sequencers import implied, is_newer, last_seen_ns, remembered, same_event, seen
 
 __all__ = ["Decision", "ObjectState", "Observation", "Verdict", "decide", "observed"]
 
@@ -140,4 +140,7 @@ def _removed(state: ObjectState | None, delete: DeleteNotification) -> Decision:
 
 
 def _earlier(state: ObjectState | None, event: Notification) -> tuple[str, ...]:
-    return remembered(event.sequencer, state.sequencer, state.at, state.earlier) if state else ()
+    earlier = remembered(event.sequencer, state.sequencer, state.at, state.earlier) if state else ()
+    told = implied(event.sequencer, event.bucket, event.etag) if isinstance(event, UploadNotification) else None
+    # In their order: of two of a family the last is remembered.
+    return tuple(sorted({*earlier, told})) if told else earlier

@@ -283,6 +283,56 @@ def test_an_old_version_that_expired_in_ceph_removes_that_version_alone():
     assert (type(gone), gone.version_id) == (DeleteNotification, "v1")
 
 
+def test_an_old_version_that_expired_in_an_older_ceph_is_told_in_other_letters():
+    event = s3_record("ObjectLifecycle:Expiration:Noncurrent", sequencer="F7E6D75DC742D108", versionId="v1")
+    (gone,) = received("ceph", {"Records": [event]}).notifications
+    assert (type(gone), gone.version_id) == (DeleteNotification, "v1")
+    assert not received("ceph", ceph_event("ObjectLifecycle:Expiration:AbortMPU")).notifications
+
+
+@pytest.mark.parametrize("family", ["ObjectSynced", "Replication"])
+def test_what_ceph_copies_from_another_zone_is_as_good_as_written_here(family):
+    (made,) = received("ceph", ceph_event(f"{family}:Create")).notifications
+    assert isinstance(made, UploadNotification)
+    for removal in ("Delete", "DeletionMarkerCreated"):
+        event = {"Records": [s3_record(f"{family}:{removal}", sequencer="F7E6D75DC742D108", versionId="v1")]}
+        (gone,) = received("ceph", event).notifications
+        assert (type(gone), gone.version_id) == (DeleteNotification, "v1" if removal == "Delete" else None)
+    # At Amazon and in MinIO such names tell how copying to another bucket goes.
+    assert not received("s3", {"Records": [s3_record("Replication:OperationFailedReplication")]}).notifications
+
+
+def test_all_versions_that_minio_removes_at_once_are_the_object():
+    (gone,) = received("minio", minio_event("s3:ObjectRemoved:DeleteAllVersions")).notifications
+    assert (type(gone), gone.version_id) == (DeleteNotification, None)
+
+
+def renamed_blob(**more):
+    told = azure_event("Microsoft.Storage.BlobRenamed")
+    urls = {
+        "sourceUrl": "https://acme.dfs.core.windows.net/docs/old%20name.txt",
+        "destinationUrl": "https://acme.dfs.core.windows.net/docs/a b/c!.txt",
+    }
+    return {**told, "data": {"api": "RenameFile", "sequencer": "000000000000044200000", **urls, **more}}
+
+
+def test_a_blob_that_was_renamed_is_gone_under_its_old_name_and_new_under_the_other():
+    """A data lake renames without copying: no other event tells of either name."""
+    gone, made = received("azure", [renamed_blob()]).notifications
+    assert (type(gone), gone.bucket, gone.key) == (DeleteNotification, "az://acme.docs", "old name.txt")
+    assert (type(made), made.bucket, made.key) == (UploadNotification, "az://acme.docs", "a b/c!.txt")
+    assert (made.etag, made.size_bytes, made.sequencer) == (None, 0, gone.sequencer)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [None, "", "https://acme.dfs.core.windows.net/docs", "https://acme.dfs.core.windows.net//a", "file:///etc/passwd"],
+)
+def test_a_blob_that_was_renamed_from_nowhere_is_refused(source):
+    with pytest.raises(InvalidInput):
+        received("azure", [renamed_blob(sourceUrl=source)])
+
+
 def test_a_generation_of_google_that_was_archived_is_gone_whichever_way_it_is_told():
     (pushed,) = received("gcs", gcs_push("OBJECT_ARCHIVE")).notifications
     resource = {"bucket": "docs", "name": "a b/c!.txt", "generation": "17"}

@@ -2,13 +2,16 @@
 
 ETags come in quotation marks, which are no part of them. The key is read from the subject, where it is not escaped. The
 subject leaves out the storage account, and containers of two accounts may have one name: a bucket is therefore called
-`az://account.container`, where the event tells the account. Neither name can have a dot.
+`az://account.container`, where the event tells the account. Neither name can have a dot. A data lake renames a blob
+without writing it, and tells of both names in one event: the old one is gone, and of the new one neither the size nor
+the ETag is told, so that whoever reads it looks.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -48,6 +51,8 @@ class BlobData(msgspec.Struct, rename="camel"):
     content_length: int = 0
     sequencer: str | None = None
     url: str | None = None
+    # Of a blob that was renamed.
+    source_url: str | None = None
 
 
 def parse(delivery: NotificationMessage, route: Router) -> Received:
@@ -89,9 +94,13 @@ def collect(
         events.ignore(f"{subject}: {kind}")
         return
     blob = convert(data, BlobData, f"the data of {kind}")
-    container, key = _place(subject, _account(topic, blob.url))
+    account = _account(topic, blob.url or blob.source_url)
+    container, key = _place(subject, account)
     at, sequencer = instant(time, subject), sequencers.azure(blob.sequencer) if blob.sequencer else None
-    if kind == "Microsoft.Storage.BlobCreated":
+    if kind == "Microsoft.Storage.BlobRenamed":
+        bucket, name = _renamed_from(blob.source_url, account)
+        events.delete(bucket=bucket, key=name, at=at, sequencer=sequencer, source_id=source_id)
+    if kind in ("Microsoft.Storage.BlobCreated", "Microsoft.Storage.BlobRenamed"):
         events.upload(
             bucket=container,
             key=key,
@@ -121,8 +130,24 @@ def _place(subject: str, account: str | None) -> tuple[str, str]:
         raise InvalidInput(f"no blob is named by {subject[:120]!r}", "it has no /containers/…/blobs/…")
     if "." in container:
         raise InvalidInput(f"no container is named {container[:80]!r}", "a dot would part it from its account")
-    # By its URL: a bucket without one is read as S3's.
-    return f"az://{account}.{container}" if account else f"az://{container}", key
+    return _bucket(container, account), key
+
+
+def _renamed_from(url: str | None, account: str | None) -> tuple[str, str]:
+    """The place in the URL of a blob, in which names are escaped."""
+    try:
+        parts = urlsplit(url or "")
+    except ValueError as error:
+        raise InvalidInput(f"a blob was renamed from {str(url)[:120]!r}", str(error)) from error
+    container, slash, key = unquote(parts.path).removeprefix("/").partition("/")
+    if parts.scheme not in ("http", "https") or not (slash and container and key) or "." in container:
+        raise InvalidInput(f"a blob was renamed from {str(url)[:120]!r}", "it is no https://…/container/name")
+    return _bucket(container, account), key
+
+
+def _bucket(container: str, account: str | None) -> str:
+    """By its URL: a bucket without one is read as S3's."""
+    return f"az://{account}.{container}" if account else f"az://{container}"
 
 
 def _handshake(data: dict[str, Any]) -> Received:

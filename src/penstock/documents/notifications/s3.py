@@ -6,8 +6,8 @@ the same records with differences; `Dialect` says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -32,6 +32,8 @@ _REMOVALS: Final = ("ObjectRemoved:", "LifecycleExpiration:")
 # Ceph's expiry has more kinds: an upload that was never completed, and markers without an object, are no objects.
 _EXPIRED_CURRENT: Final = "ObjectLifecycle:Expiration:Current"
 _EXPIRED_VERSION: Final = "ObjectLifecycle:Expiration:NonCurrent"
+# A delete marker has a version of its own, and all versions are told by the last: what goes is the object.
+_WHOLE_OBJECT: Final = ("MarkerCreated", ":DeleteAllVersions")
 
 
 class _Bucket(msgspec.Struct):
@@ -81,6 +83,8 @@ class Dialect:
     sequencer: Callable[[str], str]
     # Events whose object may not be there yet.
     unready: frozenset[str] = frozenset()
+    # Other names of events.
+    synonyms: Mapping[str, str] = field(default_factory=dict)
 
 
 AWS: Final = Dialect("AWS S3", unquote_plus, sequencers.s3)
@@ -106,6 +110,7 @@ def parse_record(record: S3Record, events: EventGatherer, dialect: Dialect = AWS
             "send version 2 events",
         )
     name, entity = record.event_name.removeprefix("s3:"), record.s3.object
+    name = dialect.synonyms.get(name, name)
     bucket, key = record.s3.bucket.name, dialect.key(entity.key)
     at, source = instant(record.event_time, f"{bucket}/{key}"), record.request_id
     sequencer = dialect.sequencer(entity.sequencer) if entity.sequencer else None
@@ -124,9 +129,8 @@ def parse_record(record: S3Record, events: EventGatherer, dialect: Dialect = AWS
             source_id=source,
         )
     elif name.startswith(_REMOVALS) or name == _EXPIRED_CURRENT:
-        # A delete marker has a version of its own; what it hides is the object.
-        hides = name.endswith("MarkerCreated") or name == _EXPIRED_CURRENT
-        version = None if hides else entity.version_id
+        is_whole = name.endswith(_WHOLE_OBJECT) or name == _EXPIRED_CURRENT
+        version = None if is_whole else entity.version_id
         events.delete(bucket=bucket, key=key, at=at, sequencer=sequencer, version_id=version, source_id=source)
     elif name == _EXPIRED_VERSION and entity.version_id:
         version = entity.version_id

@@ -81,8 +81,20 @@ async def _listed(store: ObjectStore, place: Place, bucket_url: str, own: str) -
     listed = _without_own([meta for page in pages for meta in page], bucket_url, own)
     # A URL may name one object, whatever lies below a folder of the same name.
     named = await _single(store, place.prefix) if place.prefix else []
-    # A listing of Google's does not tell versions.
-    return named + [meta if meta.version else await store.head(meta.key) for meta in listed]
+    return named + await _with_versions(store, listed)
+
+
+async def _with_versions(store: ObjectStore, listed: Sequence[ObjectMeta]) -> list[ObjectMeta]:
+    """Objects with their versions, which a listing of Google's does not tell; without those that are gone meanwhile."""
+    gate = asyncio.Semaphore(_HEADS_AT_ONCE)
+
+    async def told(meta: ObjectMeta) -> list[ObjectMeta]:
+        async with gate:
+            return await _single(store, meta.key)
+
+    unknown = [meta.key for meta in listed if not meta.version]
+    heads = dict(zip(unknown, await asyncio.gather(*(told(meta) for meta in listed if not meta.version)), strict=True))
+    return [found for meta in listed for found in heads.get(meta.key, [meta])]
 
 
 async def _single(store: ObjectStore, key: str) -> list[ObjectMeta]:

@@ -24,6 +24,8 @@ __all__ = ["Access", "bucket_url", "remembered_places"]
 
 _KEY: Final = "indexing/places"
 _LOCAL: Final = ("file", "memory")
+# What a store has at its top, by the paths that commands give it: other tenants' records, texts and vectors.
+_OWN_FOLDERS: Final = frozenset({"indexing", "ingest", "notifications", "parsed", "telemetry", "vectors"})
 _DECODER: Final = msgspec.json.Decoder(list[str])
 
 
@@ -71,8 +73,11 @@ class Access:
             return False
         if path is not None:
             return self._own_path in path.parents
-        # A bucket that is a store as a whole may hold documents as well.
-        return bool(own.prefix) and _is_below(own, store, key)
+        if own.prefix:
+            return _is_below(own, store, key)
+        # A bucket that is a store as a whole may hold documents as well, beside what the store has.
+        full = f"{store.prefix}/{key}" if store.prefix else key
+        return own.place == store.place and full.partition("/")[0] in _OWN_FOLDERS
 
 
 async def remembered_places(spec: StoreSpec, named: Iterable[str]) -> tuple[str, ...]:
