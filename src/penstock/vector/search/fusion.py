@@ -4,6 +4,10 @@ Reciprocal rank (the default) adds 1 / (60 + rank) over both rankings and needs 
 are equally good. A weighted sum takes each score as a share of the best one of its ranking and mixes the shares: a weak
 model gets a small say, and what a row gets does not depend on how many others were looked at. A row that one ranking
 lacks gets nothing from it.
+
+Words that a text does not have score nothing, but no two texts are so far apart that a model finds nothing in common:
+its scores have no zero of their own. They are counted from the row that is three quarters down the ranking, so that
+rows which are as near as most get nothing from it, like those behind the ranking's end.
 """
 
 from __future__ import annotations
@@ -20,6 +24,12 @@ __all__ = ["BY_RANK", "Fusion", "Ranking", "best_places", "fuse"]
 
 # The constant of the method's authors: it keeps the first place of one ranking from outweighing all of the other.
 _RANK_OFFSET: Final = 60.0
+# Where in a ranking of vectors what is near ends and what is ordinary begins: the best of four places on any thirteen of
+# fourteen sets of questions (docs/decisions/0014-answers.md).
+_ORDINARY_PLACE: Final = 0.75
+# Among fewer rows nothing is ordinary; and of a deeper ranking this much is asked, so that it says the same.
+_ORDINARY_ROWS_MIN: Final = 32
+_ORDINARY_ROWS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Ranking:
 def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int | None = None) -> Ranking:
     """The best `count` rows of both rankings together, or all; of equals the older row first."""
     ids = distinct(np.concatenate([vectors.ids, texts.ids]))
-    close, told = (_scores_of(ranking, ids, how) for ranking in (vectors, texts))
+    close, told = _scores_of(vectors, ids, how, _ordinary(vectors.scores)), _scores_of(texts, ids, how)
     if how.vector_weight is None:
         total = close + told
         best = np.argsort(-total, kind="stable")[:count]
@@ -73,11 +83,11 @@ def fuse(vectors: Ranking, texts: Ranking, how: Fusion, count: int | None = None
     return Ranking(ids[best], total[best].astype(np.float32), near[best].astype(np.float32))
 
 
-def _scores_of(ranking: Ranking, ids: Ids, how: Fusion) -> Array:
-    """What each of the rows `ids` gets from one ranking; nothing where it is not there."""
+def _scores_of(ranking: Ranking, ids: Ids, how: Fusion, ordinary: float = 0.0) -> Array:
+    """What each of the rows `ids` gets from one ranking; nothing where it is not there, or no better than `ordinary`."""
     scores = np.zeros(len(ids), np.float64)
     by_rank = how.vector_weight is None
-    gained = 1.0 / (_RANK_OFFSET + 1 + np.arange(len(ranking.ids))) if by_rank else _shares(ranking.scores)
+    gained = 1.0 / (_RANK_OFFSET + 1 + np.arange(len(ranking.ids))) if by_rank else _shares(ranking.scores, ordinary)
     scores[np.searchsorted(ids, ranking.ids)] = gained
     return scores
 
@@ -94,8 +104,18 @@ def best_places(scores: Array, count: int) -> Array:
     return chosen
 
 
-def _shares(scores: Floats) -> Floats:
-    """Scores as shares of the best; what is no better than nothing counts nothing."""
-    best = scores.max(initial=0)
-    shares: Floats = np.maximum(scores, 0) / best if best > 0 else np.zeros_like(scores)
+def _ordinary(scores: Floats) -> float:
+    """The score of rows that are near to a query by chance; never below zero, nor the best score itself."""
+    rows = min(len(scores), _ORDINARY_ROWS_MAX)
+    if rows < _ORDINARY_ROWS_MIN:
+        return 0.0
+    found = max(float(scores[int(_ORDINARY_PLACE * (rows - 1))]), 0.0)
+    return found if found < scores[0] else 0.0
+
+
+def _shares(scores: Floats, ordinary: float = 0.0) -> Floats:
+    """Scores above what is ordinary as shares of the best; what is no better counts nothing."""
+    above = np.maximum(scores - np.float32(ordinary), 0)
+    best = above.max(initial=0)
+    shares: Floats = above / best if best > 0 else np.zeros_like(scores)
     return shares
