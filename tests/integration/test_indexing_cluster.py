@@ -102,3 +102,8 @@ def test_spark_submit_runs_the_whole_job_on_executors_of_a_cluster(cluster: Spar
 
 def test_a_cluster_with_a_secret_refuses_whoever_does_not_know_it(cluster: SparkCluster) -> None:
     assert b"SaslMessage" in rpc_answer(int(cluster.master.rpartition(":")[2]))
+
+
+def test_a_cluster_with_a_secret_takes_no_programs_from_whoever_does_not_know_it(cluster: SparkCluster) -> None:
+    """Its master would else start whatever is posted to it, by whomever, as the user of the cluster."""
+    assert "Started REST server" not in cluster.master_log.read_text()

@@ -46,6 +46,8 @@ class SparkCluster:
     workers: tuple[int, ...]
     memory: str
     secret: str = field(repr=False)
+    # What the master has written so far.
+    master_log: Path = field(repr=False)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -84,7 +86,8 @@ def spark_cluster(folder: Path, *, workers: int = 2, memory: str = "512m") -> It
             for number, command in enumerate(commands)
         ]
         _await_workers(page, workers, started, folder)
-        yield SparkCluster(master, environment, tuple(process.pid for process in started[1:]), memory, secret)
+        pids = tuple(process.pid for process in started[1:])
+        yield SparkCluster(master, environment, pids, memory, secret, folder / "0.log")
 
 
 def _configuration(folder: Path, secret: str) -> Path:
@@ -94,6 +97,8 @@ def _configuration(folder: Path, secret: str) -> Path:
         "spark.authenticate": "true",
         "spark.authenticate.secret": secret,
         "spark.network.crypto.enabled": "true",
+        # Programs that are posted to it are started whoever sends them: it knows nothing of secrets.
+        "spark.master.rest.enabled": "false",
     }
     (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     return folder
