@@ -233,6 +233,15 @@ def test_a_parsed_text_that_one_round_reads_is_kept_nowhere(tmp_path: Path) -> N
     assert (ending.outcome, ending.parsed, (tmp_path / "store").exists()) == (ReadOutcome.END, None, False)
 
 
+def test_an_object_of_which_neither_size_nor_version_was_told_is_read_as_it_is(tmp_path: Path) -> None:
+    """So are blobs that were renamed."""
+    (tmp_path / "note.txt").write_bytes(TEXT)
+    told = msgspec.structs.replace(decode(upload(tmp_path, "note.txt"), UploadNotification), etag=None, size_bytes=0)
+    *chunks, ending = read(Reading(CHUNKING), encode(told), 0, 100)
+    assert ending.outcome is ReadOutcome.END
+    assert [chunk.text for chunk in chunks] == [chunk.text for chunk in Chunker(CHUNKING).chunk(TEXT)]
+
+
 def test_an_object_that_is_not_what_was_notified_is_superseded(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_bytes(TEXT)
     assert [row.outcome for row in read(Reading(), upload(tmp_path, "note.txt", etag="older"))] == ["superseded"]
