@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -55,6 +56,8 @@ __all__ = ["REFUSED", "IndexWriter"]
 REFUSED: Final = CollectionName("penstock", "notifications", "refused")
 # Documents in one write: a removal of many holds up the store's memory for a moment only.
 _REMOVED_AT_ONCE: Final = 1000
+# Registries that a start looks at together: a bucket answers them in the time of one, and their pages fit in memory.
+_LOOKED_AT_ONCE: Final = 32
 # Vectors in one write: a quarter of what the store holds of all writes, and so many chunks of the largest models fit.
 WRITE_BYTES_MAX: Final = 32 << 20
 _NO_UPDATES: Final[Mapping[CollectionName, Sequence[MetadataUpdate]]] = {}
@@ -116,9 +119,16 @@ class IndexWriter:
         return -1 if found is None else found
 
     def pending(self) -> dict[CollectionName, list[DocumentEntry]]:
-        """What an earlier run began and did not finish."""
-        found = {name: self._door.run(pending_entries(self._registry(name))) for name in self._subjects()}
-        return {name: entries for name, entries in found.items() if entries}
+        """What an earlier run began and did not finish. Looks at all registries, some of them at a time."""
+        found: dict[CollectionName, list[DocumentEntry]] = {}
+        names = self._subjects()
+        for start in range(0, len(names), _LOOKED_AT_ONCE):
+            part = names[start : start + _LOOKED_AT_ONCE]
+            for name, (entries, count) in zip(part, self._door.run(self._looked_at(part)), strict=True):
+                self._counts.setdefault(name, count)
+                if entries:
+                    found[name] = entries
+        return found
 
     def schedule(self) -> Schedule:
         """The last act of this job or of one before it."""
@@ -329,16 +339,23 @@ class IndexWriter:
         dimensions = self.embedding.profile_of(name.model, (name.tenant, name.index)).dimensions
         return self._door.run(_opened(self._door.store, name, dimensions))
 
+    async def _looked_at(self, names: Sequence[CollectionName]) -> list[tuple[list[DocumentEntry], BatcherCount]]:
+        return await asyncio.gather(*map(self._look, names))
+
+    async def _look(self, name: CollectionName) -> tuple[list[DocumentEntry], BatcherCount]:
+        registry = await self._records(registry_name(name))
+        return await pending_entries(registry), await batcher_count(registry)
+
     def _registry(self, name: CollectionName) -> Collection:
         return self._collection(registry_name(name))
 
-    def _collection(self, found: CollectionName) -> Collection:
-        """One that holds records and no vectors."""
-        return self._door.run(
-            self._door.store.collection(
-                found.tenant, found.index, found.model, dimensions=REGISTRY_DIMENSIONS, metric=REGISTRY_METRIC
-            )
-        )
+    def _collection(self, name: CollectionName) -> Collection:
+        return self._door.run(self._records(name))
+
+    async def _records(self, name: CollectionName) -> Collection:
+        """A collection that holds records and no vectors."""
+        made = name.tenant, name.index, name.model
+        return await self._door.store.collection(*made, dimensions=REGISTRY_DIMENSIONS, metric=REGISTRY_METRIC)
 
 
 async def _opened(store: VectorStore, name: CollectionName, dimensions: int) -> Collection:
