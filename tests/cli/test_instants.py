@@ -44,3 +44,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         instant_ms(text, NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "-" + "9" * 400, "-" + "9" * 400 + "w", "now+" + "9" * 400 + "s"])
+def test_a_time_of_hundreds_of_digits_is_refused_as_a_usage_error(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="too long"):
+        instant_ms(text, 0)
+    if not text.startswith(("-", "now")):
+        with pytest.raises(click.BadParameter, match="too long"):
+            duration_ms(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from typing import Final
@@ -19,17 +20,23 @@ _NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?")
 def duration_ms(text: str) -> int:
     """`30s`, `1h30m`, or seconds."""
     if _NUMBER.fullmatch(text) and float(text) > 0:
-        return max(1, round(float(text) * 1000))
+        return max(1, _whole(text, float(text) * 1000))
     if not _DURATION.fullmatch(text):
         raise click.BadParameter(f"{text!r} is no duration: write seconds, or 30s, 5m, 1h30m")
     found = _parts_ms(text)
     if not found:
         raise click.BadParameter(f"{text!r} is no duration: it is longer than nothing")
-    return max(1, round(found))
+    return max(1, _whole(text, found))
 
 
 def _parts_ms(text: str) -> float:
     return sum(float(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+
+
+def _whole(text: str, milliseconds: float) -> int:
+    if math.isinf(milliseconds):
+        raise click.BadParameter(f"{text[:40]!r} is too long to be a time")
+    return round(milliseconds)
 
 
 def instant_ms(text: str, now_ms: int) -> int:
@@ -38,9 +45,9 @@ def instant_ms(text: str, now_ms: int) -> int:
         return now_ms
     relative = text.removeprefix("now")
     if relative[:1] in ("-", "+") and _DURATION.fullmatch(relative[1:]):
-        return now_ms + (1 if relative[0] == "+" else -1) * round(_parts_ms(relative[1:]))
+        return now_ms + (1 if relative[0] == "+" else -1) * _whole(text, _parts_ms(relative[1:]))
     if _NUMBER.fullmatch(text):
-        return round(float(text) * 1000)
+        return _whole(text, float(text) * 1000)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
