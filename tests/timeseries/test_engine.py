@@ -424,3 +424,8 @@ def test_counted_values_of_all_kinds_meet_in_their_labels() -> None:
                 cells[int(columns.timestamps[at])] = float(columns.values[at])
             found[" ".join(dict(labels)[name] for name in ("v", "i") if name in dict(labels))] = cells
         assert found == wanted, expression
+
+
+def test_a_step_beyond_all_times_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="step"):
+        engine().query_range("m_total", 0, MINUTE, 10**20)

@@ -26,6 +26,8 @@ __all__ = ["Engine"]
 
 # Times beyond this cannot be told apart as seconds in a double.
 _TIME_MS_MAX = 2**53
+# From the first time to the last.
+_STEP_MS_MAX = 2 * _TIME_MS_MAX
 
 
 class Engine:
@@ -103,8 +105,8 @@ class Engine:
 
 def _checked_grid(start_ms: int, end_ms: int, step_ms: int) -> Grid:
     start_ms, end_ms, step_ms = _checked_time(start_ms), _checked_time(end_ms), whole_ms("step", step_ms)
-    if step_ms < 1:
-        raise InvalidInput(f"the step of the query is {step_ms} ms", "it must be at least 1")
+    if not 1 <= step_ms <= _STEP_MS_MAX:
+        raise InvalidInput(f"the step of the query is {step_ms} ms", f"it must be from 1 to {_STEP_MS_MAX}")
     if end_ms < start_ms:
         raise InvalidInput("the query ends before it starts", f"{start_ms} to {end_ms}")
     return Grid(start_ms, end_ms, step_ms)
