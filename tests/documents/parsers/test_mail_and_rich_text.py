@@ -59,6 +59,37 @@ def test_messages_inside_messages_end_somewhere(sandbox):
     assert 2 <= text.count("# around") <= 4
 
 
+def test_a_message_that_is_forwarded_inside_another_is_read_with_its_own_parts(sandbox):
+    inner = message("inner")
+    inner.add_attachment(b"Seen in May.", maintype="text", subtype="plain", filename="notes.txt")
+    around = message("around")
+    around.add_attachment(inner)
+    assert sandbox.parse(bytes(around), tenant="t", name="a.eml").text.decode() == (
+        "# around\n\nFrom: Ann <ann@example.org>\nTo: bo@example.org\nSubject: around\n\nThe otters are back.\n\n"
+        "## Message inner\n\nFrom: Ann <ann@example.org>\nTo: bo@example.org\nSubject: inner\n\nThe otters are back.\n\n"
+        "## Attachment notes.txt\n\nSeen in May."
+    )
+
+
+def test_text_behind_a_file_is_read_and_one_form_of_a_body_is_enough():
+    forms = [
+        b"--in\nContent-Type: text/plain\n\nlast words\n",
+        b"--in\nContent-Type: text/html\n\n<p>last words in HTML</p>\n",
+    ]
+    parts = [
+        b"Content-Type: text/plain\n\nbefore the file",
+        b"Content-Type: text/plain\nContent-Disposition: attachment; filename=a.txt\n\nin the file",
+        b"Content-Type: text/html\n\n<p>behind the file</p>",
+        b"Content-Type: multipart/alternative; boundary=in\n\n%s--in--" % b"".join(forms),
+    ]
+    mixed = b"".join(b"--out\n%s\n" % part for part in parts)
+    parsed = read_mail(b"Subject: x\nContent-Type: multipart/mixed; boundary=out\n\n" + mixed + b"--out--\n")
+    text = parsed.text.decode()
+    places = [text.index(words) for words in ("before the file", "in the file", "behind the file", "last words")]
+    assert places == sorted(places)
+    assert "in HTML" not in text
+
+
 @pytest.mark.parametrize(
     "head", [b"Subject: =?utf-8?q?broken\r\n", b"From: \xff\xfe\r\nDate: no date\r\n", b"To: ,,;@\r\n"]
 )

@@ -1,8 +1,8 @@
-"""Email messages (.eml): who, when and what about, the body, and the attachments that can be read."""
+"""Email messages (.eml): who, when and what about, the body, messages inside it, and the attachments that can be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from email.message import EmailMessage, MIMEPart
 from email.parser import BytesFeedParser
 from email.policy import EmailPolicy
@@ -19,6 +19,8 @@ __all__ = ["ParseAttachment", "parse_mail"]
 # Data, name and declared type of an attachment, to its text.
 ParseAttachment = Callable[[bytes, str, str], ParsedDocument]
 _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
+# Of a body in several forms.
+_PREFERRED: Final = ("plain", "html")
 _PARTS_MAX: Final = 1_000
 # The standard library takes time by the square of a header's length: a second for one ten times as long.
 _HEADER_CHARACTERS_MAX: Final = 16_384
@@ -44,34 +46,68 @@ def parse_mail(data: bytes, limits: ParserLimits, parse_attachment: ParseAttachm
     """An attachment that cannot be read costs a warning."""
     message = _message(data)
     subject = _header(message, "Subject")
-    parts = [part for part in message.walk() if not part.is_multipart()]
     warnings = _long_headers(message)
-    head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
-    body = message.get_body(("plain", "html"))
-    blocks = [heading(subject or "", 1), head]
+    body = message.get_body(_PREFERRED)
+    blocks = [heading(subject or "", 1), _head(message)]
     if body is not None:
         text, about = _body_text(body, limits)
         blocks.append(text)
         warnings += about
-    for part in parts:
-        name = part.get_filename() or ""
-        if part is body or not (name or part.is_attachment()):
+    for part in _parts(message):
+        if part is body:
             continue
         try:
-            content = part.get_payload(decode=True) or b""
-            parsed = parse_attachment(
-                bytes(content) if isinstance(content, bytes) else b"", name, part.get_content_type()
-            )
+            found, about = _further(part, limits, parse_attachment)
         except PenstockError as error:
+            name = part.get_filename() or ""
             warnings.append(f"attachment {name[:120]!r} was left out: {error.what}")
             continue
-        text = parsed.text.decode("utf-8", "replace")
-        if text.strip():
-            blocks += [heading(f"Attachment {name or parsed.title or parsed.format}", 2), text]
+        blocks += found
+        warnings += about
     if not any(block.strip() for block in blocks):
         raise InvalidInput("a message has no text", "neither headers nor a body were found", "save it as .eml again")
     text = "\n\n".join(block for block in blocks if block.strip())
     return ParsedDocument(text.encode("utf-8", "replace"), Format.EMAIL, subject or None, tuple(warnings))
+
+
+def _parts(part: MIMEPart) -> Iterator[MIMEPart]:
+    """What is read of a message, in its order: of alternatives one, a message inside it before its own parts."""
+    if part.get_content_type() == "multipart/alternative":
+        chosen = part.get_body(_PREFERRED)
+        yield from (each for each in part.walk() if each is chosen or (_is_file(each) and not each.is_multipart()))
+    elif part.is_multipart():
+        if part.get_content_maintype() == "message":
+            yield part
+        for inner in cast("list[MIMEPart]", part.get_payload()):
+            yield from _parts(inner)
+    else:
+        yield part
+
+
+def _further(
+    part: MIMEPart, limits: ParserLimits, parse_attachment: ParseAttachment
+) -> tuple[list[str], tuple[str, ...]]:
+    """The text of a part that is not the body: a message inside, a file, or text between and behind files."""
+    if part.is_multipart():
+        inner = cast("list[MIMEPart]", part.get_payload())[0]
+        return [heading(f"Message {_header(inner, 'Subject')}".rstrip(), 2), _head(inner)], ()
+    if not _is_file(part):
+        if part.get_content_maintype() != "text":
+            return [], ()
+        text, about = _body_text(part, limits)
+        return [text], about
+    name, content = part.get_filename() or "", part.get_payload(decode=True)
+    parsed = parse_attachment(bytes(content) if isinstance(content, bytes) else b"", name, part.get_content_type())
+    text = parsed.text.decode("utf-8", "replace")
+    return ([heading(f"Attachment {name or parsed.title or parsed.format}", 2), text] if text.strip() else []), ()
+
+
+def _is_file(part: MIMEPart) -> bool:
+    return bool(part.get_filename()) or part.is_attachment()
+
+
+def _head(message: MIMEPart) -> str:
+    return "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
 
 
 def _message(data: bytes) -> EmailMessage:
@@ -93,7 +129,7 @@ def _message(data: bytes) -> EmailMessage:
     return cast("EmailMessage", parser.close())
 
 
-def _header(message: EmailMessage, name: str) -> str:
+def _header(message: MIMEPart, name: str) -> str:
     try:
         return " ".join(str(message.get(name) or "").split())
     except _STUMBLES:
