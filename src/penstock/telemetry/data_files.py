@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -32,7 +33,6 @@ _YEAR_HOURS: Final = 24 * 366
 _ORDERS: Final = {"metrics": ("metric", TIME), "traces": (TIME, "trace_id")}
 # Columns that are looked up by value, of which nearly every row has another: bounds would prune nothing.
 _BLOOM_COLUMNS: Final = {"traces": ("trace_id", "span_id"), "logs": ("trace_id",)}
-_TEXT_MAX: Final = 64
 # Directories have names of 255 bytes at most, and object stores keys of 1,024.
 _SEGMENT_MAX: Final = 180
 _SEGMENT_HEAD: Final = 120
@@ -206,7 +206,7 @@ def path_segment(name: str) -> str:
 def parquet_bytes(table: pa.Table, name: str, config: DataFileConfig) -> bytes:
     """The same bytes for the same rows."""
     sink = pa.BufferOutputStream()
-    schema, plain = for_parquet(table.slice(0, 0)).schema, plain_schema(table.schema)
+    schema, plain = _written_schema(table.schema), plain_schema(table.schema)
     with pq.ParquetWriter(
         sink,
         schema,
@@ -224,6 +224,12 @@ def parquet_bytes(table: pa.Table, name: str, config: DataFileConfig) -> bytes:
         writer.add_key_value_metadata(_footer(plain))
     body: bytes = sink.getvalue().to_pybytes()
     return body
+
+
+@lru_cache(maxsize=256)
+def _written_schema(schema: pa.Schema) -> pa.Schema:
+    """As Parquet's writer is given rows; files of one table nearly always have the same."""
+    return for_parquet(schema.empty_table()).schema
 
 
 def _footer(schema: pa.Schema) -> Any:

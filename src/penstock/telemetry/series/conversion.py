@@ -98,6 +98,9 @@ class _Parts:
     value: npt.NDArray[np.float64]
 
 
+_NO_PARTS: Final = _Parts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+
+
 class _Texts:
     """Texts by number, each once."""
 
@@ -181,14 +184,16 @@ class _Mapping:
 
         rows = self._rows_of("histogram")
         rows = rows[np.asarray(self.batch.column("count").is_valid())[rows]]
-        parts = [
-            self._buckets(
-                rows,
-                *lists(self.batch.column("bounds").take(places(rows))),
-                *lists(self.batch.column("counts").take(places(rows))),
-            ),
-            self._totals(rows),
-        ]
+        parts = [_NO_PARTS]
+        if len(rows):
+            parts += [
+                self._buckets(
+                    rows,
+                    *lists(self.batch.column("bounds").take(places(rows))),
+                    *lists(self.batch.column("counts").take(places(rows))),
+                ),
+                self._totals(rows),
+            ]
         exponential = self._rows_of("exponential_histogram")
         if len(exponential):
             bounds, bound_offsets, counts, count_offsets = classic_buckets(self.batch.take(places(exponential)))
@@ -243,6 +248,8 @@ class _Mapping:
     def _summaries(self) -> _Parts:
         rows = self._rows_of("summary")
         rows = rows[np.asarray(self.batch.column("count").is_valid())[rows]]
+        if not len(rows):
+            return _NO_PARTS
         quantiles, offsets = lists(self.batch.column("quantiles").take(places(rows)))
         owner = np.repeat(rows, np.diff(offsets))
         points = np.asarray(pc.struct_field(quantiles, "quantile").to_numpy(zero_copy_only=False), np.float64)
