@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from penstock.buffer import ProducerConfig, SyncConsumer, SyncProducer
 from penstock.errors import InvalidInput
@@ -90,6 +92,12 @@ def test_the_batch_reader_shows_the_queue_and_takes_nothing_from_it(spark: Any, 
     assert table.filter("sequence = 1").first().record == b"c"
     with SyncConsumer(url) as consumer:
         assert consumer.lag().batches == 2
+
+
+def test_an_empty_queue_is_a_table_without_rows(url: str) -> None:
+    """Spark makes up a partition of its own where there are none."""
+    reader = BufferDataSource({"url": url}).reader(StructType())
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def test_a_missing_batch_halts_the_query_by_name(spark: Any, url: str, tmp_path: Path) -> None:

@@ -173,6 +173,14 @@ def test_types_that_spark_lacks_are_given_in_those_it_has() -> None:
     ]
 
 
+def test_where_nothing_is_planned_the_partition_that_spark_makes_up_has_no_rows(tmp_path: Path) -> None:
+    """A filter that left out every file ended the query with an AssertionError."""
+    found = reader(lake_of(tmp_path))
+    list(found.pushFilters([pushed.GreaterThan(("n",), 10_000)]))
+    assert found.partitions() == []
+    assert list(found.read(pushed.InputPartition(None))) == []
+
+
 @pytest.mark.integration
 def test_spark_reads_a_table_with_sql_now_and_as_it_was(spark: Any, tmp_path: Path) -> None:
     lake = lake_of(tmp_path)
@@ -182,6 +190,7 @@ def test_spark_reads_a_table_with_sql_now_and_as_it_was(spark: Any, tmp_path: Pa
     read.option("table", "cpu").load().createOrReplaceTempView("cpu")
     asked = "SELECT host, count(*) AS c FROM cpu WHERE time >= TIMESTAMP '1970-01-01 01:00:00' AND n < 150 GROUP BY host ORDER BY host"
     assert [tuple(row) for row in spark.sql(asked).collect()] == [("h0", 8), *[(f"h{at}", 7) for at in range(1, 7)]]
+    assert spark.sql("SELECT n FROM cpu WHERE n > 10000").collect() == []
 
     async def more() -> None:
         async with Lake(tmp_path) as again:

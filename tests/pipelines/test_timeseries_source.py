@@ -66,6 +66,12 @@ def test_pushed_filters_choose_too(store: dict[str, str]) -> None:
     assert samples(store, late, pushed.LessThan(("time",), datetime.fromtimestamp(50, UTC))) == []
 
 
+def test_where_no_time_is_possible_the_partition_that_spark_makes_up_has_no_rows(store: dict[str, str]) -> None:
+    reader = SamplesReader(_Selection.of({**store, "start": "5", "end": "4"}))
+    assert reader.partitions() == []
+    assert list(reader.read(pushed.InputPartition(None))) == []
+
+
 def test_a_metric_without_a_name_is_nobodys(store: dict[str, str]) -> None:
     assert samples(store, pushed.EqualTo(("metric",), "")) == []
 

@@ -180,7 +180,9 @@ class CatalogTableReader(DataSourceReader):
         return [FilesPartition(tuple(group)) for group in _groups(plan.files)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, FilesPartition)
+        if not isinstance(partition, FilesPartition):
+            # Where nothing is planned, Spark makes up a partition of its own.
+            return
         settle_worker("rows")
         door = LoopThread("penstock-catalog")
         store = door.run(self.options.spec.open())

@@ -233,8 +233,8 @@ class BufferReader(DataSourceReader):
         return self._options.partitions(self._options.manifest())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, BatchPartition)
-        return read_partition(partition)
+        # Of an empty queue, Spark makes up a partition of its own.
+        return read_partition(partition) if isinstance(partition, BatchPartition) else iter(())
 
 
 def read_partition(partition: BatchPartition) -> Iterator[pa.RecordBatch]:
