@@ -6,7 +6,7 @@ answers it, and others that answer it as well; the corpora are this project's ow
 has them, packages of Debian: python3.11-doc, git-doc, postgresql-doc-15, sqlite3-doc, python-django-doc, apache2-doc,
 python-scrapy-doc, rsyslog-doc, borgbackup-doc, krb5-doc, mypy-doc, python-celery-doc and postfix-doc. How words are
 ranked was chosen on the first four, and how words and vectors are joined on the first ten; the questions to Kerberos' and
-mypy's pages were written before that, and nothing was chosen on those to Celery's and Postfix's. The set `sections` is
+mypy's pages were written before that, and those to Celery's and Postfix's last. The set `sections` is
 made by the program: 300 sections of five of these projects, each asked for by its heading, which is taken out of it.
 None of these corpora is among the texts that the embedded model learned from. Behind hit@1 stands the interval in which
 it lies for 95 of 100 draws of as many questions (bootstrap), and below the modes how far the default is from words alone,
