@@ -210,6 +210,21 @@ def test_spark_reads_a_table_with_sql_now_and_as_it_was(spark: Any, tmp_path: Pa
 
 
 @pytest.mark.integration
+def test_a_view_that_is_asked_twice_answers_each_question_for_itself(spark: Any, tmp_path: Path) -> None:
+    """Spark gave the second question the partitions that were chosen for the first."""
+    lake = lake_of(tmp_path)
+    spark.dataSource.register(CatalogDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    read = spark.read.format("penstock-catalog").options(url=lake.url, prefix=lake.prefix, table="cpu")
+    read.load().createOrReplaceTempView("cpu")
+    assert spark.sql("SELECT n FROM cpu WHERE n < 5 AND host = 'h1'").count() == 1
+    assert spark.sql("SELECT n FROM cpu WHERE n < 5 OR host = 'h0'").count() == 49
+    both = "SELECT (SELECT count(*) FROM cpu WHERE n < 5) AS a, (SELECT count(*) FROM cpu WHERE n >= 290) AS b"
+    assert [tuple(row) for row in spark.sql(both).collect()] == [(5, 10)]
+    assert read.option("pushFilters", "true").load().where("n >= 290").count() == 10
+
+
+@pytest.mark.integration
 def test_the_example_for_spark_submit_counts_the_rows_of_a_table(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ planned is pinned, so that vacuum leaves its files alone while Spark reads.
 | `columns` | names, separated by commas: Spark prunes no columns of Python sources by itself | all |
 | `asOf` | a sequence, or a position as JSON | now |
 | `timeColumn` | the column of times | `time` |
+| `pushFilters` | `true`: filters of Spark choose files too. For a table that is loaded for one scan alone: Spark hands what was chosen for one scan to every other of the same DataFrame or view | `false` |
 | `pinSeconds` | how long the files are kept from vacuum; 0 for not at all | 3600 |
 | `store.NAME` | an option of `open_store` | |
 """
@@ -79,6 +80,7 @@ class _Options:
     columns: tuple[str, ...] | None
     time_column: str
     pin_seconds: float
+    pushes_filters: bool
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> _Options:
@@ -102,6 +104,7 @@ class _Options:
             columns=None if columns is None else tuple(name.strip() for name in columns.split(",") if name.strip()),
             time_column=options.pop("timecolumn", "time"),
             pin_seconds=_seconds(options.pop("pinseconds", "3600")),
+            pushes_filters=options.pop("pushfilters", "false").lower() == "true",
         )
         if options:
             raise InvalidInput(
@@ -157,23 +160,22 @@ class CatalogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = _Options.of(self.options)
         # Looked up here: Spark sends the reader to executors before it asks it for partitions.
-        return CatalogTableReader(options, schema.fieldNames(), replace(options, columns=None).schema())
+        kind = CatalogTableReader if options.pushes_filters else WholeTableReader
+        return kind(options, schema.fieldNames(), replace(options, columns=None).schema())
 
 
 @dataclass
-class CatalogTableReader(DataSourceReader):
-    """One read. The driver asks for its partitions, executors read them."""
+class WholeTableReader(DataSourceReader):
+    """One read. The driver asks for its partitions, executors read them.
+
+    Right for any number of scans: Spark keeps the partitions of the first one for all of a DataFrame or view.
+    """
 
     options: _Options
     names: Sequence[str]
     # Of the files, with all their columns.
     file_schema: pa.Schema
     predicates: tuple[Predicate, ...] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """All of them are given back: what they prune here is proved, and Spark decides about the rows."""
-        self.predicates = tuple(predicates_of(filters, self.file_schema))
-        yield from filters
 
     def partitions(self) -> Sequence[InputPartition]:
         plan = self.options.on_catalog(self._pinned)
@@ -216,6 +218,16 @@ class CatalogTableReader(DataSourceReader):
         if self.options.pin_seconds and len(plan):
             await catalog.pin(plan.position, seconds=self.options.pin_seconds)
         return plan
+
+
+@dataclass
+class CatalogTableReader(WholeTableReader):
+    """A read whose filters choose files and rows: for one scan, see the option `pushFilters`."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        """All of them are given back: what they prune here is proved, and Spark decides about the rows."""
+        self.predicates = tuple(predicates_of(filters, self.file_schema))
+        yield from filters
 
 
 def _groups(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

@@ -1,7 +1,7 @@
 """`penstock-timeseries`: samples of a time-series store as a Spark table, for DataFrames and Spark SQL.
 
 A row is a sample: `metric`, `labels` (a map without the metric's name), `time` and `value`. Tasks read windows of time
-from the object store, beside the store's writer, and from all shards that a tenant has had. Conditions on `time` and `metric` go down into the store.
+from the object store, beside the store's writer, and from all shards that a tenant has had.
 
 | option | meaning | default |
 | --- | --- | --- |
@@ -10,6 +10,7 @@ from the object store, beside the store's writer, and from all shards that a ten
 | `matchers` | a selector of PromQL, like `{job="api"}` | every series |
 | `start`, `end` | times, in milliseconds or ISO 8601; both are included | open |
 | `hoursPerTask` | hours of one task, where start and end are known; more where that makes over 200 tasks | 6 |
+| `pushFilters` | `true`: conditions on `time` and `metric` go down into the store. For a table that is loaded for one scan alone: Spark hands what was chosen for one scan to every other of the same DataFrame or view | `false` |
 | `store.NAME` | an option of the store | |
 """
 
@@ -68,6 +69,7 @@ class _Selection:
     start_ms: int
     end_ms: int
     task_ms: int
+    pushes_filters: bool
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> _Selection:
@@ -93,6 +95,7 @@ class _Selection:
             start_ms=-_MS_MAX if start is None else max(start, -_MS_MAX),
             end_ms=_MS_MAX if end is None else min(end, _MS_MAX),
             task_ms=int(hours) * _HOUR_MS,
+            pushes_filters=options.pop("pushfilters", "false").lower() == "true",
         )
         if options:
             what = f"options {sorted(options)} of penstock-timeseries cannot be used"
@@ -135,21 +138,17 @@ class TimeSeriesDataSource(DataSource):
         return from_arrow_schema(ARROW_SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return SamplesReader(_Selection.of(self.options))
+        selection = _Selection.of(self.options)
+        return SamplesReader(selection) if selection.pushes_filters else AllSamplesReader(selection)
 
 
-class SamplesReader(DataSourceReader):
-    """One read. Filters are given back to Spark, which evaluates them again."""
+class AllSamplesReader(DataSourceReader):
+    """One read, right for any number of scans: Spark keeps the partitions of the first for all of a DataFrame or view."""
 
     def __init__(self, selection: _Selection) -> None:
         self._selection = selection
         self._matchers = selection.matchers
         self._start_ms, self._end_ms = selection.start_ms, selection.end_ms
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        for each in filters:
-            self._narrow(each)
-        yield from filters
 
     def partitions(self) -> Sequence[InputPartition]:
         start, end, step = self._start_ms, self._end_ms, self._selection.task_ms
@@ -168,6 +167,15 @@ class SamplesReader(DataSourceReader):
         settle_worker("samples")
         found = self._selection.select(self._matchers, partition.start_ms, partition.end_ms)
         yield from sample_batches(found)
+
+
+class SamplesReader(AllSamplesReader):
+    """A read for one scan, whose filters choose too. They are given back to Spark, which evaluates them again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        for each in filters:
+            self._narrow(each)
+        yield from filters
 
     def _narrow(self, filter: Any) -> None:
         attribute: tuple[str, ...] = getattr(filter, "attribute", ())
