@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidInput
-from penstock.lake import SqlConfig, tables_of
+from penstock.lake import SqlConfig, scans_tables_once, tables_of
 from penstock.lake.sql_run import connect
 from penstock.lake.statement import checked_select
 
@@ -33,6 +33,28 @@ TWO_READINGS = "SELECT '\\' AS a, ' FROM text.`/etc/hostname` --'"
 )
 def test_a_select_names_its_tables(sql: str, tables: set[str]) -> None:
     assert tables_of(sql) == tables
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_once"),
+    [
+        (
+            "SELECT count(*) FROM metrics WHERE time >= now() - INTERVAL 1 HOUR GROUP BY metric HAVING count(*) > 1",
+            True,
+        ),
+        ("SELECT * FROM metrics m JOIN logs l ON m.time = l.time", True),
+        ("SELECT 1", True),
+        ("SELECT * FROM metrics a JOIN metrics b USING (time)", False),
+        ("SELECT * FROM metrics a JOIN Metrics b USING (time)", False),
+        ("SELECT * FROM metrics UNION ALL SELECT * FROM logs", False),
+        ("WITH a AS (FROM metrics) SELECT * FROM a x JOIN a y USING (time)", False),
+        ("SELECT * FROM metrics WHERE value > (SELECT avg(value) FROM logs)", False),
+        ("SELECT * FROM (SELECT * FROM metrics WHERE value > 1) WHERE value < 2", False),
+    ],
+)
+def test_tables_that_may_be_scanned_twice_are_told_apart(sql: str, is_once: bool) -> None:
+    """Conditions choose the files of a scan, and would choose them for the other one too."""
+    assert scans_tables_once(sql) is is_once
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from penstock.lake.merging import LocalMerging, MergeFailure, MergePlace, MergeR
 from penstock.lake.process_watch import ProcessWatch, resident_bytes
 from penstock.lake.sql import SqlAnswer, SqlEngine
 from penstock.lake.sql_config import SqlConfig
-from penstock.lake.statement import tables_of
+from penstock.lake.statement import scans_tables_once, tables_of
 
 __all__ = [
     "CompactionConfig",
@@ -28,5 +28,6 @@ __all__ = [
     "answer_rows",
     "merge_one",
     "resident_bytes",
+    "scans_tables_once",
     "tables_of",
 ]

@@ -18,7 +18,7 @@ from penstock.undecodable import UNDECODABLE
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["checked_select", "tables_of"]
+__all__ = ["checked_select", "scans_tables_once", "tables_of"]
 
 # DuckDB makes a SELECT of some other statements, such as PRAGMA.
 _FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(", "describe", "show", "summarize"})
@@ -134,12 +134,33 @@ def tables_of(sql: str) -> set[str]:
         raise _refusal("it contains a comment", "leave it out")
     if found := _FORBIDDEN.search(sql):
         raise _refusal(f"it names {found.group()}, which reaches beyond tables", "leave it out")
-    with duckdb.connect(":memory:", config={"autoload_known_extensions": "false"}) as parser:
-        parser.execute("SET enable_external_access = false; SET lock_configuration = true")
+    with _parser() as parser:
         tables = checked_select(sql, parser)
     if _first_word(sql) not in _PORTABLE_WORDS:
         raise _refusal("it is no SELECT", "send one SELECT")
     return tables
+
+
+def scans_tables_once(sql: str) -> bool:
+    """Whether an engine has no reason to scan a table of this SELECT twice: it has one FROM, which names none twice.
+
+    Parts (WITH), subqueries and unions may be planned in several places, with other conditions in each.
+    """
+    with _parser() as parser:
+        kinds = [
+            (str(node.get("type")), str(node.get("table_name")).lower()) for node, _ in _nodes(_syntax(sql, parser))
+        ]
+    tables = [name for kind, name in kinds if kind == "BASE_TABLE"]
+    return sum(kind.endswith("_NODE") for kind, _ in kinds) == 1 and len(tables) == len(set(tables))
+
+
+def _parser() -> duckdb.DuckDBPyConnection:
+    """An engine that reads texts and nothing else."""
+    import duckdb
+
+    parser = duckdb.connect(":memory:", config={"autoload_known_extensions": "false"})
+    parser.execute("SET enable_external_access = false; SET lock_configuration = true")
+    return parser
 
 
 def _has_comment(sql: str) -> bool:

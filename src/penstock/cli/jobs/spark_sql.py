@@ -13,7 +13,7 @@ from penstock.cli.settings.configuration import Settings
 from penstock.cli.settings.store_access import service_options, store_options
 from penstock.cli.settings.telemetry_place import catalog_place
 from penstock.clock import SYSTEM_CLOCK
-from penstock.lake import SqlAnswer, SqlConfig, tables_of
+from penstock.lake import SqlAnswer, SqlConfig, scans_tables_once, tables_of
 from penstock.objects import open_store
 
 __all__ = ["answer_on_spark"]
@@ -34,7 +34,9 @@ def answer_on_spark(
     tables = tables_of(query)
     url, place = catalog_place(store, prefix)
     found = asyncio.run(_position(url, place, position, settings))
-    options = {"url": url, "prefix": place, "asOf": json.dumps(found)}
+    # Every query loads its tables anew. Where each is scanned once, the query's own conditions choose files.
+    pushed = str(scans_tables_once(query)).lower()
+    options = {"url": url, "prefix": place, "asOf": json.dumps(found), "pushFilters": pushed}
     options |= {f"store.{name}": str(value) for name, value in service_options(settings, url).items()}
     if tenant is not None:
         options["tenant"] = tenant
