@@ -255,7 +255,7 @@ def test_a_real_process_answers_through_the_loan_now_and_as_of_a_position():
         try:
             layers = dict(await processes.layers())
             first = await processes.query("select tenant, sum(v) s from mine group by 1", tenant="a")
-            then = await processes.query("select count(*) n from mine", tenant="b", as_of=first.position)
+            then = await processes.query("select count(*) n from MINE", tenant="b", as_of=first.position)
             with pytest.raises(NotFound):
                 await processes.query("select * from mine", tenant="nobody")
             environment = await asyncio.to_thread(Path(f"/proc/{processes.pids[0]}/environ").read_bytes)

@@ -284,6 +284,11 @@ class HeldCatalog:
         query = file_query(start, end, (), None, tenant, table)
         return self._reader.known_plan(query, self._heads, self._past, columns)
 
+    async def tables(self, *, tenant: str | None = None) -> list[str]:
+        """Names of the tables that have files."""
+        found = (await self.plan(tenant=tenant)).table["table"].unique().to_pylist()
+        return [name for name in found if name]
+
 
 def check_position(position: Position, heads: Mapping[str, CatalogHead]) -> None:
     if isinstance(position, int) and len(heads) > 1:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pat
 
@@ -117,8 +116,8 @@ class SqlSnapshot:
 
     async def _spelled_otherwise(self, name: str) -> str:
         """The table whose name is this one but for case; empty when there is none, or more than one."""
-        listed = pc.unique((await self._held.plan(tenant=self._tenant)).table["table"]).to_pylist()
-        found = {str(one) for one in (*listed, *self._columns.known) if one and _folded(str(one)) == _folded(name)}
+        listed = await self._held.tables(tenant=self._tenant)
+        found = {one for one in (*listed, *self._columns.known) if _folded(one) == _folded(name)}
         return found.pop() if len(found) == 1 else ""
 
     async def close(self) -> None:
@@ -136,7 +135,7 @@ class SqlSnapshot:
         found = self._held.known_plan(start, end, columns, table=name, tenant=self._tenant)
         if found is None:
             found = self._door.run(self._held.plan(start, end, columns, table=name, tenant=self._tenant))
-        self.files += len(found)
+        self.files += len(found.files)
         return found.files
 
 

@@ -79,6 +79,7 @@ class CatalogLender:
         self._verbs: dict[str, Callable[[LoanRequest, Loan], Awaitable[_Outcome]]] = {
             "hold": self._hold,
             "plan": self._plan,
+            "tables": self._tables,
             "read": self._read,
             "pin": self._pin,
             "unpin": self._unpin,
@@ -139,6 +140,15 @@ class CatalogLender:
 
         body = encoded() if len(plan) <= _INLINE_FILES_MAX else await asyncio.to_thread(encoded)
         return LoanAnswer(number=0), body
+
+    async def _tables(self, _request: LoanRequest, loan: Loan) -> _Outcome:
+        held, tenant = loan.held, loan.tenant
+        if held is None:
+            raise InvalidInput("the list of tables is not clear", "it needs a state of the catalog")
+        names = await held.tables(tenant=tenant)
+        if loan.tenant != tenant:
+            raise PermissionDenied("nothing is lent", "the question was answered meanwhile")
+        return LoanAnswer(number=0), msgspec.msgpack.encode(names)
 
     async def _read(self, request: LoanRequest, loan: Loan) -> _Outcome:
         key = request.key

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from penstock.undecodable import UNDECODABLE
 __all__ = ["LentCatalog", "LentPin", "LentPlan", "LentState"]
 
 _FILES: Final = msgspec.msgpack.Decoder(list[DataFile])
+_NAMES: Final = msgspec.msgpack.Decoder(list[str])
+
+T = TypeVar("T")
 
 
 class LentPlan(msgspec.Struct, frozen=True):
@@ -50,14 +53,31 @@ class LentState:
         self._lent, self.position = lent, position
 
     async def plan(
-        self, start: int | None = None, end: int | None = None, *, tenant: str | None = None, table: str | None = None
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
     ) -> LentPlan:
-        """The files of the tenant that the gateway asks for, whatever is named here."""
+        """The files of the tenant that the gateway asks for, whatever is named here, with all their statistics."""
         _, body = await self._lent.ask(verb="plan", start=start, end=end, table=table or "")
-        try:
-            return LentPlan(_FILES.decode(body))
-        except UNDECODABLE as error:
-            raise Corrupt("a plan of the gateway cannot be read", str(error)) from error
+        return LentPlan(_decoded(_FILES, body))
+
+    def known_plan(self, *_args: Any, **_names: Any) -> None:
+        """Nothing of a catalog is in the memory of its borrower."""
+
+    async def tables(self, *, tenant: str | None = None) -> list[str]:
+        """Names of the tables of the tenant that the gateway asks for."""
+        return _decoded(_NAMES, (await self._lent.ask(verb="tables"))[1])
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except UNDECODABLE as error:
+        raise Corrupt("an answer of the gateway cannot be read", str(error)) from error
 
 
 class LentCatalog:
