@@ -56,6 +56,33 @@ def test_a_state_that_changes_while_it_is_read_is_read_again() -> None:
     asyncio.run(work())
 
 
+def test_what_does_not_fit_together_because_the_state_changed_is_read_again_and_else_raised() -> None:
+    """A block of the next moment may name what the head of this one does not know."""
+
+    async def work() -> None:
+        volume = MemoryVolume()
+        store = await MeterStore.over(MemoryKeyValue(volume))
+        await store.write(Write("a", ((1, 1, 1),)))
+        seen: list[int] = []
+
+        async def read(head: MeterHead) -> int:
+            seen.append(head.commit)
+            if len(seen) == 1:
+                await store.write(Write("a", ((2, 1, 1),)))
+            if len(seen) in (1, 3):
+                raise IndexError("out of bounds")
+            return head.commit
+
+        blocks = await followed(volume)
+        assert await read_under_head(blocks, tenant_prefix("a"), "a", MeterHead, read) == 2
+        with pytest.raises(IndexError):
+            await read_under_head(blocks, tenant_prefix("a"), "a", MeterHead, read)
+        assert seen == [1, 2, 2]
+        await store.close()
+
+    asyncio.run(work())
+
+
 def test_a_state_that_always_changes_is_given_up_with_an_error() -> None:
     async def work() -> None:
         volume = MemoryVolume()

@@ -53,8 +53,13 @@ async def read_under_head(
 ) -> S:
     """What `read` makes of a head, all of one moment.
 
-    A follower's view may advance between two reads: a head that is still the same proves that it did not.
+    A follower's view may advance between two reads: a head that is still the same proves that it did not. Where it did,
+    what was read may not fit together, and whatever that raised says nothing.
     """
+
+    async def is_of_one_moment(head: H) -> bool:
+        return not blocks.moving or await read_head(blocks.reader, blocks.format, prefix, name, shape) == head
+
     for _ in range(_READ_ATTEMPTS):
         head = await read_head(blocks.reader, blocks.format, prefix, name, shape)
         if head is None:
@@ -63,6 +68,10 @@ async def read_under_head(
             state = await read(head)
         except StateMoved:
             continue
-        if not blocks.moving or await read_head(blocks.reader, blocks.format, prefix, name, shape) == head:
+        except Exception:
+            if await is_of_one_moment(head):
+                raise
+            continue
+        if await is_of_one_moment(head):
             return state
     raise Unavailable(f"{name} changes faster than it can be read", "", "read again, or poll less often")
