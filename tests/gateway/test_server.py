@@ -140,7 +140,7 @@ UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Setting
     ],
 )
 def test_an_offer_to_speak_another_protocol_is_passed_over_and_the_body_is_read(parts):
-    """Java's client offers HTTP/2 with every request that it sends in the clear, whatever its body."""
+    """Clients may offer HTTP/2 with a request that they send in the clear, whatever its body."""
     head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE
     routes = [Route("POST", "/echo", None, echoed, "Echo.")]
     again = POST + b"Content-Length: 4\r\n\r\nabcd"
