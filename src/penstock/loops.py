@@ -38,7 +38,7 @@ class Home:
     def check(self, what: str, remedy: str) -> None:
         """Raise `Unsupported` in any other process."""
         if os.getpid() != self._pid:
-            raise Unsupported(f"{what} cannot be used here", "this process was forked from its own", remedy)
+            raise Unsupported(f"{what} cannot be used here", "this process was forked after it was opened", remedy)
 
 
 class LoopThread:
@@ -113,7 +113,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             raise Unsupported(
                 f"the door {self._thread.name} cannot be used here",
-                "this is its own thread, which would wait for itself",
+                "it was called on its own thread, which would block itself",
                 "hand the call to another thread",
             )
 

@@ -220,7 +220,7 @@ async def test_a_run_is_acknowledged_in_one_write_however_long_it_is(simulation:
     assert await queued(store) == [7, 8]
     assert made.last_acked == 6
     for wrong in (0, 6):
-        with pytest.raises(InvalidInput, match="6 is acknowledged already"):
+        with pytest.raises(InvalidInput, match="6 is already acknowledged"):
             await made.ack_through(wrong)
     with pytest.raises(InvalidInput, match="the last one handed out is 8"):
         await made.ack_through(9)

@@ -37,13 +37,13 @@ def test_nothing_is_acknowledged_twice() -> None:
     cursor.acked(3)
     with pytest.raises(InvalidInput, match="the next one is 4"):
         cursor.plan_ack(3)
-    with pytest.raises(InvalidInput, match="3 is acknowledged already"):
+    with pytest.raises(InvalidInput, match="3 is already acknowledged"):
         cursor.plan_ack_through(3)
     assert cursor.plan_ack_through(4) == 4
 
 
 def test_what_a_consumer_started_behind_is_acknowledged_already() -> None:
-    with pytest.raises(InvalidInput, match="9 is acknowledged already"):
+    with pytest.raises(InvalidInput, match="9 is already acknowledged"):
         handed(10, last_acked=9).plan_ack_through(9)
 
 

@@ -43,5 +43,5 @@ def test_a_count_that_is_not_the_number_of_frames_is_refused(parts: list[bytes],
 
 
 def test_a_count_no_chain_of_this_size_could_hold_is_refused_before_any_memory_is_taken() -> None:
-    with pytest.raises(Corrupt, match="cannot hold them"):
+    with pytest.raises(Corrupt, match="are too few for them"):
         frame_starts(memoryview(b"abcd"), 4_000_000_000, "chain")

@@ -133,8 +133,8 @@ def test_the_test_event_of_s3_is_ignored_with_a_word_and_queues_nothing(desk: De
     ("body", "says"),
     [
         ("", "it is empty"),
-        ("{not json", "line 1 of the input is no JSON"),
-        (json.dumps(s3("a")) + "\n{broken\n", "line 2 of the input is no JSON"),
+        ("{not json", "line 1 of the input is not JSON"),
+        (json.dumps(s3("a")) + "\n{broken\n", "line 2 of the input is not JSON"),
         (json.dumps(s3("a")) + "\n" + json.dumps({"some": "thing"}), "notification 2 of the input"),
         (json.dumps({"Records": [{"eventName": "ObjectCreated:Put"}]}), "notification 1 of the input"),
         (json.dumps(s3("")), "names no object"),

@@ -77,7 +77,7 @@ def test_an_endpoint_that_fails_is_an_error_and_not_another_order(store: Path, s
     server.status = 503
     answer = ask(store, server)
     assert answer.exit_code == 1
-    assert "the reranker did not judge the passages" in answer.output
+    assert "the reranking endpoint did not answer" in answer.output
 
 
 def test_nothing_is_asked_unless_somebody_wants_it(store: Path, server: ShortestFirstServer) -> None:

@@ -114,7 +114,7 @@ def test_a_look_that_fails_in_an_unforeseen_way_is_told_and_the_next_one_is_made
 
     asyncio.run(followed())
     assert sent == [upload("a", "1")]
-    assert failures == ["the places cannot be looked at: OSError: stale handle", "no room"]
+    assert failures == ["the places cannot be listed: OSError: stale handle", "no room"]
 
 
 def test_places_are_looked_at_every_interval_of_the_clock_and_failures_end_nothing() -> None:

@@ -60,7 +60,7 @@ def test_a_url_that_is_no_store_is_refused_by_name(url: str, why: str) -> None:
 
 @pytest.mark.parametrize(("url", "path"), [(None, "a"), (5, "a"), (b"memory://", "a"), ("memory://", None)])
 def test_a_url_and_a_path_are_text(url: Any, path: Any) -> None:
-    with pytest.raises(InvalidInput, match="it is no text"):
+    with pytest.raises(InvalidInput, match="it must be text"):
         locate(url, path)
 
 

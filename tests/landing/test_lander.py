@@ -270,7 +270,7 @@ def test_single_rows_that_would_spoil_their_table_are_put_aside_and_their_neighb
     assert (summary.quarantined, summary.rows) == (2, 1)
     assert [row["n"] for row in asyncio.run(table_rows(config, table="mine"))] == [0]
     reasons = asyncio.run(_quarantine(config))
-    assert any("'m' has a map in which one key occurs twice" in reason for reason in reasons)
+    assert any("'m' has a map with a duplicate key" in reason for reason in reasons)
     assert any("a time beyond" in reason for reason in reasons)
 
 

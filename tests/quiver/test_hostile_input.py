@@ -61,7 +61,7 @@ def test_what_is_no_bundle_is_refused_and_a_generator_of_bundles_is_taken() -> N
         store = await opened(torn(), small())
         await store.register("s")
         for wrong in (None, {"logs": 1}, "x"):
-            with pytest.raises(InvalidInput, match="a store takes bundles"):
+            with pytest.raises(InvalidInput, match="a store accepts bundles"):
                 await store.ingest(wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="NoneType cannot be stored"):
             await store.ingest_many([bundle(1), None])  # type: ignore[list-item]
@@ -253,7 +253,7 @@ def test_settings_of_another_kind_are_refused_by_name() -> None:
         with pytest.raises(InvalidInput, match="a SubscriberConfig is needed"):
             await store.register("s", {"from_newest": True})  # type: ignore[arg-type]
         for wrong in (None, 5, bundle(1)):
-            with pytest.raises(InvalidInput, match="a store takes bundles"):
+            with pytest.raises(InvalidInput, match="a store accepts bundles"):
                 await store.ingest_many(wrong)  # type: ignore[arg-type]
         await store.close()
 

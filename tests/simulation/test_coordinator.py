@@ -91,7 +91,7 @@ class Life:
             await self._idle(self.entropy.choice([0.0, 0.02, 0.3]))
 
     async def _write(self, row: Row, position: int = 0) -> WriteHandle | None:
-        """Write in one of the ways there are; None if the write was not taken."""
+        """Write in one of the ways there are; None if the write was not accepted."""
         delta = Rows(row, position=position, size_bytes=ROW_BYTES * (1 + self.entropy.below(LARGEST_ROW)))
         timeout = self.entropy.choice([None, None, 0.02, 0.2])
         writing = asyncio.create_task(self._accept(delta, row, timeout, tries=self.entropy.chance(0.2)))

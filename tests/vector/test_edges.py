@@ -335,7 +335,7 @@ def test_a_moment_that_could_never_be_read_is_refused(rows: Make) -> None:
     async def work(store: VectorStore, collection: Collection) -> None:
         for microseconds in (1 << 62, -(1 << 62)):
             moments = pa.array([0, microseconds], pa.timestamp("us"))
-            with pytest.raises(InvalidInput, match=r"'seen'.*years go from 1 to 9999"):
+            with pytest.raises(InvalidInput, match=r"'seen'.*years are 1 to 9999"):
                 await collection.upsert(rows(["a", "b"], np.eye(2), seen=moments))
         ends = pa.array(["0001-01-01", "9999-12-31"]).cast(pa.timestamp("us"))
         await collection.upsert(rows(["a", "b"], np.eye(2), seen=ends), durable=True)

@@ -179,7 +179,7 @@ class ConsumerConfig:
             "collector_grace_seconds",
         )
         if self.dequeue_percent > 100:
-            raise InvalidInput(f"dequeue_percent = {self.dequeue_percent}", "a part of the manifest is at most 100 %")
+            raise InvalidInput(f"dequeue_percent = {self.dequeue_percent}", "a percentage is at most 100")
 
     @property
     def collector(self) -> CollectorConfig:
@@ -225,7 +225,7 @@ def _check_positive(config: Any, *names: str) -> None:
         is_number = isinstance(value, int if "_seconds" not in name else int | float) and not isinstance(value, bool)
         if not is_number or not 0 < value < inf:
             kind = "finite number" if "_seconds" in name else "whole number"
-            raise InvalidInput(f"{name} = {value!r}", f"it must be a {kind} above zero", "leave it out for its default")
+            raise InvalidInput(f"{name} = {value!r}", f"it must be a {kind} above zero", "omit it to use the default")
 
 
 def _check_choice(config: Any, name: str, kind: type[Enum]) -> None:

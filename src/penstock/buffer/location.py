@@ -58,7 +58,7 @@ def key_of(location: str, store_url: str) -> str:
         # Sound, and out of reach: never a dead letter.
         raise InvalidInput(
             f"batch object {location!r} cannot be read",
-            f"it lies outside of {store_url}",
+            f"it is outside {store_url}",
             "open the bucket without a prefix, and give the folders as data_path_prefix and manifest_path",
         )
     return location.removeprefix(prefix)

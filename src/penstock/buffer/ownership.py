@@ -83,7 +83,7 @@ class Ownership:
             f"data_path_prefix = {self._folder!r} belongs to another queue",
             f"{self._key!r} names the manifest {found.manifest!r}, and this one is {self._mine.manifest!r}: "
             "in one folder their collectors would delete each other's batches",
-            "give each manifest a data_path_prefix of its own; if the other queue is gone, delete the marker",
+            "give each manifest its own data_path_prefix; if the other queue is gone, delete the marker",
         )
 
 

@@ -144,7 +144,7 @@ class Replayer:
 
     async def _beside(self, letter: DeadLetter) -> bytes:
         if letter.body_key is None:
-            raise Corrupt("no bytes were kept beside the letter")
+            raise Corrupt("no bytes were kept with the dead letter")
         return (await self._store.get(letter.body_key)).data
 
     async def _enqueue(self, letter: DeadLetter, intent: Replay, body: bytes) -> Replayed:
@@ -192,5 +192,5 @@ def _place_of(replay: Replay, manifest: Manifest) -> int | None:
     if manifest.first_sequence > replay.not_before:
         why = f"an attempt was cut off, and the consumer has gone past {replay.not_before} since"
         remedy = f"look for its records in the sink ({replay.location}); if they are not there, replay it again"
-        raise OutcomeUnknown("whether a dead letter was replayed is not known", why, remedy)
+        raise OutcomeUnknown("it is not known whether a dead letter was replayed", why, remedy)
     return None

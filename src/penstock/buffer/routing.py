@@ -65,7 +65,7 @@ class Routing(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.layouts or self.version < 0:
-            raise InvalidInput("a routing without a layout", "one is always in force")
+            raise InvalidInput("a routing needs a layout", "at least one layout is always active")
 
     @property
     def layout(self) -> ShardLayout:
@@ -94,7 +94,7 @@ def shard_path(path: str, shard: int, base: str = "") -> str:
         return path
     prefix = f"{base.strip('/')}/" if base.strip("/") else ""
     if not path.startswith(prefix):
-        raise InvalidInput(f"the path {path!r} is not below {base!r}", "shards lie beside the routing")
+        raise InvalidInput(f"the path {path!r} is not below {base!r}", "shards are stored next to the routing")
     return f"{prefix}shards/{shard:04}/{path.removeprefix(prefix)}"
 
 

@@ -89,7 +89,9 @@ class CatalogConfig:
         _check_seconds(self, "staleness_seconds", "archive_after_seconds", "grace_seconds")
         _check_seconds(self, "age_floor_seconds", "lease_seconds", "commit_deadline_seconds")
         if not 0 < self.conflict_rate_warn <= 1:
-            raise InvalidInput(f"conflict_rate_warn = {self.conflict_rate_warn!r}", "it is a share of all writes")
+            raise InvalidInput(
+                f"conflict_rate_warn = {self.conflict_rate_warn!r}", "it is a fraction of all writes, from 0 to 1"
+            )
         # A segment is named by a head within half the floor of its upload; a late write needs the rest.
         if self.commit_deadline_seconds > self.age_floor_seconds / 4:
             why = f"over a quarter of age_floor_seconds, {self.age_floor_seconds:g}, vacuum could take what it names"

@@ -100,7 +100,7 @@ async def require_catalog(catalog: Catalog) -> None:
         if not head.is_absent or head.live_files:
             return
     key = catalog.layout.head(ROOT)
-    raise NotFound("there is no catalog", f"{key!r} is not there, and no shard and no legacy pair")
+    raise NotFound("there is no catalog", f"{key!r} does not exist, nor does any shard or legacy pair")
 
 
 async def verify_catalog(catalog: Catalog, *, data: bool = False) -> list[VerifyFinding]:

@@ -98,7 +98,7 @@ async def migrate(
     if not head.is_absent:
         return await _migrated_before(catalog, head, pair, faults, dry_run=dry_run, delete_legacy=delete_legacy)
     if pair.is_absent:
-        raise NotFound("there is nothing to migrate", f"neither {pair.keys[0]!r} nor {pair.keys[1]!r} is there")
+        raise NotFound("there is nothing to migrate", f"neither {pair.keys[0]!r} nor {pair.keys[1]!r} exists")
     if faults and not repair and not dry_run:
         raise InvalidInput(
             "the legacy pair is inconsistent, and nothing was written",
@@ -135,7 +135,7 @@ async def split_catalog(catalog: Catalog) -> MigrationReport:
 async def downgrade(catalog: Catalog, *, to: int = 2) -> MigrationReport:
     """Write the head as version 2, everything inline. Segments stay until vacuum takes them."""
     if to != 2:
-        raise InvalidInput(f"downgrade to {to}", "version 2 is the only one", "for version 1 use split-catalog")
+        raise InvalidInput(f"downgrade to {to}", "version 2 is the only target", "for version 1 use split-catalog")
     if (await catalog.refresh_map()).root.state is not ShardState.ACTIVE:
         raise InvalidInput("the catalog is split into shards", "version 2 is one object", "read it with format 3")
     key = catalog.layout.head(ROOT)
@@ -160,7 +160,7 @@ async def downgrade(catalog: Catalog, *, to: int = 2) -> MigrationReport:
                 return now
             if now.seq != seq:
                 raise Conflict(
-                    "the catalog changed while it was being downgraded", "a writer runs", "stop writers first"
+                    "the catalog changed while it was being downgraded", "a writer is running", "stop writers first"
                 )
             return _inlined(now, blocks, now_ms)
 
@@ -195,7 +195,7 @@ def _created(now: CatalogHead, made: CatalogHead) -> CatalogHead:
     if now.migrated.get("sha256") == made.migrated["sha256"]:
         # Another migration of the same pair was first.
         return now
-    raise Conflict("a catalog was made meanwhile", "another process wrote it", "run migrate again to compare")
+    raise Conflict("a catalog was created meanwhile", "another process wrote it", "run migrate again to compare")
 
 
 async def _migrated_before(
@@ -270,7 +270,7 @@ async def _read_back(catalog: Catalog, expected: CatalogHead) -> dict[str, str]:
     body = (await catalog.store.get(key)).data
     found = HeadFormat(3, bytes_max=catalog.config.head_bytes_max).decode(body)
     if found.seq == expected.seq and found.chunks.keys() != expected.chunks.keys():
-        raise Conflict(f"{key!r} does not hold what was written", "its files differ", "check the store")
+        raise Conflict(f"{key!r} differs from what was written", "its files differ", "check the store")
     return {key: _sha256(body)}
 
 

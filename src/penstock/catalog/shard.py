@@ -197,8 +197,8 @@ class Shard:
             return None
         if self._config.legacy == "refuse":
             raise InvalidInput(
-                f"{self} is not there, and the legacy pair is",
-                "dual reading is turned off",
+                f"{self} does not exist, but the legacy pair does",
+                "reading the legacy pair is turned off",
                 "run penstock catalog migrate",
             )
         head, _ = decode_pair(chunks, index, self._config.format)

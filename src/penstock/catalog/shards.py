@@ -117,7 +117,7 @@ class Shards:
             found = position
         if not isinstance(found, int) or isinstance(found, bool):
             raise InvalidInput(
-                f"position {position!r:.80}", "it is a sequence, or one of each shard", "see Plan.position"
+                f"position {position!r:.80}", "it must be a sequence, or one sequence per shard", "see Plan.position"
             )
         return int(found)
 

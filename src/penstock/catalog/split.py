@@ -56,7 +56,7 @@ async def _begun(catalog: Catalog, shard: str, names: list[str]) -> ShardNode:
         known = set(found.root.ids())
         if len(names) < 2 or len(set(names)) < len(names) or known.intersection(names):
             raise InvalidInput(
-                f"shard {shard or 'root'!r} cannot be split into {names}", "it takes two or more new names"
+                f"shard {shard or 'root'!r} cannot be split into {names}", "two or more new names are needed"
             )
         below = tuple(ShardNode(id=name) for name in names)
         return found.changed(msgspec.structs.replace(node, state=ShardState.SPLITTING, children=below))
@@ -91,7 +91,9 @@ def _creation(catalog: Catalog, child: Child, began: float) -> Callable[[Catalog
             return head
         # A process that stood still: vacuum may have taken the objects by now.
         if catalog.clock.monotonic() - began > catalog.config.age_floor_seconds / 2:
-            raise Unavailable("a child of the split was not made", "its segments are too old to be named", "call again")
+            raise Unavailable(
+                "a child of the split was not made", "its segments are too old to be referenced", "call again"
+            )
         return child.head
 
     return change

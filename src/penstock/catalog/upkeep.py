@@ -141,7 +141,7 @@ class Upkeep:
     ) -> CatalogHead:
         # Asked again before each attempt: an object that has grown old may be gone before it is named.
         if self._shards.clock.monotonic() - began > self._shards.config.age_floor_seconds / 2:
-            raise RelocationVoid("its segments are too old to be named")
+            raise RelocationVoid("its segments are too old to be referenced")
         return apply(head, drawn, now_ms)
 
     async def _drawn(

@@ -66,7 +66,7 @@ _SECTIONS: Final = {
             "commands.telemetry.ingest", "ingest", "Send telemetry in a file to a queue or a store at the edge."
         ),
         "telemetry": _Entry(
-            "commands.telemetry.telemetry", "telemetry", "Bring telemetry from the queue into data files and series."
+            "commands.telemetry.telemetry", "telemetry", "Land queued telemetry in data files and time series."
         ),
         "sql": _Entry("commands.telemetry.sql", "sql", "Answer a SELECT over the tables of a catalog."),
         "compact": _Entry(
@@ -85,7 +85,7 @@ _SECTIONS: Final = {
             "commands.stores.catalog", "catalog", "Inspect, migrate, split or vacuum a catalog of data files."
         ),
         "timeseries": _Entry(
-            "commands.stores.timeseries", "timeseries", "Query, inspect, fill or tidy a time-series store."
+            "commands.stores.timeseries", "timeseries", "Query, inspect, fill or maintain a time-series store."
         ),
         "vector": _Entry("commands.stores.vector", "vector", "Inspect, verify, compact or repair a vector store."),
     },

@@ -67,7 +67,7 @@ class IndexAccess:
 
 
 def missing_framework(name: str, extra: str) -> Unavailable:
-    return Unavailable(f"{name} is not installed", "it is an optional part", f"pip install 'penstock[{extra}]'")
+    return Unavailable(f"{name} is not installed", "it is an optional dependency", f"pip install 'penstock[{extra}]'")
 
 
 def passage_id(passage: dict[str, Any]) -> str:

@@ -58,6 +58,6 @@ class CoordinatorConfig:
         if getattr(self, lower) > getattr(self, upper):
             raise InvalidInput(
                 f"{lower} = {getattr(self, lower)!r}",
-                f"it is over {upper} = {getattr(self, upper)!r}, and would never be reached",
+                f"it is over {upper} = {getattr(self, upper)!r}, so it would never be reached",
                 "lower the first or raise the second",
             )

@@ -178,7 +178,7 @@ class Coordinator(Generic[D, S]):
         """Accept a write, waiting for room if need be.
 
         After `timeout` seconds without room the delta is given back inside `AtCapacity`. An error, a timeout
-        and a cancellation alike mean that the write was not taken.
+        and a cancellation alike mean that the write was not accepted.
         """
         size_bytes = delta.size_bytes
         self._streak += 1
@@ -268,7 +268,7 @@ class Coordinator(Generic[D, S]):
         self._meters.rejected()
         room = self._machine.room
         return AtCapacity(
-            f"a write of {size_bytes} bytes was not taken",
+            f"a write of {size_bytes} bytes was not accepted",
             f"{why}: {room.writes} of {room.max_writes} writes and {room.bytes} of {room.max_bytes} bytes are held",
             "write again later; the delta is in `rejected`",
             rejected=delta,

@@ -39,7 +39,7 @@ def settled_as(error: BaseException, epochs: Epochs, deadline_seconds: float) ->
 
 def refusal(cause: PenstockError) -> PenstockError:
     """For a write that was not taken."""
-    return _caused(_alike(cause, "the write was not taken, since an earlier flush failed", words(cause)), cause)
+    return _caused(_alike(cause, "the write was not accepted, since an earlier flush failed", words(cause)), cause)
 
 
 def unsettled(cause: PenstockError) -> PenstockError:
@@ -52,9 +52,9 @@ def unsettled(cause: PenstockError) -> PenstockError:
 
 def shut_down() -> Closed:
     return Closed(
-        "the write was not taken",
+        "the write was not accepted",
         "the coordinator is shut down",
-        "open a new one, and read on from the stored position",
+        "open a new one, and continue from the stored position",
     )
 
 

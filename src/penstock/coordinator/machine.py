@@ -101,7 +101,7 @@ class Machine(Generic[D, S]):
         """Refuse an epoch that no write has: waiting for it might never end."""
         if not 0 <= epoch <= self.applied:
             raise InvalidInput(
-                f"epoch {epoch} belongs to no write",
+                f"epoch {epoch} is not the epoch of a write",
                 f"epochs up to {self.applied} were given out so far",
                 "pass the epoch of a write's handle",
             )
@@ -175,7 +175,7 @@ class Machine(Generic[D, S]):
 
     def _unfit(self, size_bytes: int) -> InvalidInput:
         return InvalidInput(
-            f"a write of {size_bytes} bytes cannot be taken",
+            f"a write of {size_bytes} bytes cannot be accepted",
             f"all writes together hold 0 to {self.room.max_bytes} bytes",
             "split it, or raise max_buffered_bytes",
         )

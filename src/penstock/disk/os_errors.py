@@ -22,15 +22,15 @@ def explain(what: str, error: OSError) -> PenstockError:
     """The error for a call that has written nothing."""
     if is_full(error):
         remedy = "free some room, or drain what is queued; nothing was written"
-        return StorageFull(what, f"no room is left: {error.strerror}", remedy)
+        return StorageFull(what, f"the disk is full: {error.strerror}", remedy)
     if error.errno in _DENIED:
         return PermissionDenied(what, str(error), "check the owner, mode and mount of the directory")
     if error.errno == errno.ENAMETOOLONG:
         return InvalidInput(what, "a name is too long for this file system", "keep segments under 255 bytes")
     if error.errno == errno.ELOOP:
-        return InvalidInput(what, "a symbolic link stands in its path", "name the link's target as the store")
+        return InvalidInput(what, "its path contains a symbolic link", "name the link's target as the store")
     if error.errno in _CLASH:
-        return InvalidInput(what, "a name cannot be an object and a folder at once", "choose another key")
+        return InvalidInput(what, "a name cannot be both an object and a folder", "choose another key")
     if error.errno == errno.ENOENT:
-        return NotFound(what, "the directory is not there", "create it, or mount its disk, then open it again")
+        return NotFound(what, "the directory does not exist", "create it, or mount its disk, then open it again")
     return Unavailable(what, str(error), "check the disk")

@@ -265,13 +265,13 @@ class Batcher:
         known = document.gap.get(chunk.seq)
         if known and known.chunk_id != chunk.chunk_id:
             raise Conflict(
-                f"chunk {chunk.seq} of document {chunk.doc_id[:12]} came with two contents",
+                f"chunk {chunk.seq} of document {chunk.doc_id[:12]} arrived with two different contents",
                 f"{known.chunk_id} and {chunk.chunk_id}",
                 "one document was chunked with two configurations: reindex it",
             )
         if not known and self._held() >= self._limits.gap_chunks_max:
             raise AtCapacity(
-                f"chunk {chunk.seq} of document {chunk.doc_id[:12]} is too far ahead",
+                f"chunk {chunk.seq} of document {chunk.doc_id[:12]} is too far ahead of the others",
                 f"{self._held()} chunks already wait for earlier ones",
                 "send the missing chunks first",
                 rejected=chunk,

@@ -3,7 +3,7 @@
 The side-car of `reports/q3.pdf` is the object `reports/q3.pdf.meta.json` in the same bucket: one JSON object of names
 and values. Texts, whole numbers, numbers and truth values can be filtered on; lists and objects are kept and shown;
 null takes away what the notification said. What is over a bound is left out with a warning, and the document is indexed
-all the same; a side-car that is no JSON object is refused.
+all the same; a side-car that is not a JSON object is refused.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def sidecar_subject(key: str) -> str:
 
 
 def parse_sidecar(data: bytes) -> tuple[Metadata, tuple[str, ...]]:
-    """The metadata in a side-car file, and what of it is left out. `InvalidInput` if it is no JSON object."""
+    """The metadata in a side-car file, and what of it is left out. `InvalidInput` if it is not a JSON object."""
     if len(data) > SIDECAR_BYTES_MAX:
         raise AtCapacity(
-            f"a side-car file of {len(data):,} bytes", f"at most {SIDECAR_BYTES_MAX:,} are read", "say less in it"
+            f"a side-car file of {len(data):,} bytes", f"at most {SIDECAR_BYTES_MAX:,} are read", "shorten it"
         )
     try:
         given = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except _UNREADABLE as error:
         raise InvalidInput(
-            "a side-car file cannot be read", f"it is no JSON: {error}", "write a JSON object"
+            "a side-car file cannot be read", f"it is not JSON: {error}", "write a JSON object"
         ) from error
     if not isinstance(given, dict):
         raise InvalidInput(
@@ -127,7 +127,7 @@ def _value_fault(value: Any, depth: int = 0) -> str:
         too_long = len(value) > TEXT_CHARACTERS_MAX
         return f"a text has at most {TEXT_CHARACTERS_MAX:,} characters" if too_long else _text_fault(value)
     if isinstance(value, float) and not math.isfinite(value):
-        return "it is no number"
+        return "it is not a number"
     if isinstance(value, int) and not _INTEGER_MIN <= value <= _INTEGER_MAX:
         return "a whole number has 64 bits"
     if isinstance(value, dict):

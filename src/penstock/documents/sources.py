@@ -82,7 +82,7 @@ class BlockSource:
         block = self._beneath.read(start, end)
         if len(block) != end - start:
             raise Conflict(
-                f"bytes [{start}, {end}) of the document were asked for, and {len(block)} came",
+                f"bytes [{start}, {end}) of the document were requested, and {len(block)} arrived",
                 "the object changed while it was read",
                 "the notification of the new version will index it",
             )

@@ -154,8 +154,8 @@ class GatewayConfig:
         if self.tokens is None and self.host not in _LOOPBACK:
             raise InvalidInput(
                 f"host = {self.host!r} without tokens",
-                "everybody who reaches this address could read and write",
-                "make tokens with `penstock token create` and name their file in `tokens`, or listen on 127.0.0.1",
+                "everyone who can reach this address could read and write",
+                "create tokens with `penstock token create` and set `tokens` to their file, or listen on 127.0.0.1",
             )
 
 
@@ -166,7 +166,9 @@ def check_networks(name: str, networks: Iterable[str]) -> tuple[IPv4Network | IP
         try:
             found.append(ip_network(text))
         except ValueError as error:
-            raise InvalidInput(f"{name}: {text!r} is no address or network", str(error), "write 10.0.0.0/8") from None
+            raise InvalidInput(
+                f"{name}: {text!r} is not an address or network", str(error), "write 10.0.0.0/8"
+            ) from None
     return tuple(found)
 
 

@@ -38,6 +38,6 @@ async def _probe(location: Location, options: Mapping[str, Any], clock: Clock) -
     try:
         store = await open_store(url, clock=clock, **options)
     except Unsupported as error:
-        remedy = "use a store that enforces them; a follower can still read what is there"
+        remedy = "use a store that enforces them; a follower can still read it"
         raise Unsupported(f"{location} cannot have a writer", error.why, remedy) from error
     await store.close()

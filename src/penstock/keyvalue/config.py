@@ -32,7 +32,7 @@ class KeyValueConfig:
         for name in self.__slots__:
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InvalidInput(f"{name} = {value!r}", "it must be more than zero", "leave it out for its default")
+                raise InvalidInput(f"{name} = {value!r}", "it must be more than zero", "omit it to use the default")
 
     @property
     def writing(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What is damaged, and what can be read in spite of it.
 
-SlateDB names a file whose checksum does not hold, and not one that was cut short. A directory can be looked through for
+SlateDB names a file whose checksum does not match, and not one that was cut short. A directory can be looked through for
 those: every sorted file and every log file ends with the version of its format, and one that was cut ends anywhere.
 """
 

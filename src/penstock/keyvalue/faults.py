@@ -103,9 +103,9 @@ def _of_the_medium(place: str, text: str) -> PenstockError | None:
     if code in _ABSENT:
         return NotFound(f"the bucket of {place} does not exist", why, "create it, or correct the URL")
     if status in (401, 403) or system in _FORBIDDEN:
-        return PermissionDenied(f"{place} cannot be used", why, "check the credentials and what they may do")
+        return PermissionDenied(f"{place} cannot be used", why, "check the credentials and their permissions")
     if status == 507 or system in _FULL:
-        return StorageFull(f"{place} has no room", why, "free some space, then open the store again")
+        return StorageFull(f"{place} is full", why, "free some space, then open the store again")
     if status == 416 or _SHORT in text:
         return _torn(place, f"a file is shorter than the store knows it to be: {why}")
     return _torn(place, why) if _mentions(why, _TORN) else None
@@ -128,4 +128,4 @@ def _away(place: str, why: str) -> PenstockError:
 
 
 def _unknown(place: str, why: str) -> PenstockError:
-    return OutcomeUnknown(f"a write to {place} may or may not be there", why, "open the store again and read")
+    return OutcomeUnknown(f"a write to {place} may or may not have been stored", why, "open the store again and read")

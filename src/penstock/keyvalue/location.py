@@ -37,7 +37,7 @@ def locate(store_url: str, path: str) -> Location:
     url = parse_url(store_url)
     if not isinstance(path, str):
         raise InvalidInput(
-            f"a {type(path).__name__} is no store path", "it is no text", "use segments joined by slashes"
+            f"a {type(path).__name__} is not a store path", "it must be text", "use segments joined by slashes"
         )
     if url.scheme == "file":
         return Location("file", _directory(url.place), _checked(path, path))

@@ -96,7 +96,7 @@ async def open_follower(
         if volume.newest_writer(location.path) is None:
             raise NotFound(
                 f"there is no key-value store at {location}",
-                "nobody opened it for writing",
+                "it was never opened for writing",
                 "open it with open_keyvalue",
             )
         return MemoryFollower(volume, location.path, poll_interval_ms=poll_interval_ms, clock=clock)
@@ -113,4 +113,4 @@ def _volume(location: Location) -> MemoryVolume:
 def _check_bounds(**bounds: float) -> None:
     for name, value in bounds.items():
         if value <= 0:
-            raise InvalidInput(f"{name} is {value}", "it must be more than zero", "leave it out for its default")
+            raise InvalidInput(f"{name} is {value}", "it must be more than zero", "omit it to use the default")

@@ -156,7 +156,7 @@ def check_scan(start: bytes, end: bytes | None, block_bytes: int) -> None:
         _check_bytes(end, "the end of a scan")
     if block_bytes < 1:
         why = "a block needs at least one byte"
-        raise InvalidInput(f"a scan in blocks of {block_bytes} bytes", why, f"leave it out for {BLOCK_BYTES}")
+        raise InvalidInput(f"a scan in blocks of {block_bytes} bytes", why, f"omit it for {BLOCK_BYTES}")
 
 
 def _check_key(key: bytes, name: str) -> None:
@@ -165,7 +165,7 @@ def _check_key(key: bytes, name: str) -> None:
         raise InvalidInput(f"{name} is empty", "every key needs at least one byte", "give it a name")
     if len(key) > KEY_BYTES_MAX:
         what = f"{name} has {len(key)} bytes: {key[:40]!r}…"
-        raise InvalidInput(what, f"the limit is {KEY_BYTES_MAX}", "keep what is long in the value")
+        raise InvalidInput(what, f"the limit is {KEY_BYTES_MAX}", "put long data into the value")
 
 
 def _check_bytes(key: bytes, name: str) -> None:

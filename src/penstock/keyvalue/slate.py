@@ -223,7 +223,7 @@ class SlateKeyValue(_SlateReader):
             await self._syncs.wait()
         except OSError as error:
             raise OutcomeUnknown(
-                f"a write to {self.place} may or may not be there",
+                f"a write to {self.place} may or may not have been stored",
                 f"the directory could not be synced: {error.strerror}",
                 "check the disk, open the store again and read",
             ) from error

@@ -92,9 +92,9 @@ class ProcessWatch:
         if self._clock.monotonic() <= self._until:
             return None
         if self._is_hurried:
-            return Closed("the query was ended with its process", "it was given up, and could not be interrupted")
+            return Closed("the query's process was killed", "it was cancelled, and could not be interrupted")
         return DeadlineExceeded(
-            "the query was ended with its process",
+            "the query's process was killed",
             f"it took longer than {self._seconds_max:g} s, and could not be interrupted",
             "narrow its time range, or allow more with seconds_max",
         )

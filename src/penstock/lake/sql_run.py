@@ -82,7 +82,7 @@ class SqlRun:
 
     def _check(self) -> None:
         if self._is_given_up:
-            raise Closed("the query was given up", "nobody waits for its answer")
+            raise Closed("the query was cancelled", "its caller has gone")
 
     def _answer(self, reader: pa.RecordBatchReader) -> tuple[pa.Table, bool]:
         batches: list[pa.RecordBatch] = []
@@ -109,7 +109,9 @@ class SqlRun:
         text = str(error).strip()
         if isinstance(error, duckdb.CatalogException) and "Table with name" in text:
             names = ", ".join(sorted(self.snapshot.datasets)) or "none of those that it names"
-            return NotFound("the query names a table that is not there", text.splitlines()[0], f"tables found: {names}")
+            return NotFound(
+                "the query names a table that does not exist", text.splitlines()[0], f"tables found: {names}"
+            )
         if isinstance(error, duckdb.OutOfMemoryException):
             return AtCapacity(
                 "the query needs too much memory", text.splitlines()[0], "narrow it, or raise memory_bytes"

@@ -93,8 +93,8 @@ class SqlSnapshot:
             if (there := spelled.setdefault(_folded(name), table)) != table:
                 raise InvalidInput(
                     f"the query names both tables {there!r} and {table!r}",
-                    "names that differ in case alone are one name in SQL",
-                    "ask for one of them at a time",
+                    "names that differ only in case are the same name in SQL",
+                    "query one of them at a time",
                 )
             if any(_folded(one) == _folded(name) for one in self.datasets):
                 continue

@@ -42,7 +42,7 @@ def checked_select(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
     import duckdb
 
     if not _is_unicode(sql):
-        raise InvalidInput("the query cannot be read", "it is no UTF-8", "correct it")
+        raise InvalidInput("the query cannot be read", "it is not UTF-8", "correct it")
     try:
         statements = parser.extract_statements(sql)
         is_one = len(statements) == 1 and statements[0].type == duckdb.StatementType.SELECT
@@ -54,7 +54,7 @@ def checked_select(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
     except duckdb.Error as error:
         raise InvalidInput("the query cannot be read", str(error).strip(), "correct it") from error
     kinds = ", ".join(one.type.name for one in statements) or "nothing"
-    raise InvalidInput("the query cannot be run", f"it must be one SELECT, and it is {kinds}", "send one SELECT")
+    raise InvalidInput("the query cannot be run", f"it must be one SELECT, but it is {kinds}", "send one SELECT")
 
 
 def _syntax(sql: str, parser: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _check_functions(syntax: dict[str, Any]) -> None:
         if name.lower() not in _TABLE_FUNCTIONS:
             known = ", ".join(sorted(_TABLE_FUNCTIONS))
             why = f"{name}(…) in the place of a table reaches beyond the catalog"
-            raise InvalidInput("the query cannot be run", why, f"ask the tables of the catalog; functions: {known}")
+            raise InvalidInput("the query cannot be run", why, f"query the tables of the catalog; functions:  {known}")
 
 
 def _tables(syntax: dict[str, Any]) -> set[str]:
@@ -126,7 +126,7 @@ def tables_of(sql: str) -> set[str]:
     import duckdb
 
     if not _is_unicode(sql):
-        raise _refusal("it is no UTF-8", "correct it")
+        raise _refusal("it is not UTF-8", "correct it")
     for sign, name in _UNCLEAR.items():
         if sign in sql:
             raise _refusal(f"it contains {name}", "leave it out, or ask DuckDB")

@@ -53,7 +53,9 @@ class LandingLimits:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} = {getattr(self, name)!r}", "it must be at least 1")
         if not self.interval_seconds >= 0:
-            raise InvalidInput(f"interval_seconds = {self.interval_seconds!r}", "it is a duration")
+            raise InvalidInput(
+                f"interval_seconds = {self.interval_seconds!r}", "it must be a number of seconds, 0 or larger"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class TelemetryConfig:
     def of_shard(self, shard: int) -> TelemetryConfig:
         """The same job on the queue and the series of another shard; the catalog is the same."""
         if self.shard != 0:
-            raise InvalidInput(f"shard {self.shard} has no shards", "ask the first one")
+            raise InvalidInput(f"shard {self.shard} has no shards of its own", "ask the first one")
         return replace(
             self,
             shard=shard,

@@ -25,7 +25,7 @@ def split_unfit(table: pa.Table) -> tuple[pa.Table, list[tuple[str, pa.Table]]]:
     """The rows that can be kept, and the others by their reason."""
     unfit: list[tuple[str, pa.Table]] = []
     for name in table.schema.names:
-        reason = f"column {name!r} has a map in which one key occurs twice"
+        reason = f"column {name!r} has a map with a duplicate key"
         table = _without(table, rows_with_repeated_keys(table.column(name)), reason, unfit)
     if _TIME in table.schema.names:
         table = _without(table, _beyond(table.column(_TIME)), "it has a time beyond the years 1677 to 2262", unfit)

@@ -27,7 +27,7 @@ KnownTables = Mapping[tuple[str, str], Columns]
 
 def given_up() -> Closed:
     """What a call raises that was cancelled."""
-    return Closed("a round of the telemetry job was given up", "the job was asked to end", "the next run does it again")
+    return Closed("a round of the telemetry job was cancelled", "the job was stopped", "the next run repeats it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class StateShelf:
             found = msgspec.json.decode((await self._store.get(self._key(position))).data, type=LandingState)
         except NotFound as error:
             raise Corrupt(
-                f"the state of the telemetry job at {position} is missing", "it was removed by somebody", "restore it"
+                f"the state of the telemetry job at {position} is missing", "it was deleted", "restore it"
             ) from error
         except UNDECODABLE as error:
             raise Corrupt(f"the state of the telemetry job at {position} cannot be read", str(error)) from error

@@ -59,7 +59,7 @@ def check_start(key: str, start: int, size: int) -> None:
     """Refuse a range that starts past the end; at the end it is merely empty."""
     if start > size:
         why = f"past its end at {size} bytes"
-        raise InvalidInput(f"range of {key!r} starts at {start}", why, "ask head for its size")
+        raise InvalidInput(f"range of {key!r} starts at {start}", why, "get its size with head")
 
 
 def check_version(url: str, key: str, found: str | None, expected: str | None) -> None:
@@ -77,7 +77,7 @@ def check_listing(prefix: str, offset: str, page_size: int) -> None:
             )
     if not hasattr(page_size, "__index__") or not 1 <= index(page_size) <= sys.maxsize:
         why = f"it must be a whole number from 1 to {sys.maxsize}"
-        raise InvalidInput(f"page_size {page_size} cannot be used", why, "leave it out for a thousand")
+        raise InvalidInput(f"page_size {page_size} cannot be used", why, "omit it for 1,000")
 
 
 def missing(url: str, key: str) -> NotFound:
@@ -92,4 +92,4 @@ def conflict(url: str, key: str, expected: str | None) -> Conflict:
 
 def storm(url: str, key: str) -> Unavailable:
     """No version of the object held still for long enough to read all of its ranges."""
-    return Unavailable(f"ranges of {key!r} in {url} were not read", "it was replaced again and again", "try again")
+    return Unavailable(f"ranges of {key!r} in {url} were not read", "it was replaced repeatedly", "try again")

@@ -65,7 +65,7 @@ async def open_store(
     """
     place = parse_url(url)
     if get_bytes_max < 1:
-        raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero", "leave it out for 256 MiB")
+        raise InvalidInput(f"get_bytes_max = {get_bytes_max}", "it must be above zero", "omit it for 256 MiB")
     _check_options(place, options)
     store: ObjectStore
     if place.scheme == "memory":
@@ -101,7 +101,7 @@ class StoreSpec:
         if self.url.startswith("memory:"):
             raise Unsupported(
                 f"{self.url} cannot be opened in another process",
-                "it lives in the memory of this one",
+                "it is in the memory of this process",
                 "use a directory or an object store",
             )
         return StoreSpec, (self.url, dict(self.options))

@@ -50,7 +50,7 @@ class StoreUrl:
 def parse_url(url: str) -> StoreUrl:
     """Refuse whatever could be understood in two ways."""
     if not isinstance(url, str):
-        raise InvalidInput(f"a {type(url).__name__} is no store URL", "it is no text", f"write one of {_EXAMPLES}")
+        raise InvalidInput(f"a {type(url).__name__} is not a store URL", "it must be text", f"write one of {_EXAMPLES}")
     if "://" not in url:
         raise _no_scheme(url)
     if _LEFT_OUT.search(url):
@@ -142,7 +142,7 @@ def check_sendable(options: Mapping[str, object]) -> None:
         # The text of a key file has lines.
         if not (value.lstrip().startswith("{") and _is_utf8(value)):
             why = "it has a line break or another character that no request can carry"
-            raise InvalidInput(f"option {name!r} cannot be used", why, "remove it, most often from the end")
+            raise InvalidInput(f"option {name!r} cannot be used", why, "remove it; it is often at the end")
 
 
 def _refusal(url: str, why: str, remedy: str = "") -> InvalidInput:

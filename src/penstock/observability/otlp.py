@@ -52,7 +52,7 @@ class OtlpSettings:
         if off or url is None or environment.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none":
             return None
         if not url.startswith(("http://", "https://")):
-            raise _refused("ENDPOINT", url, "it is no address of the web", "write http://host:4318")
+            raise _refused("ENDPOINT", url, "it is not an HTTP address", "write http://host:4318")
         if not environment.get(f"{_PREFIX}_TRACES_ENDPOINT"):
             # Only the variable for traces alone names the whole path.
             url = f"{url.rstrip('/')}/{_PATH}"

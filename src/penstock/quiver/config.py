@@ -174,7 +174,9 @@ class SubscriberConfig:
         positive("retry_seconds_first", self.retry_seconds_first)
         positive("retry_seconds_max", self.retry_seconds_max)
         if self.retry_seconds_max < self.retry_seconds_first:
-            raise InvalidInput("retry_seconds_max is below retry_seconds_first", "pauses grow from one to the other")
+            raise InvalidInput(
+                "retry_seconds_max is below retry_seconds_first", "pauses grow from the first to the second"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +234,9 @@ class QuiverConfig:
         try:
             settings = yaml.safe_load(text) or {}
         except yaml.YAMLError as error:
-            raise InvalidInput("the configuration is no YAML", str(error)) from error
+            raise InvalidInput("the configuration is not YAML", str(error)) from error
         if not isinstance(settings, dict):
-            raise InvalidInput("the configuration is no YAML mapping", f"it is a {type(settings).__name__}")
+            raise InvalidInput("the configuration is not a YAML mapping", f"it is a {type(settings).__name__}")
         settings = persistence_settings(settings)
         path = settings.pop("path", None)
         return (None if path is None else str(path)), QuiverConfig.from_mapping(settings)
@@ -270,14 +272,14 @@ def _read(kind: Any, settings: Mapping[str, Any], prefix: str) -> Any:
     known = {one.name for one in dataclasses.fields(kind)}
     for key in settings:
         if key not in known:
-            raise InvalidInput(f"{prefix}{key} is no setting of a quiver", f"there are {', '.join(sorted(known))}")
+            raise InvalidInput(f"{prefix}{key} is not a setting of a quiver", f"there are {', '.join(sorted(known))}")
     return kind(**{key: _value(key, value, prefix) for key, value in settings.items()})
 
 
 def _value(key: str, value: Any, prefix: str) -> Any:
     if key in _GROUPS:
         if not isinstance(value, Mapping):
-            raise InvalidInput(f"{key} is no group of settings", f"it is {value!r}")
+            raise InvalidInput(f"{key} is not a group of settings", f"it is {value!r}")
         return _read(_GROUPS[key], value, f"{key}.")
     if key in _SIZE_KEYS:
         return parse_size(value)

@@ -160,9 +160,9 @@ def _locked(disk: Disk, layout: Layout) -> AbstractContextManager[None]:
         lock.__enter__()
     except BlockingIOError:
         raise Conflict(
-            f"instance {layout.instance} of the store {layout.path} is open already",
+            f"instance {layout.instance} of the store {layout.path} is already open",
             f"{disk.lock_holder(layout.lock)} writes it",
-            "end that one, or open another instance",
+            "stop that process, or open another instance",
         ) from None
     return lock
 
@@ -207,7 +207,9 @@ def full_path(path: str | os.PathLike[str]) -> str:
     """From the root on, so that a process that changes its folder later still writes here."""
     given: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(given, str) or "\0" in given:
-        raise InvalidInput(f"{path!r} is no directory for a store", "its path must be text without zeros", "name one")
+        raise InvalidInput(
+            f"{path!r} cannot be the directory of a store", "its path must be text without NUL characters", "name one"
+        )
     if not given:
         raise InvalidInput("a store needs a directory", "its path is empty", "name one")
     return str(Path(given).absolute())

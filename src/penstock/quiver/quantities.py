@@ -20,7 +20,7 @@ def parse_size(value: int | float | str) -> int:
     number, unit = _split(value, "size", "32MB")
     unit = unit.upper().removesuffix("IB").removesuffix("B") or "B"
     if unit not in _SIZES:
-        raise InvalidInput(f"{value!r} is no size", f"its unit is none of {', '.join(_SIZES)[2:]}", "write 32MB")
+        raise InvalidInput(f"{value!r} is not a size", f"its unit is none of {', '.join(_SIZES)[2:]}", "write 32MB")
     return int(number * _SIZES[unit])
 
 
@@ -28,13 +28,15 @@ def parse_seconds(value: int | float | str) -> float:
     """Seconds; a plain number is taken as such."""
     number, unit = _split(value, "duration", "25ms")
     if unit not in _SECONDS:
-        raise InvalidInput(f"{value!r} is no duration", f"its unit is none of {', '.join(_SECONDS)[2:]}", "write 25ms")
+        raise InvalidInput(
+            f"{value!r} is not a duration", f"its unit is none of {', '.join(_SECONDS)[2:]}", "write 25ms"
+        )
     return number * _SECONDS[unit]
 
 
 def _split(value: int | float | str, what: str, example: str) -> tuple[float, str]:
     if isinstance(value, bool):
-        raise InvalidInput(f"{value!r} is no {what}", "it is a truth value", f"write {example}")
+        raise InvalidInput(f"{value!r} is no {what}", "it is a boolean", f"write {example}")
     if isinstance(value, int | float):
         value = repr(value)
     match = _QUANTITY.fullmatch(value)

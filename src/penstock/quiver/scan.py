@@ -25,7 +25,7 @@ def is_wanted(source: SegmentMeta | OpenSegment, start: int | None, end: int | N
         raise InvalidInput(f"a scan by {time!r} time is not possible", "there are event and ingestion time")
     for bound in (start, end):
         if bound is not None and not isinstance(bound, int):
-            raise InvalidInput(f"a scan cannot begin or end at {bound!r}", "a bound is a whole number, or none")
+            raise InvalidInput(f"a scan cannot begin or end at {bound!r}", "a bound is a whole number or None")
     span = source.event_time_ns if time == "event" else source.ingestion_ms
     return span is None or ((end is None or span[0] < end) and (start is None or span[1] >= start))
 

@@ -26,7 +26,7 @@ def patience(name: str, value: Any) -> None:
     """None, which waits for ever, or a number of seconds."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (is_number and value == value):
-        raise InvalidInput(f"{name} is {value!r}", "it must be a number of seconds, or None to wait for ever")
+        raise InvalidInput(f"{name} is {value!r}", "it must be a number of seconds, or None to wait forever")
 
 
 def whole(name: str, value: Any, least: int = 1) -> None:
@@ -44,7 +44,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             before = found.get(head, {})
             if not isinstance(before, Mapping):
-                raise InvalidInput(f"{head} is no group of settings", f"it is {before!r}, and {key} is in it")
+                raise InvalidInput(f"{head} is not a group of settings", f"it is {before!r}, and {key} is in it")
             found[head] = {**before, **nested(value)}
         else:
             found[head] = value
@@ -68,7 +68,7 @@ def persistence_settings(settings: dict[str, Any]) -> dict[str, Any]:
     ((name, node),) = found.items()
     config = node.get("config") or {}
     if not isinstance(config, dict):
-        raise InvalidInput(f"nodes.{name}.config is no group of settings", f"it is {config!r}")
+        raise InvalidInput(f"nodes.{name}.config is not a group of settings", f"it is {config!r}")
     return dict(config)
 
 

@@ -73,7 +73,7 @@ class Quiver:
         """
         config = config if config is not None else QuiverConfig()
         if not isinstance(config, QuiverConfig):
-            raise InvalidInput(f"the settings {config!r} are none of a store", "a QuiverConfig is needed")
+            raise InvalidInput(f"the settings {config!r} are not for a store", "a QuiverConfig is needed")
         whole("instance", instance, least=0)
         threads = Threads(_THREADS, "penstock-quiver", "the quiver")
         lane = Threads(1, "penstock-quiver-log", "the quiver")
@@ -288,7 +288,7 @@ class Quiver:
 
 def _no_bundles(given: Sequence[object]) -> InvalidInput:
     kinds = ", ".join(sorted({type(one).__name__ for one in given}))
-    return InvalidInput(f"{kinds} cannot be stored", "a store takes bundles", "make a Bundle of it")
+    return InvalidInput(f"{kinds} cannot be stored", "a store accepts bundles", "make a Bundle of it")
 
 
 def _open(doors: Doors, layout: Layout, config: QuiverConfig) -> OpenedInstance:

@@ -114,7 +114,9 @@ class RelayConfig:
         _check_seconds(self, "retry_seconds_max")
         _check_whole(self, "consumer_bytes_max")
         if self.retry_seconds_max < self.retry_seconds_first:
-            raise InvalidInput("retry_seconds_max is below retry_seconds_first", "pauses grow from one to the other")
+            raise InvalidInput(
+                "retry_seconds_max is below retry_seconds_first", "pauses grow from the first to the second"
+            )
 
 
 def _check_whole(config: Any, name: str, most: float = inf) -> None:

@@ -35,10 +35,10 @@ _STORED: Final = DecodeLimits(
 def encode_records(tables: Mapping[str, pa.Table | pa.RecordBatch]) -> tuple[list[bytes], bytes]:
     """The records of a batch, a stream a table, and the envelope that goes before them as metadata."""
     if not tables:
-        raise InvalidInput("there is nothing to send", "a batch has one table at least")
+        raise InvalidInput("there is nothing to send", "a batch has at least one table")
     if "" in tables:
         # Whoever reads the batch could not tell whose rows these are, and would stop there.
-        raise InvalidInput("a table has no name", "its rows could never be found", "name it")
+        raise InvalidInput("a table has no name", "its rows could not be queried", "name it")
     signals = {signal_of(name) for name in tables}
     signal = next(iter(signals)) if len(signals) == 1 else None
     return [encode_arrow(table, {_SLOT: name.encode()}) for name, table in tables.items()], ArrowEnvelope(

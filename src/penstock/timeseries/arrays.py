@@ -56,9 +56,7 @@ def bytes_column(values: Sequence[bytes], kind: Any) -> Column:
     """A column of texts or bytes. Arrow's own way from a list imports pandas first, where that is installed."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
     if int(ends[-1]) >= 1 << 31:
-        raise InvalidInput(
-            f"a column of {int(ends[-1])} bytes", "it takes less than 2 GiB", "write fewer series at once"
-        )
+        raise InvalidInput(f"a column of {int(ends[-1])} bytes", "the limit is 2 GiB", "write fewer series at once")
     buffers = [None, buffer_of(ends.astype(np.int32)), buffer_of(b"".join(values))]
     return pyarrow.Array.from_buffers(kind, len(values), buffers)
 

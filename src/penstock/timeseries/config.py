@@ -62,9 +62,9 @@ class TimeSeriesConfig:
         self._check(0 < self.bucket_series_max <= 1 << 30, "bucket_series_max", "ids of a bucket have 30 bits")
         self._check(self.tenants_open > 0, "tenants_open", "it must be more than zero")
         self._check(self.retention_seconds > 0, "retention_seconds", "it is a duration, or infinity")
-        self._check(self.fold_delay_seconds >= 0, "fold_delay_seconds", "it is a duration")
+        self._check(self.fold_delay_seconds >= 0, "fold_delay_seconds", "it must be a number of seconds, 0 or larger")
         self._check(self.upkeep_pause_seconds > 0, "upkeep_pause_seconds", "it is a duration, or infinity")
-        self._check(self.staleness_seconds >= 0, "staleness_seconds", "it is a duration")
+        self._check(self.staleness_seconds >= 0, "staleness_seconds", "it must be a number of seconds, 0 or larger")
 
     def _check(self, holds: bool, name: str, why: str) -> None:
         if not holds:

@@ -246,7 +246,7 @@ def _checked(matchers: Iterable[Matcher], start_ms: int, end_ms: int) -> tuple[M
     asked = tuple(matchers)
     for matcher in asked:
         if not isinstance(matcher, Matcher):
-            raise InvalidInput(f"{matcher!r:.80} is no matcher", "series are selected by a sequence of Matcher")
+            raise InvalidInput(f"{matcher!r:.80} is not a matcher", "series are selected by a sequence of Matcher")
         matcher.predicate()
     return asked
 

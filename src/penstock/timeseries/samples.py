@@ -94,7 +94,7 @@ class SampleBatch:
             raise InvalidInput(f"samples of {type(data).__name__}", "they are an Arrow table or record batch")
         names = set(data.column_names)
         if len(names) < data.num_columns:
-            raise InvalidInput("a table of samples has two columns of one name", "each column is there once")
+            raise InvalidInput("a table of samples has two columns with the same name", "column names must be unique")
         if {"labels", "timestamps_ms", "values"} <= names:
             times, values = (_lists(name, data.column(name)) for name in ("timestamps_ms", "values"))
             counts = np.diff(np.asarray(times.offsets))
@@ -147,11 +147,11 @@ def _whole(name: str, column: Any) -> Indices:
         column = _numpy(name, column)
     found = np.asarray(column)
     if found.dtype == np.object_ and found.ndim == 1 and all(isinstance(one, int) for one in found):
-        raise InvalidInput(f"{name} up to {max(found, key=abs)}", "it is beyond what can be stored")
+        raise InvalidInput(f"{name} up to {max(found, key=abs)}", "it is too large to be stored")
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
         raise InvalidInput(f"{name} of {found.dtype} in {found.ndim} dimensions", "it is a column of whole numbers")
     if found.dtype == np.uint64 and len(found) and int(found.max()) >= 1 << 63:
-        raise InvalidInput(f"{name} up to {found.max()}", "it is beyond what can be stored")
+        raise InvalidInput(f"{name} up to {found.max()}", "it is too large to be stored")
     return found.astype(np.int64, copy=False) if len(found) else np.empty(0, np.int64)
 
 
@@ -184,13 +184,15 @@ def _milliseconds(name: str, column: Any) -> Any:
     try:
         whole: Any = compute.cast(column, options=compute.CastOptions(target, allow_time_truncate=True))
     except pa.ArrowInvalid as error:
-        raise InvalidInput(f"{name} of {column.type}", f"they are no milliseconds: {error}") from error
+        raise InvalidInput(f"{name} of {column.type}", f"they cannot be converted to milliseconds: {error}") from error
     return whole.cast(pa.int64())
 
 
 def _lists(name: str, column: Any) -> Any:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise InvalidInput(f"{name} of {column.type}", "beside labels it is a column of lists, one for each series")
+        raise InvalidInput(
+            f"{name} of {column.type}", "with a labels column it must be a column of lists, one per series"
+        )
     return _combined(column)
 
 

@@ -213,7 +213,7 @@ def _from_maps(column: Column) -> _Flat:
 def _from_columns(table: pa.Table | pa.RecordBatch) -> _Flat:
     rows = table.num_rows
     if len(set(table.column_names)) < len(table.column_names):
-        raise InvalidInput("a table of labels has two columns of one name", "labels have a name each")
+        raise InvalidInput("a table of labels has two columns with the same name", "label names must be unique")
     columns = {name: _text(table.column(name)) for name in table.column_names}
     # Label names side by side are sorted once, here: columns in their order make rows in theirs.
     known = sorted(columns)

@@ -233,7 +233,7 @@ class TimeSeriesStore(SeriesReads, StoreWriter[SeriesDelta, SeriesStoreRecord, s
         elif isinstance(batch, SampleBatch):
             change = SampleChange((TenantSamples(tenant, batch),))
         else:
-            raise InvalidInput(f"{type(batch).__name__} is no batch of samples", "", "make one with SampleBatch.of")
+            raise InvalidInput(f"{type(batch).__name__} is not a batch of samples", "", "make one with SampleBatch.of")
         for write in change.samples:
             check_limits(write.batch.table, self._config)
         self._check_accepted(change)

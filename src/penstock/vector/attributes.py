@@ -138,7 +138,7 @@ def _check_years(name: str, moments: Column) -> None:
     """Refuse what Python's datetime cannot hold: a row with it could be stored and never be read."""
     ends = compute.min_max(moments)
     if ends["min"].value < _MOMENT_MIN or ends["max"].value > _MOMENT_MAX:
-        raise InvalidInput(f"attribute {name!r} has a moment out of reach", "years go from 1 to 9999", "leave it out")
+        raise InvalidInput(f"attribute {name!r} has a time out of range", "years are 1 to 9999", "leave it out")
 
 
 def describe(value: Any) -> str:

@@ -17,7 +17,7 @@ def whole_number(what: str, value: SupportsIndex, low: int, high: int, why: str)
     except TypeError:
         number = None
     if number is None:
-        raise InvalidInput(f"{what} = {value!r:.60}", f"it is no whole number: {why}")
+        raise InvalidInput(f"{what} = {value!r:.60}", f"it is not a whole number: {why}")
     if not low <= number <= high:
         raise InvalidInput(f"{what} = {number}", why)
     return number

@@ -120,7 +120,7 @@ class CollectionReader:
         if text is not None:
             texts = text_array("text", [text] if isinstance(text, str) else text)
             if texts.null_count:
-                raise InvalidInput("a search text is missing", "each query has one", "use an empty text")
+                raise InvalidInput("a search text is None", "each query has one", "use an empty text")
         count = whole_number("k", k, 1, ROWS_MAX, f"a query may ask for 1 to {ROWS_MAX} rows")
         if probes is not None:
             probes = whole_number("probes", probes, 1, ALL_LISTS, "at least one list must be probed")
@@ -311,7 +311,7 @@ class Collection(CollectionReader):
     def upserting(self, table: pa.Table | pa.RecordBatch, document: str | None, version: str | None) -> Upsert:
         """The checked operation of an upsert."""
         if (document is None) != (version is None):
-            raise InvalidInput("document or version is given", "rows of a version need both")
+            raise InvalidInput("document or version is given", "rows of a version need both document and version")
         rows = self._checked(table)
         if document is not None and version is not None:
             return self._of_versions(rows, [(document, version, len(rows))])

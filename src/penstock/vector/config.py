@@ -56,11 +56,13 @@ class VectorConfig:
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
 
     def __post_init__(self) -> None:
-        self._check(0 < self.recall_target <= 1, "recall_target", "it is a share of the true neighbours, over 0 to 1")
+        self._check(
+            0 < self.recall_target <= 1, "recall_target", "it is a fraction of the true neighbours, over 0 to 1"
+        )
         self._check(0 < self.dead_share_max < 1, "dead_share_max", "it is a share of all rows, between 0 and 1")
         self._check(self.list_rows >= 2, "list_rows", "a list that is split in two needs at least two rows")
         self._check(self.threads >= 0, "threads", "it is a number of threads, or zero")
-        self._check(self.staleness_seconds >= 0, "staleness_seconds", "it is a duration")
+        self._check(self.staleness_seconds >= 0, "staleness_seconds", "it must be a number of seconds, 0 or larger")
         self._check(self.upkeep_pause_seconds > 0, "upkeep_pause_seconds", "it is a duration, or infinity")
         for name in ("cache_bytes", "lists_max", "upkeep_bytes", "collections_open"):
             self._check(getattr(self, name) > 0, name, "it must be more than zero")

@@ -247,7 +247,7 @@ def _check_values(name: str, values: tuple[Scalar, ...], known: Mapping[str, Att
 
 def _filter(part: object) -> Filter:
     if not isinstance(part, Filter):
-        raise InvalidInput(f"a filter was joined with {describe(part)}", "filters are joined with filters")
+        raise InvalidInput(f"a filter was joined with {describe(part)}", "filters can only be joined with filters")
     return part
 
 

@@ -111,7 +111,7 @@ def read_updates(
 ) -> tuple[Column, dict[str, Column]]:
     """The ids and the attributes of an update, one value a row; null takes a value away."""
     if sorted(getattr(table, "column_names", ())) != ["attributes", "id"]:
-        raise InvalidInput("an update that cannot be read", "it is an Arrow table of the columns id and attributes")
+        raise InvalidInput("an update cannot be read", "it is an Arrow table of the columns id and attributes")
     names = check_ids(_column(table, "id"))
     _check_unique(names)
     return names, {**_cleared(_array(table.column("attributes"))), **_attributes(table, known)}
@@ -162,16 +162,16 @@ def _byte_lengths(values: Column) -> Array:
 def text_array(what: str, texts: Iterable[str]) -> Column:
     """Texts that a caller gives as Python values."""
     if isinstance(texts, str):
-        raise InvalidInput(f"{what} = {texts[:40]!r}", "several are asked for, and a text is one", "put it into a list")
+        raise InvalidInput(f"{what} = {texts[:40]!r}", "a list is needed, but one text was given", "put it into a list")
     if isinstance(texts, pa.Array | pa.ChunkedArray):
         return _strings(_array(texts), what, "each must be text")
     if not isinstance(texts, Iterable):
-        raise InvalidInput(f"{what} = {texts!r:.60}", "texts in a list are asked for")
+        raise InvalidInput(f"{what} = {texts!r:.60}", "a list of texts is needed")
     listed = list(texts)
     try:
         return pa.array(listed, pa.string())
     except (TypeError, ValueError, pa.ArrowException) as error:
-        raise InvalidInput(f"{what} = {listed!r:.60}", f"each must be text that can be written: {error}") from error
+        raise InvalidInput(f"{what} = {listed!r:.60}", f"each must be valid UTF-8 text: {error}") from error
 
 
 def check_vectors(column: Column, names: Column, dimensions: int, metric: DistanceMetric) -> Floats:
@@ -189,7 +189,7 @@ def prepared_queries(vectors: object, dimensions: int, metric: DistanceMetric) -
     try:
         queries = _floats(vectors)
     except (TypeError, ValueError) as error:
-        raise InvalidInput("the query vectors are no matrix of numbers", str(error)) from error
+        raise InvalidInput("the query vectors are not a matrix of numbers", str(error)) from error
     if queries.ndim != 2 or queries.shape[1] != dimensions:
         raise InvalidInput(f"query vectors of shape {queries.shape}", f"the collection has {dimensions} dimensions")
     squares = _check_numbers(queries, metric, lambda bad: f"query vector {int(np.argmax(bad))}")
@@ -268,7 +268,7 @@ def _check_unique(names: Column) -> None:
         return
     counts = compute.value_counts(names)
     twice = counts.filter(compute.greater(compute.struct_field(counts, "counts"), 1))[0]["values"].as_py()
-    raise InvalidInput(f"id {twice!r} occurs twice in one call", "which of the rows is meant cannot be told")
+    raise InvalidInput(f"id {twice!r} occurs twice in one call", "ids must be unique")
 
 
 def _texts(table: pa.Table | pa.RecordBatch) -> Column | None:

@@ -213,7 +213,7 @@ class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, Collecti
             self._keeper.notice(state)
             return Schema(CollectionSpec(name, state.dimensions, state.metric, state.analysis), state.types)
         if dimensions is None:
-            raise NotFound(f"there is no collection {name}", "", "pass dimensions to make it with the first write")
+            raise NotFound(f"there is no collection {name}", "", "pass dimensions to create it")
         whole = whole_number("dimensions", dimensions, 1, DIMENSIONS_MAX, f"a vector has 1 to {DIMENSIONS_MAX}")
         return Schema(CollectionSpec(name, whole, metric or DistanceMetric.COSINE, analysis or TextAnalysis.STEMS), {})
 

@@ -23,8 +23,8 @@ def test_chosen_fields_are_read_alone_also_inside_lists():
 
 def test_a_record_a_line_and_broken_lines_are_told():
     parsed = parse_json_lines(b'{"a": 1}\n\nnot json\n{"a": 2}\n')
-    assert (parsed.text, parsed.warnings) == (b"a: 1\n\na: 2", ("1 lines are no JSON, the first is line 3",))
-    with pytest.raises(InvalidInput, match="2 of 3 lines are no JSON"):
+    assert (parsed.text, parsed.warnings) == (b"a: 1\n\na: 2", ("1 lines are not JSON, the first is line 3",))
+    with pytest.raises(InvalidInput, match="2 of 3 lines are not JSON"):
         parse_json_lines(b"{}\nx\ny\n")
 
 

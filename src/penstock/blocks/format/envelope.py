@@ -83,13 +83,13 @@ class Envelope:
         if not 1 <= version <= self.version and (whole or kind == RecordKind.STORE):
             raise self.newer(version)
         if not whole:
-            raise Corrupt("a block's checksum does not hold", f"its {len(body)} bytes are not those that were written")
+            raise Corrupt("a block's checksum does not match", f"its {len(body)} bytes are not those that were written")
         if found != kind:
             raise Corrupt("a block is of another kind", f"expected {kind}, found {found}")
         if flags & _ZSTD:
             body = _decompress(body, size)
         if len(body) != size:
-            raise Corrupt("a block's length does not hold", f"it promises {size} bytes and has {len(body)}")
+            raise Corrupt("a block's length does not match", f"it declares {size} bytes and has {len(body)}")
         return body
 
     def newer(self, version: int) -> Unsupported:
@@ -126,7 +126,7 @@ def _checksum(header: bytes, parts: Sequence[bytes | Array]) -> int:
 
 def _decompress(body: memoryview, size: int) -> memoryview:
     if size > _BODY_BYTES_MAX:
-        raise Corrupt("a block's length does not hold", f"it promises {size} bytes")
+        raise Corrupt("a block's length does not match", f"it declares {size} bytes")
     try:
         return memoryview(zstandard.ZstdDecompressor().decompress(body, max_output_size=size))
     except zstandard.ZstdError as error:

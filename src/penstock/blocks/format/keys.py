@@ -80,7 +80,7 @@ def check_name(part: str, text: str) -> bytes:
     try:
         name = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{part} = {text[:40]!r}", f"it is no text that can be written: {error.reason}") from error
+        raise InvalidInput(f"{part} = {text[:40]!r}", f"it cannot be encoded as UTF-8: {error.reason}") from error
     if len(name) > NAME_BYTES_MAX:
         raise InvalidInput(f"{part} = {text[:40]!r}…", f"a name has at most {NAME_BYTES_MAX} bytes")
     return name

@@ -63,7 +63,7 @@ async def read_under_head(
     for _ in range(_READ_ATTEMPTS):
         head = await read_head(blocks.reader, blocks.format, prefix, name, shape)
         if head is None:
-            raise Corrupt(f"{name} has no head", "it is listed and its head is missing")
+            raise Corrupt(f"{name} has no head", "it is listed, but its head is missing")
         try:
             state = await read(head)
         except StateMoved:

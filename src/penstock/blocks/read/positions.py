@@ -41,14 +41,14 @@ def check_position(source: str | None, position: SupportsIndex | None) -> int | 
     if source is None and position is None:
         return None
     if source is None or position is None:
-        raise InvalidInput("a change names a source or a position", "it needs both, or neither")
+        raise InvalidInput("a change names a source or a position", "give both, or neither")
     check_name("source", source)
     try:
         number = -1 if isinstance(position, bool) else index(position)
     except TypeError:
         number = -1
     if not 0 <= number <= _POSITION_MAX:
-        raise InvalidInput(f"the position of {source!r} = {position!r:.60}", "positions are whole numbers from 0 on")
+        raise InvalidInput(f"the position of {source!r} = {position!r:.60}", "positions are whole numbers, 0 or larger")
     return number
 
 

@@ -225,7 +225,7 @@ class BlockReader:
                 return self.format.decode(address.shelf.family, value, kind)
             if self.moving:
                 raise StateMoved(f"{address} of {state.name} is gone", "the writer replaced it meanwhile", "read again")
-            raise Corrupt("a block is missing", "the directory lists it and the store does not have it")
+            raise Corrupt("a block is missing", "the directory lists it, but the store does not have it")
         except Corrupt as error:
             self.lose(f"{address} of {state.name}", error, damage)
             return None

@@ -287,7 +287,7 @@ class Consumer:
             return
         if not -1 < self._last_acked < manifest.next_sequence:
             raise InvalidInput(
-                f"last_acked = {self._last_acked} is not of this queue",
+                f"last_acked = {self._last_acked} is not a position of this queue",
                 f"the next sequence of {self._config.manifest_path!r} is {manifest.next_sequence}",
                 "check the path of the queue; nothing was changed",
             )

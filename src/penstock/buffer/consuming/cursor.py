@@ -89,7 +89,7 @@ class Cursor:
         if self._handed_out is None:
             raise InvalidInput(what, "nothing was handed out", remedy)
         if self._last_acked is not None and sequence <= self._last_acked:
-            raise InvalidInput(what, f"{self._last_acked} is acknowledged already", remedy)
+            raise InvalidInput(what, f"{self._last_acked} is already acknowledged", remedy)
         if self._before is not None and sequence <= self._before:
             raise InvalidInput(what, f"the first one handed out is {self._before + 1}", remedy)
         if sequence > self._handed_out:

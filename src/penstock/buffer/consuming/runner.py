@@ -77,7 +77,7 @@ class Runner:
         stored by then is in the sink, and another run goes on behind it.
         """
         if self._running:
-            raise InvalidInput("the runner runs already", "it is the one owner of its queue", "make another one")
+            raise InvalidInput("the runner is already running", "a queue has one runner at a time", "make another one")
         self._running = True
         self._stopped.clear()
         try:

@@ -120,7 +120,7 @@ class ManifestView:
             # It is gone, and perhaps a successor took it off: not for this one to build on.
             self._tell_fenced()
             why = f"this one holds fence {self.fence}, and the manifest is at fence {manifest.fence}"
-            raise Fenced("the consumer was taken over", why, "stop: the newer one goes on from here")
+            raise Fenced("the consumer was taken over", why, "stop: the newer consumer continues from here")
         self._take(manifest)
 
     async def close(self) -> None:
@@ -146,7 +146,7 @@ class ManifestView:
                 f"it held {before.first_sequence} to {before.next_sequence} (next), "
                 f"holds {now.first_sequence} to {now.next_sequence}, and this consumer took off through {self._dequeued}"
             )
-            raise Corrupt("the queue manifest does not follow from what it was", why, "restore it from a good copy")
+            raise Corrupt("the queue manifest contradicts its earlier state", why, "restore it from a good copy")
 
     async def _glance(self) -> bool:
         """Whether the fence is certainly still ours, by the version or the footer alone.

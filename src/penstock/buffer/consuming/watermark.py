@@ -34,7 +34,7 @@ class Watermark:
     def begin(self, sequence: int) -> None:
         sequence = whole_number(sequence, "sequence cannot begin")
         if self._begun and sequence <= self._begun[-1]:
-            raise InvalidInput(f"sequence {sequence} begins out of order", f"{self._begun[-1]} was begun before it")
+            raise InvalidInput(f"sequence {sequence} was begun out of order", f"{self._begun[-1]} was begun before it")
         self._begun.append(sequence)
         self._unfinished.add(sequence)
 
@@ -42,7 +42,7 @@ class Watermark:
         """Mark one as processed; whether the watermark moved."""
         sequence = whole_number(sequence, "sequence cannot be completed")
         if sequence not in self._unfinished:
-            raise InvalidInput(f"sequence {sequence} cannot be completed", "it was not begun, or is completed already")
+            raise InvalidInput(f"sequence {sequence} cannot be completed", "it was not begun, or is already completed")
         self._unfinished.discard(sequence)
         before = self.value
         while self._begun and self._begun[0] not in self._unfinished:

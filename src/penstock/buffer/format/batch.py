@@ -183,7 +183,7 @@ def checked_records(records: Iterable[Body]) -> tuple[bytes, ...]:
     """The caller's records, at least one of them, out of reach of later changes."""
     given = _all_bytes(records)
     if not given:
-        raise InvalidInput("no records to produce", "the sequence is empty", "leave the call out")
+        raise InvalidInput("no records to produce", "the sequence is empty", "skip the call")
     if len(given) > RECORDS_MAX:
         raise InvalidInput(f"{len(given)} records in one call", f"a call takes {RECORDS_MAX} at most", "split them")
     return given
@@ -193,7 +193,7 @@ def _all_bytes(records: Iterable[Body]) -> tuple[bytes, ...]:
     """What cannot be framed is refused by its place."""
     if isinstance(records, bytes | bytearray | memoryview | str):
         raise InvalidInput(
-            "records must be a sequence of records", f"got one {type(records).__name__}", "wrap it: [it]"
+            "records must be a sequence of records", f"got one {type(records).__name__}", "wrap it in a list"
         )
     try:
         given = tuple(records)
@@ -276,4 +276,6 @@ def _check_claim(size: int, packed: int) -> None:
 def _check_unpacked(size: int, bytes_max: int) -> None:
     if size > bytes_max:
         why = f"{size} bytes and the bound is {bytes_max}"
-        raise AtCapacity("batch object unpacks to too much", why, "raise decoded_bytes_max, or remove the object")
+        raise AtCapacity(
+            "batch object is too large when unpacked", why, "raise decoded_bytes_max, or remove the object"
+        )

@@ -21,7 +21,7 @@ def frame_starts(block: memoryview, count: int, what: str) -> array[int]:
     """Where each of `count` frames starts, and last of all where they end: they must fill `block` to the byte."""
     end = len(block)
     if count > end // LENGTH.size:
-        raise Corrupt(f"{what} is damaged", f"its footer counts {count} frames, and {end} bytes cannot hold them")
+        raise Corrupt(f"{what} is damaged", f"its footer counts {count} frames, and {end} bytes are too few for them")
     starts = array("Q", bytes(8 * (count + 1)))
     length_at, size, start = LENGTH.unpack_from, LENGTH.size, 0
     try:

@@ -190,9 +190,9 @@ class OnceProducer:
         """Entries from there on have left the queue, and only this sender can have put them there."""
         if manifest.first_sequence < manifest.next_sequence:
             raise InvalidInput(
-                "another producer uses the queue of a sender that is to be alone",
+                "another producer writes to a queue that should have a single sender",
                 f"sequence {manifest.first_sequence} is not its own, and it gave out {since}",
-                "give it a queue of its own, or do not say that it is alone",
+                "give the sender its own queue, or do not declare it the only one",
             )
         return manifest.next_sequence - 1
 

@@ -155,7 +155,7 @@ class Producer:
             raise Closed("the producer is closed", "close() was called", "make a new one")
 
     def _halted(self, cause: PenstockError) -> Closed:
-        closed = Closed("the producer has halted", f"what it wrote was given up: {cause}", "make a new one")
+        closed = Closed("the producer has halted", f"its pending writes were given up: {cause}", "make a new one")
         closed.__cause__ = cause
         return closed
 

@@ -58,9 +58,11 @@ def complete_compaction(
     check_open(head)
     wanted = _distinct(targets)
     if not sources:
-        raise InvalidInput("a compaction names no source", "it replaces files by others", "register new files instead")
+        raise InvalidInput(
+            "a compaction names no source", "a compaction replaces files with others", "register new files instead"
+        )
     if set(sources) & wanted.keys():
-        raise InvalidInput("a compaction names a file as source and target", "a path is never used twice")
+        raise InvalidInput("a file is both source and target of a compaction", "a path is never used twice")
     fresh = _unknown(head, wanted, blocks)
     found = find_listed(head, dict.fromkeys(sources), blocks)
     if wanted and not fresh and not found:
@@ -130,7 +132,7 @@ def _distinct(files: Sequence[DataFile]) -> dict[str, DataFile]:
     wanted: dict[str, DataFile] = {}
     for file in files:
         if not is_same_file(wanted.setdefault(file.path, file), file):
-            raise InvalidInput(f"file {file.path!r} was given twice", "with two different contents")
+            raise InvalidInput(f"file {file.path!r} was given twice", "with different contents")
     return wanted
 
 
@@ -142,7 +144,7 @@ def _unknown(head: CatalogHead, wanted: dict[str, DataFile], blocks: Blocks) -> 
     for path, file in known.items():
         if not is_same_file(file, wanted[path]):
             why = "the catalog lists, or listed, another file under that path"
-            raise Conflict(f"file {path!r} was not registered", why, "give every data file a name of its own")
+            raise Conflict(f"file {path!r} was not registered", why, "give every data file its own name")
     return [file for path, file in wanted.items() if path not in known]
 
 

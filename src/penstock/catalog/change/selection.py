@@ -41,7 +41,7 @@ class FileQuery:
 
     def __post_init__(self) -> None:
         if self.start > self.end:
-            raise InvalidInput(f"times [{self.start}, {self.end})", "they end before they start")
+            raise InvalidInput(f"time range [{self.start}, {self.end})", "it ends before it starts")
 
 
 EVERYTHING = FileQuery()

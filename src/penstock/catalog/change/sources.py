@@ -80,7 +80,7 @@ class SourceMove:
             raise Conflict(f"a batch of source {self._source!r} was not registered", why, "read the progress again")
         if self._source not in head.sources and len(head.sources) >= SOURCES_MAX:
             why = f"{SOURCES_MAX} sources are known, and every one of them is kept"
-            raise AtCapacity(f"source {self._source!r} is one too many", why, "forget sources that have ended")
+            raise AtCapacity(f"source {self._source!r} cannot be added", why, "remove sources that have ended")
         after = change()
         return replace(after, sources={**after.sources, self._source: self._position}, is_draft=True)
 
@@ -92,7 +92,7 @@ def source_move(
     if source is None and position is None and since is None:
         return None
     if source is None or position is None:
-        raise InvalidInput("a registration names a source or a position", "it needs both, or neither")
+        raise InvalidInput("a registration names a source or a position", "give both, or neither")
     check_label("source", source)
     number = _number(source, position, 0)
     before = None if since is None else _number(source, since, -1)
@@ -108,7 +108,7 @@ def _number(source: str, position: SupportsIndex, least: int) -> int:
         number = least - 1
     if not least <= number <= _POSITION_MAX:
         raise InvalidInput(
-            f"the position of {source!r} = {position!r:.60}", f"positions are whole numbers from {least} on"
+            f"the position of {source!r} = {position!r:.60}", f"positions are whole numbers, {least} or larger"
         )
     return number
 

@@ -122,7 +122,7 @@ def encode_file(file: DataFile) -> bytes:
         _DECODER.decode(raw)
     except (*UNDECODABLE, TypeError, ValueError) as error:
         raise InvalidInput(
-            f"data file {file.path[:80]!r} cannot be listed", f"its entry is not sound: {error}"
+            f"data file {file.path[:80]!r} cannot be listed", f"its entry is invalid: {error}"
         ) from error
     return raw
 

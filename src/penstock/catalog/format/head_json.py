@@ -119,7 +119,7 @@ def decode_head(body: bytes, *, bytes_max: int = HEAD_BYTES_MAX) -> CatalogHead:
     """Check all that can be checked; every fault of a hostile body is an error of ours."""
     if len(body) > bytes_max:
         why = f"it has {len(body):,} bytes, over the bound of {bytes_max:,}"
-        raise Corrupt(f"{_WHAT} is too large", why, "raise head_bytes_max if it is sound, then move to format 3")
+        raise Corrupt(f"{_WHAT} is too large", why, "raise head_bytes_max if it is valid, then move to format 3")
     try:
         return _decoded(body)
     except (Corrupt, Unsupported):
@@ -143,7 +143,7 @@ def _decoded(body: bytes) -> CatalogHead:
     if version == 2:
         strange = [name for name in ("segments", "uuid", "commits") if name in members]
         if strange:
-            raise Corrupt(f"{_WHAT} is damaged", f"it says version 2, and has {', '.join(strange)} of version 3")
+            raise Corrupt(f"{_WHAT} is damaged", f"it declares version 2, but has {', '.join(strange)} of version 3")
         own = _RAWS.decode(members.pop("penstock", b"{}"))
     return _head(version, members, own)
 

@@ -48,7 +48,7 @@ def check_names(body: bytes, what: str) -> None:
         if len(set(names)) < len(names):
             twice = next(name for at, name in enumerate(names) if name in names[:at])
             why = f"the member {twice[:80]!r} is there twice, and only one of them can be read"
-            raise Corrupt(f"{what} is damaged", why, "let the program that wrote it write it again")
+            raise Corrupt(f"{what} is damaged", why, "write it again with the program that wrote it")
 
     JSONDecoder(object_pairs_hook=once).decode(body.decode())
 

@@ -51,7 +51,7 @@ def column_stats(
     """Statistics from the least and the greatest value, made fit for the catalog: strings cut, odd floats unknown."""
     low, high = _finite(minimum), _finite(maximum)
     if _is_above(low, high):
-        raise InvalidInput(f"statistics from {low!r:.60} to {high!r:.60}", "the least is above the greatest")
+        raise InvalidInput(f"statistics from {low!r:.60} to {high!r:.60}", "the minimum is above the maximum")
     cut_low, cut_high = _is_long(low), _is_long(high)
     if isinstance(low, str) and cut_low:
         low = low[:STRING_CHARACTERS_MAX]

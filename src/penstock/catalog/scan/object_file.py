@@ -52,7 +52,7 @@ class LoopDoor:
             work.close()
             raise Unsupported(
                 "data files cannot be read here",
-                "the event loop that reads them would wait for itself",
+                "the event loop that reads them would block itself",
                 "read on another thread, as asyncio.to_thread does",
             )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -163,7 +163,7 @@ class ObjectFiles(fs.FileSystemHandler):
 
     @staticmethod
     def _refusal() -> Unsupported:
-        return Unsupported("data files can only be read", "the catalog alone decides which files there are")
+        return Unsupported("data files can only be read", "only the catalog changes which files exist")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
     delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse

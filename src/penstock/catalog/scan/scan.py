@@ -159,7 +159,7 @@ class Scan:
     def dataset(self) -> ds.Dataset:
         """All rows of the planned files, for engines with filters of their own; to be read on other threads than the loop's."""
         if self._dataset is None:
-            raise Closed("the scan is closed", "its context was left", "scan again")
+            raise Closed("the scan is closed", "its `async with` block has ended", "scan again")
         return self._dataset
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:

@@ -55,8 +55,8 @@ def unified(schemas: dict[str, pa.Schema]) -> pa.Schema:
             union = pa.unify_schemas([union, schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InvalidInput(
-                f"data file {path!r} cannot be read beside the others of its table",
-                f"a column has another type there: {str(error).splitlines()[0]}",
+                f"data file {path!r} cannot be read together with the others of its table",
+                f"a column has a different type there: {str(error).splitlines()[0]}",
                 "ask for one tenant at a time (--tenant): tenants may give one column two types",
             ) from error
     # A column that must not be null in one file may be missing from another.

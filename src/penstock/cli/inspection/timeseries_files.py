@@ -153,9 +153,9 @@ def repair_records(
 def _kind(file: str, given: str | None) -> str:
     found = given or ("openmetrics" if file == "-" else _ENDINGS.get(Path(file).suffix.lower()))
     if found is None:
-        raise InvalidInput(f"the format of {file} is not known", "its name does not tell", "say it with --format")
+        raise InvalidInput(f"the format of {file} is unknown", "its name does not show it", "give --format")
     if file == "-" and found != "openmetrics":
-        raise InvalidInput(f"{found} on standard input or output", "only text can be there", "name a file")
+        raise InvalidInput(f"{found} on standard input or output", "only text is supported there", "name a file")
     return found
 
 
@@ -188,7 +188,7 @@ class _Input:
                 yield SampleBatch.from_table(table), 0
         except (pa.ArrowException, OSError) as error:
             raise InvalidInput(
-                f"{self.file} cannot be read", str(error), f"is it {self.kind}? Say it with --format"
+                f"{self.file} cannot be read", str(error), f"is it {self.kind}? If not, give --format"
             ) from None
 
 

@@ -85,7 +85,7 @@ def with_series(
 
 
 def _nothing_in(store: str, error: NotFound) -> NotFound:
-    return NotFound(f"there are no time series in {store}", error.why or error.what, "write some, or name their --path")
+    return NotFound(f"there are no time series in {store}", error.why or error.what, "write some, or give their --path")
 
 
 def matchers(selector: str | None) -> tuple[Matcher, ...]:

@@ -204,7 +204,7 @@ def _look(shelf: IndexPlace) -> Listing:
 def _too_many(shelf: IndexPlace, listing: Listing) -> InvalidInput:
     return InvalidInput(
         f"{listing.removals:,} of the {listing.known:,} documents of index {shelf.target.name.index} would be removed",
-        "they are gone from the places that were named",
+        "they no longer exist in the given places",
         "check that folders are mounted; --dry-run lists the documents, --yes removes them",
     )
 

@@ -76,7 +76,7 @@ def read_rows(
         version = RemoteWriteVersion.V2 if form.endswith("-2") else RemoteWriteVersion.V1
         return "metrics", decode_remote_write(body, source, version, limits)
     if table is None:
-        raise InvalidInput(f"{file} has rows of no table", f"{form} does not say whose they are", "give --table NAME")
+        raise InvalidInput(f"{file} has rows without a table", f"{form} does not name one", "give --table NAME")
     return table, _tabular(form, body, table, source, limits)
 
 
@@ -86,11 +86,11 @@ def _check_names(table: str | None, tenant: str) -> None:
         try:
             size = len((name or "").encode())
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"the name of the {what} cannot be used", "it is no UTF-8") from error
+            raise InvalidInput(f"the name of the {what} cannot be used", "it is not UTF-8") from error
         if size > _NAME_BYTES_MAX:
             raise InvalidInput(f"the name of the {what} is too long", f"it has more than {_NAME_BYTES_MAX:,} bytes")
     if table == "":
-        raise InvalidInput("the table has no name", "its rows could never be found", "give --table NAME")
+        raise InvalidInput("the table has no name", "its rows could not be queried", "give --table NAME")
 
 
 def _tabular(form: str, body: bytes, table: str, source: RowSource, limits: DecodeLimits) -> DecodedRows:
@@ -118,7 +118,7 @@ def _stream_of(body: bytes) -> bytes:
     if not body.startswith(_ARROW_FILE):
         return body
     if not body.endswith(_ARROW_FILE):
-        raise InvalidInput("the Arrow file has no end", "it does not end as it begins", "was it cut off?")
+        raise InvalidInput("the Arrow file has no end", "its end marker is missing", "was it cut off?")
     return body[8:]
 
 
@@ -162,5 +162,5 @@ def send_to_quiver(path: str, name: str, batch: pa.RecordBatch, observer: Observ
 def _form(file: str) -> str:
     ending = next((one for one in _ENDINGS if file.endswith(one)), None)
     if ending is None:
-        raise InvalidInput(f"the format of {file} is not known", "its name does not tell", "give --format")
+        raise InvalidInput(f"the format of {file} is not known", "its name does not show it", "give --format")
     return _ENDINGS[ending]

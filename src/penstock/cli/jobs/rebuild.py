@@ -83,7 +83,7 @@ def rebuild_index(
     settings = asyncio.run(find_target(order.url, order.tenant, order.index, None, wiring)).settings
     if settings is None:
         why = f"tenant {order.tenant} has none"
-        raise NotFound(f"there is no index {order.index}", why, "`penstock index` makes it")
+        raise NotFound(f"there is no index {order.index}", why, "create it with `penstock index`")
     wish = replace(order.wish, profile=_profile(settings, order.wish.model, order.provider))
     aim = settings.given_up() if order.cancel else changed(settings, wish)
     embedding = wiring.embedding(_embedding(aim, order.provider, order.old_key))
@@ -131,7 +131,7 @@ class Rebuild:
     def run(self, job: IndexingJob, view: ProgressView, stop: Stop) -> dict[str, Any]:
         if job.writer.settings[self.aim.tenant, self.aim.index] != self.before:
             raise Conflict(
-                f"index {self.aim.index} has changed", "another command has changed it meanwhile", "run it again"
+                f"index {self.aim.index} has changed", "another command changed it meanwhile", "run it again"
             )
         if self.aim != self.before:
             job.writer.write_settings(self.aim)
@@ -289,7 +289,7 @@ def _incomplete(index: str, lost: Sequence[DocumentEntry]) -> InvalidInput:
     return InvalidInput(
         f"index {index} stays as it is: {len(lost):,} of its documents cannot be read again",
         _named(lost),
-        "`penstock documents forget` them, or go on without them with --leave-behind",
+        "`penstock documents forget` them, or drop them with --leave-behind",
     )
 
 

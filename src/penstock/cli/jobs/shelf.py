@@ -145,8 +145,8 @@ def _chunking(target: Target, wish: Wish, wanted: ChunkingConfig) -> ChunkingCon
     cut = cut_wished(made, wish)
     if target.settings is not None and cut != made:
         raise InvalidInput(
-            f"index {target.name.index} is cut in another way",
-            f"it has {made.target_tokens} tokens a chunk and {made.overlap_tokens} of overlap",
+            f"index {target.name.index} has another chunk size",
+            f"its chunks have {made.target_tokens} tokens, and {made.overlap_tokens} of overlap",
             "`penstock reindex` changes it",
         )
     return cut.chunking(wanted)

@@ -37,7 +37,7 @@ def started(start: Callable[[], _T], stop: Stop, give_up: Callable[[], bool]) ->
     if stop.requested:
         if give_up():
             start_thread.join(_GIVEN_UP_SECONDS_MAX)
-        raise Closed("Spark was not started", "the command was asked to end meanwhile", "run it again")
+        raise Closed("Spark was not started", "the command was interrupted", "run it again")
     return start_thread.result()
 
 

@@ -106,7 +106,9 @@ def _in_table(
 ) -> Iterator[tuple[tuple[str, ...], _Said]]:
     heading = ".".join(path)
     if not isinstance(table, dict):
-        raise InvalidInput(f"{file}: {heading} = {table!r}", "it is a section", f"write [{heading}] and keys below it")
+        raise InvalidInput(
+            f"{file}: {heading} = {table!r}", "it is a section, not a value", f"write [{heading}] and keys below it"
+        )
     known = fields_of(kind)
     for key, value in table.items():
         if key not in known:
@@ -191,7 +193,9 @@ def _read(file: Path) -> bytes:
         with file.open("rb") as opened:
             data = opened.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFound(f"there is no configuration {file}", "the file does not exist", "name one that does") from None
+        raise NotFound(
+            f"there is no configuration {file}", "the file does not exist", "name an existing file"
+        ) from None
     except IsADirectoryError:
         raise InvalidInput(f"the configuration {file} cannot be read", "it is a folder", "name a file") from None
     except PermissionError as error:
@@ -208,5 +212,5 @@ def _check_owner(file: Path) -> None:
         raise PermissionDenied(
             f"{file.absolute()} is not used as configuration",
             "it belongs to another user, or everybody may write to it",
-            f"name it with --config if you trust it, or run where there is no {SETTINGS_FILE}",
+            f"name it with --config if you trust it, or run in a folder without {SETTINGS_FILE}",
         )

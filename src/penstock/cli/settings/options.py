@@ -134,7 +134,7 @@ def settings_option(command: Callable[..., Any]) -> Any:
         type=click.Path(path_type=Path),
         default=None,
         envvar="PENSTOCK_CONFIG",
-        help=f"Settings file, as TOML.  [default: {SETTINGS_FILE}, if it is there]",
+        help=f"Settings file, as TOML.  [default: {SETTINGS_FILE}, if it exists]",
     )(gathered)
 
 
@@ -210,13 +210,13 @@ def budget_options(command: Callable[..., Any]) -> Any:
             "--max-total-tokens",
             type=click.IntRange(1),
             default=None,
-            help="Maximum tokens to embed in this run; what is left waits for the next one.",
+            help="Maximum tokens to embed in this run; the rest waits for the next run.",
         ),
         click.option(
             "--max-dollars",
             type=click.FloatRange(0, min_open=True),
             default=None,
-            help="Maximum price of this run's embeddings, in US dollars; what is left waits for the next one.",
+            help="Maximum price of this run's embeddings, in US dollars; the rest waits for the next run.",
         ),
     )
 

@@ -58,7 +58,7 @@ def rate_of(requests_per_minute: float | None, tokens_per_minute: float | None) 
 def read_key(key: str | None, file: Path | None) -> str | None:
     """The one that was given; `InvalidInput` when two were."""
     if key and file:
-        raise InvalidInput("an embedding key is given twice", "once as it is and once in a file", "give the file alone")
+        raise InvalidInput("an embedding key is given twice", "once directly and once in a file", "give only the file")
     return read_secret(file) if file else key
 
 
@@ -80,7 +80,7 @@ def _check_key(key: str) -> None:
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise InvalidInput(
             "an embedding key cannot be used",
-            "it holds a character that no header can carry",
+            "it has a character that HTTP headers do not allow",
             "check how it was copied",
         )
 

@@ -42,7 +42,7 @@ def read_secret(file: str | Path) -> str:
     try:
         secret = data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path} holds no secret", "it is no text in UTF-8") from None
+        raise InvalidInput(f"{path} holds no secret", "it is not UTF-8 text") from None
     if not secret or len(data) > _SECRET_BYTES_MAX:
         raise InvalidInput(f"{path} holds no secret", "it is empty" if not secret else "it is too large")
     return secret

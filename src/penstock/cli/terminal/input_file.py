@@ -30,8 +30,10 @@ def read_file(path: Path) -> bytes:
         with path.open("rb") as opened:
             return opened.read(INPUT_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFound(f"there is no {path}", "the file does not exist", "name a file, or - for the input") from None
+        raise NotFound(
+            f"there is no {path}", "the file does not exist", "name a file, or - for standard input"
+        ) from None
     except IsADirectoryError:
-        raise InvalidInput(f"{path} cannot be read", "it is a folder", "name a file, or - for the input") from None
+        raise InvalidInput(f"{path} cannot be read", "it is a folder", "name a file, or - for standard input") from None
     except PermissionError as error:
         raise PermissionDenied(f"{path} cannot be read", str(error.strerror)) from None

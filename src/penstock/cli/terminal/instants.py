@@ -22,10 +22,10 @@ def duration_ms(text: str) -> int:
     if _NUMBER.fullmatch(text) and float(text) > 0:
         return max(1, _whole(text, float(text) * 1000))
     if not _DURATION.fullmatch(text):
-        raise click.BadParameter(f"{text!r} is no duration: write seconds, or 30s, 5m, 1h30m")
+        raise click.BadParameter(f"{text!r} is not a duration: write seconds, or 30s, 5m, 1h30m")
     found = _parts_ms(text)
     if not found:
-        raise click.BadParameter(f"{text!r} is no duration: it is longer than nothing")
+        raise click.BadParameter(f"{text!r} is not a duration: it must be longer than 0")
     return max(1, _whole(text, found))
 
 
@@ -52,6 +52,6 @@ def instant_ms(text: str, now_ms: int) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no time: write now, -1h, seconds since 1970, or 2026-01-31T12:00:00Z"
+            f"{text!r} is not a time: write now, -1h, seconds since 1970, or 2026-01-31T12:00:00Z"
         ) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

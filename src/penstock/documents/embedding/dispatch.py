@@ -250,7 +250,7 @@ class Dispatcher:
         answer = await self._ask([probe], f"{place}/probe", result)
         if isinstance(answer, Refused):
             raise InvalidInput(
-                f"the endpoint of model {self._profile.name} refuses every text",
+                f"the endpoint of model {self._profile.name} rejects every text",
                 f"it also refuses {PROBE!r}, with {answer.reason}",
                 "check the model's name and what the endpoint asks for",
             )

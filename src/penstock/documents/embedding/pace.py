@@ -29,7 +29,7 @@ class RateLimit:
     def __post_init__(self) -> None:
         for rate in (self.requests_per_minute, self.tokens_per_minute):
             if rate is not None and rate <= 0:
-                raise InvalidInput(f"a rate of {rate:g} a minute lets nothing through")
+                raise InvalidInput(f"a rate of {rate:g} a minute is too low: nothing could be sent")
 
     def shared(self, tasks: int) -> RateLimit:
         """The part of one of so many."""

@@ -168,7 +168,7 @@ def profile_of(model: str) -> ModelProfile:
     if found is None:
         raise InvalidInput(
             f"no profile of model {model!r}",
-            "its limits are not known, and texts must never be cut off silently",
+            "its limits are not known, and texts would be cut off silently",
             "give a ModelProfile with its limits",
         )
     return found

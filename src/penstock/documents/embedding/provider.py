@@ -62,7 +62,7 @@ def checked(vectors: Vectors, count: int, model: str) -> Vectors:
     if vectors.rows.ndim != 2 or len(vectors.rows) != count:
         raise Corrupt(f"model {model} answered {vectors.rows.shape} for {count} texts", "a row is missing or too many")
     if not np.isfinite(vectors.rows).all():
-        raise Corrupt(f"model {model} answered numbers that are none", "a vector holds NaN or infinity")
+        raise Corrupt(f"model {model} answered invalid numbers", "a vector holds NaN or infinity")
     return vectors
 
 

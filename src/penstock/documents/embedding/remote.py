@@ -62,7 +62,9 @@ class OpenAiProvider:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidInput(f"no address of an embedding endpoint: {url[:120]!r}", "it must begin with http(s)://")
+            raise InvalidInput(
+                f"not the address of an embedding endpoint: {url[:120]!r}", "it must begin with http(s)://"
+            )
         # Imported by whoever asks an endpoint: with it come a command line, colours and TLS, as much as a whole search.
         import httpx
 
@@ -107,7 +109,7 @@ class OpenAiProvider:
         try:
             body = msgspec.json.decode(content, type=_Body)
         except UNDECODABLE as error:
-            raise Corrupt(f"model {self._profile.name} answered what is no embedding", str(error)) from error
+            raise Corrupt(f"model {self._profile.name} did not answer with an embedding", str(error)) from error
         # The order of the rows is not promised: each says which text it belongs to.
         body.data.sort(key=lambda row: row.index)
         if [row.index for row in body.data] != list(range(count)) or len({len(row.embedding) for row in body.data}) > 1:
@@ -122,7 +124,7 @@ def _checked_bytes(rows: npt.NDArray[np.float32], model: str) -> npt.NDArray[np.
     """Rows of whole numbers from -128 to 127. An endpoint that does not know the wish answers with others."""
     if ((rows != np.rint(rows)) | (np.abs(rows + 0.5) > 127.5)).any():
         raise Corrupt(
-            f"model {model} answered vectors that are no bytes",
+            f"model {model} did not answer with bytes",
             "its profile asks for int8, and the endpoint wrote other numbers",
             "leave vector_type out of its profile",
         )

@@ -65,7 +65,9 @@ class RemoteReranker:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidInput(f"no address of a reranking endpoint: {url[:120]!r}", "it must begin with http(s)://")
+            raise InvalidInput(
+                f"not the address of a reranking endpoint: {url[:120]!r}", "it must begin with http(s)://"
+            )
         import httpx
 
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
@@ -100,8 +102,8 @@ def _scores(content: bytes, count: int) -> Scores:
     try:
         judged = msgspec.json.decode(content, type=_Results).results
     except UNDECODABLE as error:
-        raise Corrupt("the reranking endpoint answered what is no ranking", str(error)) from error
+        raise Corrupt("the reranking endpoint did not answer with a ranking", str(error)) from error
     found = {each.index: each.relevance_score for each in judged}
     if len(judged) != count or sorted(found) != list(range(count)) or not all(map(math.isfinite, found.values())):
-        raise Corrupt("the reranking endpoint judged other passages", f"{len(judged)} scores for {count} passages")
+        raise Corrupt("the reranking endpoint scored other passages", f"{len(judged)} scores for {count} passages")
     return Scores(tuple(found[place] for place in range(count)))

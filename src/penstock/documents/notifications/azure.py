@@ -127,9 +127,9 @@ def _place(subject: str, account: str | None) -> tuple[str, str]:
     _, containers, rest = subject.partition("/containers/")
     container, blobs, key = rest.partition("/blobs/")
     if not (containers and blobs and container and key):
-        raise InvalidInput(f"no blob is named by {subject[:120]!r}", "it has no /containers/…/blobs/…")
+        raise InvalidInput(f"there is no blob in {subject[:120]!r}", "it has no /containers/…/blobs/…")
     if "." in container:
-        raise InvalidInput(f"no container is named {container[:80]!r}", "a dot would part it from its account")
+        raise InvalidInput(f"a container cannot be named {container[:80]!r}", "a dot separates it from its account")
     return _bucket(container, account), key
 
 
@@ -153,5 +153,5 @@ def _bucket(container: str, account: str | None) -> str:
 def _handshake(data: dict[str, Any]) -> Received:
     code = data.get("validationCode")
     if not isinstance(code, str) or not code:
-        raise InvalidInput("a handshake of Event Grid without a code", "validationCode is missing")
+        raise InvalidInput("an Event Grid handshake has no code", "validationCode is missing")
     return Received(ignored=("a handshake",), reply=msgspec.json.encode({"validationResponse": code}))

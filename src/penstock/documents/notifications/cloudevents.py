@@ -88,7 +88,7 @@ def _check(event: CloudEvent) -> None:
     if event.specversion != "1.0":
         raise Unsupported(f"CloudEvents {event.specversion}", "version 1.0 is understood", "send specversion 1.0")
     if not (event.id and event.source and event.type):
-        raise InvalidInput("a CloudEvent without id, source or type", "they are required and not empty")
+        raise InvalidInput("a CloudEvent has no id, source or type", "all three are required")
     if event.data_base64 is not None:
         try:
             event.data = read(base64.b64decode(event.data_base64, validate=True), Any, "data_base64")
@@ -102,7 +102,7 @@ def _metadata(event: CloudEvent) -> dict[str, Any] | None:
     if isinstance(said, str):
         said = read(said, Any, f"the metadata of CloudEvent {event.id[:80]!r}")
     if said is not None and not isinstance(said, dict):
-        raise InvalidInput(f"the metadata of CloudEvent {event.id[:80]!r}", "it is no JSON object", "send an object")
+        raise InvalidInput(f"the metadata of CloudEvent {event.id[:80]!r}", "it is not a JSON object", "send an object")
     return said or None
 
 

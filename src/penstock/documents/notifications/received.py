@@ -187,10 +187,10 @@ class EventGatherer:
 
     def _destination(self, bucket: str, key: str) -> Destination | None:
         if not bucket or not key:
-            raise InvalidInput("an event names no object", f"bucket {bucket!r}, key {key!r}")
+            raise InvalidInput("an event does not name an object", f"bucket {bucket!r}, key {key!r}")
         if not _BUCKET.fullmatch(bucket):
             # Else whoever may send events could have any store and any folder of ours read.
-            raise InvalidInput(f"an event names the bucket {bucket[:80]!r}", "no store has a bucket of such a name")
+            raise InvalidInput(f"an event names the bucket {bucket[:80]!r}", "this is not a valid bucket name")
         destination = self._route(bucket, key)
         if destination is None:
             self.ignore(f"{bucket}/{key}: not indexed")

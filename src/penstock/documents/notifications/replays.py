@@ -51,7 +51,7 @@ class MemoryReplays:
             return False
         if len(self._until) >= self._remembered_max:
             raise AtCapacity(
-                f"{self._remembered_max} deliveries are remembered", "one more could not be", "send it again later"
+                f"{self._remembered_max} deliveries are remembered", "no more can be remembered", "send it again later"
             )
         self._until[name] = until_ms
         return True

@@ -165,7 +165,7 @@ def sns_text(message: SnsMessage) -> bytes:
     """The text that SNS signs: names and values of the members of its type, a line each."""
     names = _SNS_SIGNED.get(message.type)
     if names is None:
-        raise InvalidInput(f"a message of SNS of type {message.type[:40]!r}", "it is none of the known types")
+        raise InvalidInput(f"a message of SNS of type {message.type[:40]!r}", "the type is unknown")
     values = msgspec.to_builtins(message)
     lines = [f"{name}\n{values[name]}\n" for name in names if values.get(name) is not None]
     return "".join(lines).encode()

@@ -131,11 +131,11 @@ def check_age(at_ms: int, clock: Clock, tolerance_ms: int) -> None:
 
 def _secrets(secrets: Sequence[bytes]) -> list[bytes]:
     if not secrets:
-        raise InvalidInput("no key to check notifications with", "the list is empty", "configure at least one")
+        raise InvalidInput("there is no key to check notifications with", "the list is empty", "configure at least one")
     if any(len(secret) < _SECRET_BYTES_MIN for secret in secrets):
         raise InvalidInput("a key for notifications is too short", f"it must have {_SECRET_BYTES_MIN} bytes or more")
     return list(secrets)
 
 
 def denied(why: str, remedy: str = "") -> PermissionDenied:
-    return PermissionDenied("a notification is refused", why, remedy)
+    return PermissionDenied("a notification was rejected", why, remedy)

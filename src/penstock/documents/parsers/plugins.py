@@ -40,7 +40,7 @@ class DocumentParser:
 
     def parse(self, data: bytes, name: str) -> str | ParsedDocument:
         """The text of a document; whatever is raised sets the document aside with that reason."""
-        raise InvalidInput(f"parser {type(self).__name__} has no parse method", "it only declares what it takes")
+        raise InvalidInput(f"parser {type(self).__name__} has no parse method", "add a parse method")
 
 
 def load_plugin(spec: str) -> type[DocumentParser]:
@@ -54,7 +54,7 @@ def load_plugin(spec: str) -> type[DocumentParser]:
         ) from error
     if not (isinstance(found, type) and issubclass(found, DocumentParser)):
         raise InvalidInput(
-            f"parser {spec!r} is none", "it must be `module:Class`, a subclass of DocumentParser", "correct it"
+            f"parser {spec!r} cannot be used", "it must be `module:Class`, a subclass of DocumentParser", "correct it"
         )
     return found
 
@@ -93,6 +93,6 @@ def parsed_by(parser: DocumentParser, data: bytes, name: str) -> ParsedDocument:
         return made
     raise InvalidInput(
         f"parser {type(parser).__name__} gave {type(made).__name__}",
-        "a text or a ParsedDocument is needed",
+        "it must return text or a ParsedDocument",
         "correct it",
     )

@@ -82,7 +82,7 @@ def sniff(data: bytes, *, name: str = "", content_type: str | None = None) -> Fo
         raise _refused("an image or a film")
     head = head_in_utf8(head)
     if b"\0" in head:
-        raise Unsupported("a binary file cannot be indexed", "it holds zero bytes, which text does not")
+        raise Unsupported("a binary file cannot be indexed", "it has zero bytes, so it is not text")
     if _PAGE.match(head, _first_tag(head)):
         return Format.HTML
     return _text_format(name, content_type)

@@ -53,7 +53,7 @@ class ByteLease:
             raise Unavailable(
                 "the gateway holds too many bytes",
                 f"requests under way hold {self._all.size:,} of {self._all.bytes_max:,}",
-                "come back after the time in Retry-After",
+                "retry after the time in Retry-After",
             )
         for account in (self._share, self._all):
             account.size += count

@@ -28,7 +28,7 @@ _RETRY_SECONDS_MAX: Final = 60
 class TooMany(AtCapacity):
     """A quota is used up; `retry_after_seconds` says when to come back."""
 
-    usual_remedy = "send less, or come back after the time in Retry-After"
+    usual_remedy = "send less, or retry after the time in Retry-After"
 
     def __init__(self, what: str, why: str = "", remedy: str = "", retry_after_seconds: int = 1) -> None:
         super().__init__(what, why, remedy)

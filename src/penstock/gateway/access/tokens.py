@@ -107,9 +107,9 @@ class TokenBook:
         check_tenant(tenant)
         chosen = tuple(sorted(set(scopes)))
         if not chosen:
-            raise InvalidInput("a token without scopes", "it would allow nothing", "give write, read or admin")
+            raise InvalidInput("a token needs a scope", "it would allow nothing", "give write, read or admin")
         if expires_at_ms is not None and expires_at_ms <= now_ms:
-            raise InvalidInput("a token that has expired already", "its end is not in the future")
+            raise InvalidInput("the token would already be expired", "its expiry is not in the future")
         token_id = b32encode(entropy.token(_ID_BYTES)).decode().lower()
         secret = entropy.token(_SECRET_BYTES)
         entry = TokenEntry(
@@ -127,7 +127,7 @@ class TokenBook:
     def without(self, token_id: str) -> TokenBook:
         """The book after a token was revoked."""
         if token_id not in self.entries:
-            raise NotFound(f"there is no token {token_id!r}", "it was revoked, or never made", "list the tokens")
+            raise NotFound(f"there is no token {token_id!r}", "it was revoked, or never created", "list the tokens")
         return TokenBook(self.key, {name: entry for name, entry in self.entries.items() if name != token_id})
 
     def authenticate(self, authorization: str | None, now_ms: int) -> Principal:

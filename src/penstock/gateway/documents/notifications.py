@@ -116,7 +116,7 @@ class NotificationRoutes:
                 is_listed and event.bucket not in allowed and bare not in allowed
             ):
                 raise InvalidInput(
-                    f"the bucket {event.bucket[:80]!r} is not taken",
+                    f"the bucket {event.bucket[:80]!r} is not allowed",
                     "",
                     "add it to `buckets` of the gateway, or of its notifications for the tenant",
                 )

@@ -83,7 +83,7 @@ class NotificationSenders:
         # What a topic claims is proved when its message is read.
         found = self._topics.get(exchange.headers.get(_TOPIC_HEADER, "")) or self._neighbour(exchange)
         if found is None:
-            raise Unauthenticated("a notification is refused", "nothing tells who sent it")
+            raise Unauthenticated("a notification was rejected", "nothing tells who sent it")
         return found
 
     def _signer(self, delivery: NotificationMessage) -> str:
@@ -95,7 +95,7 @@ class NotificationSenders:
                 refused = error
             else:
                 return tenant
-        raise refused or Unauthenticated("a notification is refused", "no key is configured for it")
+        raise refused or Unauthenticated("a notification was rejected", "no key is configured for it")
 
     def _neighbour(self, exchange: HttpExchange) -> str | None:
         address = self._address(exchange)

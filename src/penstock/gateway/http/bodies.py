@@ -55,7 +55,7 @@ async def read_body(receive: Receive, announced: int | None, bytes_max: int, sec
     except TimeoutError:
         raise BodyTooSlow("the body came too slowly", f"it was not complete after {seconds_max:g} s") from None
     if announced is not None and size != announced:
-        raise InvalidInput("the body is incomplete", f"{announced} bytes were announced, {size} came")
+        raise InvalidInput("the body is incomplete", f"{announced} bytes were announced, {size} arrived")
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -122,7 +122,7 @@ class HttpExchange:
         if text is None or self._announced is not None:
             return self._announced
         if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
-            raise InvalidInput(f"Content-Length {text[:40]!r} is no number")
+            raise InvalidInput(f"Content-Length {text[:40]!r} is not a number")
         self._announced = int(text)
         return self._announced
 

@@ -61,7 +61,9 @@ class Guard:
         if exchange.headers.get("sec-fetch-site") == "cross-site" or (
             origin is not None and origin.partition("://")[2].lower() != host.lower()
         ):
-            raise PermissionDenied("the request comes from a page of another site", "browsers must not send such")
+            raise PermissionDenied(
+                "the request comes from a page of another site", "cross-site requests are not allowed"
+            )
 
     def principal(self, exchange: HttpExchange, scope: Scope | None) -> Principal:
         """Who sent the request; `Unauthenticated`, or `PermissionDenied` for a token without the scope."""
@@ -76,7 +78,7 @@ class Guard:
         # Known from here on, also where it is refused for what it asks.
         exchange.principal = found
         if scope not in found.scopes:
-            raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token that was made with it")
+            raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token with this scope")
         return found
 
     def authenticate(self, exchange: HttpExchange, authorization: str | None) -> Principal:

@@ -126,4 +126,4 @@ def _decoded(text: str) -> str:
     try:
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
-        raise InvalidInput(f"the path part {text[:80]!r} is not UTF-8") from None
+        raise InvalidInput(f"the path segment {text[:80]!r} is not UTF-8") from None

@@ -147,7 +147,7 @@ class _BoundedHttp(HttpToolsProtocol):
     def _check_target(self) -> None:
         """A target that is a whole URL names the host that its header names; nobody is connected to another server."""
         if self.parser.get_method() == b"CONNECT":
-            raise ValueError("the gateway is no proxy")
+            raise ValueError("the gateway is not a proxy")
         scheme, separator, rest = self.url.partition(b"://")
         if separator and b"/" not in scheme:
             hosts = [value for name, value in self.headers if name == b"host"]
@@ -234,7 +234,7 @@ class HttpServer:
         except SystemExit:
             # How uvicorn tells that it could not bind.
             raise Unavailable(
-                f"the gateway cannot listen on {self._address}", "another process has the port", "choose another one"
+                f"the gateway cannot listen on {self._address}", "another process uses the port", "choose another one"
             ) from None
 
     async def started(self, clock: Clock = SYSTEM_CLOCK) -> None:

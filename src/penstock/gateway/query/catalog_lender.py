@@ -113,7 +113,7 @@ class CatalogLender:
     async def _answered(self, request: LoanRequest, loan: Loan) -> _Outcome:
         try:
             if loan.tenant is None:
-                raise PermissionDenied("nothing is lent", "no question is being answered")
+                raise PermissionDenied("nothing can be read", "no query is running")
             verb = self._verbs.get(request.verb)
             if verb is None:
                 raise PermissionDenied(f"{request.verb[:40]!r} is not lent", "a query only reads")
@@ -129,10 +129,10 @@ class CatalogLender:
     async def _plan(self, request: LoanRequest, loan: Loan) -> _Outcome:
         held, tenant = loan.held, loan.tenant
         if held is None or not request.table:
-            raise InvalidInput("the plan is not clear", "it needs a state of the catalog and a table")
+            raise InvalidInput("the plan request is incomplete", "it needs a state of the catalog and a table")
         plan = await held.plan(request.start, request.end, table=request.table, tenant=tenant)
         if loan.tenant != tenant:
-            raise PermissionDenied("nothing is lent", "the question was answered meanwhile")
+            raise PermissionDenied("nothing can be read", "the query has ended")
         loan.paths.update(plan.paths)
 
         def encoded() -> bytes:
@@ -144,21 +144,21 @@ class CatalogLender:
     async def _tables(self, _request: LoanRequest, loan: Loan) -> _Outcome:
         held, tenant = loan.held, loan.tenant
         if held is None:
-            raise InvalidInput("the list of tables is not clear", "it needs a state of the catalog")
+            raise InvalidInput("the request for tables is incomplete", "it needs a state of the catalog")
         names = await held.tables(tenant=tenant)
         if loan.tenant != tenant:
-            raise PermissionDenied("nothing is lent", "the question was answered meanwhile")
+            raise PermissionDenied("nothing can be read", "the query has ended")
         return LoanAnswer(number=0), msgspec.msgpack.encode(names)
 
     async def _read(self, request: LoanRequest, loan: Loan) -> _Outcome:
         key = request.key
         if not key.startswith(self._prefix) or key[len(self._prefix) :] not in loan.paths:
-            raise PermissionDenied(f"the object {key[:120]!r} is not lent", "it is in no plan of this query")
+            raise PermissionDenied(f"the object {key[:120]!r} is not lent", "no plan of this query lists it")
         return LoanAnswer(number=0), await self._store.get_range(key, request.start or 0, request.end or 0)
 
     async def _pin(self, request: LoanRequest, loan: Loan) -> _Outcome:
         if loan.held is None or loan.pinned:
-            raise PermissionDenied("the state cannot be kept", "a query keeps the one that it reads, once")
+            raise PermissionDenied("the state cannot be pinned", "a query may pin only the state that it reads, once")
         seconds = min(request.seconds, _PIN_SECONDS_MAX)
         made = await (await self._catalog()).pin(loan.held.position, seconds=seconds)
         loan.pinned.add(made.name)
@@ -166,7 +166,7 @@ class CatalogLender:
 
     async def _unpin(self, request: LoanRequest, loan: Loan) -> _Outcome:
         if request.key not in loan.pinned:
-            raise PermissionDenied("the pin is not this query's")
+            raise PermissionDenied("the pin belongs to another query")
         await (await self._catalog()).unpin(request.key)
         return LoanAnswer(number=0), b""
 

@@ -374,14 +374,14 @@ def _duration(name: str, text: str) -> int:
     except ValueError:
         seconds = parse_duration_text(text)
     if seconds is None or not math.isfinite(seconds) or not 0 < seconds * 1000 <= 2**53:
-        raise InvalidInput(f'invalid parameter "{name}"', f"{text[:40]!r} is no duration above zero")
+        raise InvalidInput(f'invalid parameter "{name}"', f"{text[:40]!r} is not a duration above zero")
     return max(1, round(seconds * 1000))
 
 
 def _limit(form: Mapping[str, Sequence[str]], default: int = _LIMIT_MAX) -> int:
     text = form.get("limit", ["0"])[0]
     if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise InvalidInput('invalid parameter "limit"', f"{text[:40]!r} is no whole number")
+        raise InvalidInput('invalid parameter "limit"', f"{text[:40]!r} is not a whole number")
     return int(text) or default
 
 

@@ -115,7 +115,7 @@ class SqlProcesses:
             is_whole = True
         except TimeoutError:
             raise DeadlineExceeded(
-                "the query was ended with its process",
+                "the query's process was killed",
                 f"it took longer than {question.seconds_max:g} s",
                 "narrow its time range, or allow more with seconds_max",
             ) from None
@@ -135,7 +135,7 @@ class SqlProcesses:
             why = f"its process held more than memory_bytes = {self._config.memory_bytes:,} allows"
             return AtCapacity("the query needs too much memory", why, remedy)
         why = f"exit code {code}: most likely it needed more memory than it may have"
-        return AtCapacity("the query ended its process", why, remedy)
+        return AtCapacity("the query crashed its process", why, remedy)
 
     async def _process(self, tenant: str | None) -> _SqlProcess:
         """One that has served this tenant or nobody."""
@@ -161,7 +161,7 @@ class SqlProcesses:
 
     async def _started(self) -> _SqlProcess:
         if self._closed:
-            raise Closed("the gateway is closed", "it answers no more queries")
+            raise Closed("the gateway is closed", "it accepts no more queries")
         self._starting += 1
         try:
             return await _SqlProcess.start(self._command, self._environment, self._lender, self._config)
@@ -189,7 +189,7 @@ class _Rooms:
                     await held.enter_async_context(share)
                     await held.enter_async_context(self._all)
             except TimeoutError:
-                raise DeadlineExceeded("the query was not begun", "too many others are being answered") from None
+                raise DeadlineExceeded("the query was not started", "too many others are running") from None
             yield
 
 

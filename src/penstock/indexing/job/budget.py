@@ -27,7 +27,7 @@ class EmbeddingBudget:
         for name in self.__slots__:
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InvalidInput(f"{name} = {value!r}", "a budget must be above 0", "leave it out for no limit")
+                raise InvalidInput(f"{name} = {value!r}", "a budget must be above 0", "omit it for no limit")
 
 
 class Spending:
@@ -64,7 +64,7 @@ class Spending:
             raise BudgetSpent(
                 "stopped at the budget for embedding",
                 f"{next(iter(self.refused.values()))}; {self.told} were spent",
-                "nothing is lost, and nothing is paid for twice: run it again to go on",
+                "nothing is lost, and nothing is paid for twice: run it again to continue",
             )
 
     @property

@@ -172,5 +172,5 @@ class JobCore:
         while self._indexer.due:
             if self._stopped() or self.turnstile.closed:
                 # Raised and not returned: the engine must not take events that are not planned for done.
-                raise Closed("the indexing query was stopped", "", "start it again: it goes on where it was")
+                raise Closed("the indexing query was stopped", "", "start it again: it continues where it stopped")
             self._indexer.round()

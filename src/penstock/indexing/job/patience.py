@@ -70,7 +70,7 @@ class Patience:
         if not self.endless:
             raise Unavailable(
                 f"{documents} documents wait for buckets or models that do not answer",
-                "no more are held at once",
+                "no more can wait at once",
                 "nothing is lost: run it again once they answer; `penstock documents list` names them",
             )
         self.pause(_LOOK_SECONDS)
@@ -84,7 +84,7 @@ class Patience:
             self._turnstile.pause(min(left, _LOOK_SECONDS))
             left -= _LOOK_SECONDS
             if self._stopped():
-                raise Closed("the indexing query was stopped", "", "start it again: it goes on where it was")
+                raise Closed("the indexing query was stopped", "", "start it again: it continues where it stopped")
 
     def _seconds(self, answer: Later, attempt: int) -> float:
         policy = self._policy

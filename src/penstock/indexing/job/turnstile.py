@@ -91,7 +91,7 @@ class Turnstile:
 
     def _refuse(self) -> None:
         raise Closed(
-            "the indexing job is closed", "close() was called", "make a new one: it goes on where this one was"
+            "the indexing job is closed", "close() was called", "make a new one: it continues where this one stopped"
         )
 
 

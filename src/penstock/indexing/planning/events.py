@@ -104,7 +104,7 @@ def _event(record: bytes) -> Notification:
     """The event in a record; `InvalidInput` for whatever is none."""
     if len(record) > RECORD_BYTES_MAX:
         raise InvalidInput(
-            f"not a notification: {record[:80]!r}", f"it has {len(record)} bytes, and {RECORD_BYTES_MAX} can be one"
+            f"not a notification: {record[:80]!r}", f"it has {len(record)} bytes, and the limit is {RECORD_BYTES_MAX}"
         )
     try:
         event = decode_notification(record)

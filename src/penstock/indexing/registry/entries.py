@@ -206,11 +206,11 @@ def check_names(name: CollectionName) -> None:
     registry_name(name)
     if subject_of(name) is not None:
         raise InvalidInput(
-            f"model {name.model!r} cannot be used", "its name ends like that of a registry", "name it otherwise"
+            f"model {name.model!r} cannot be used", "its name ends like the name of a registry", "choose another name"
         )
     if name.tenant == _OWN_TENANT:
         raise InvalidInput(
-            f"tenant {name.tenant!r} cannot be used", "the store's own records are kept under it", "name it otherwise"
+            f"tenant {name.tenant!r} cannot be used", "the store's own records are kept under it", "choose another name"
         )
 
 

@@ -126,7 +126,7 @@ def _check_dimensions(settings: IndexSettings, profile: ModelProfile | None) -> 
         raise InvalidInput(
             f"model {profile.name} has {before.dimensions} dimensions in index {settings.index}",
             f"they cannot become {profile.dimensions} under the same name",
-            "give what answers so a name of its own as --model",
+            "give the new dimensions their own name with --model",
         )
 
 

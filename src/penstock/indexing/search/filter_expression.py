@@ -193,7 +193,9 @@ def _tokens(text: str) -> list[_Token]:
         if found is None:
             start = position + len(text[position:]) - len(text[position:].lstrip())
             unended = text[start] in "'\"`"
-            raise _refused(text, start, "the text has no end" if unended else f"{text[start]!r} means nothing here")
+            raise _refused(
+                text, start, "the text has no end marker" if unended else f"{text[start]!r} means nothing here"
+            )
         kind = str(found.lastgroup)
         tokens.append(_classified(kind, found.group(kind), found.start(kind)))
         position = found.end()

@@ -45,7 +45,9 @@ async def require_store(url: str, doors: StoreDoors = PLAIN_DOORS) -> None:
 
 
 def no_store(url: str, error: NotFound) -> NotFound:
-    return NotFound(f"there is no store at {url}", error.what, "`penstock index` makes one; --store names it")
+    return NotFound(
+        f"there is no store at {url}", error.what, "create it with `penstock index`, or give another --store"
+    )
 
 
 async def _has_queue(url: str, doors: StoreDoors) -> bool:
@@ -80,10 +82,10 @@ def _find(entries: Sequence[DocumentEntry], key: str, named: Sequence[DocumentEn
         listed = ", ".join(map(_full, named))
         raise InvalidInput(f"{key} is in several buckets", listed, "write BUCKET/KEY")
     if not entries:
-        raise NotFound(f"the index knows no document {key}", "it has none", "`penstock index` fills it")
+        raise NotFound(f"the index has no document {key}", "it is empty", "fill it with `penstock index`")
     near = _near(entries, key)
     remedy = f"did you mean {', '.join(near)}?" if near else "`penstock documents list` shows them all"
-    raise NotFound(f"the index knows no document {key}", f"it knows {len(entries):,} others", remedy)
+    raise NotFound(f"the index has no document {key}", f"it knows {len(entries):,} others", remedy)
 
 
 def _near(entries: Sequence[DocumentEntry], key: str) -> list[str]:

@@ -68,9 +68,7 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.score_min is not None and not math.isfinite(self.score_min):
-            raise InvalidInput(
-                f"the least score {self.score_min}", "no passage can be compared with it", "give a number"
-            )
+            raise InvalidInput(f"the minimum score {self.score_min}", "it is not a number", "give a number")
         if len(self.facets) > FACETS_MAX:
             raise InvalidInput(f"{len(self.facets)} facets", f"a question has at most {FACETS_MAX}", "ask for fewer")
 
@@ -143,7 +141,7 @@ async def _answer(reader: VectorReader, asked: Asked, question: Question) -> Fou
             if found is None:
                 raise _no_index(target.name)
             return found
-    raise Unavailable(f"index {asked.index} was replaced again and again", "it is being rebuilt", "ask again")
+    raise Unavailable(f"index {asked.index} was replaced repeatedly", "it is being rebuilt", "ask again")
 
 
 async def _reader(url: str, doors: StoreDoors) -> VectorReader:
@@ -251,7 +249,7 @@ def _at_most(hits: list[dict[str, Any]], per_document: int | None) -> list[dict[
 
 def _no_index(name: CollectionName) -> NotFound:
     why = f"nothing was indexed for tenant {name.tenant} with model {name.model}"
-    return NotFound(f"there is no index {name.index}", why, "`penstock index` makes it")
+    return NotFound(f"there is no index {name.index}", why, "create it with `penstock index`")
 
 
 async def _embedded(words: str, name: CollectionName, embedding: Embedding) -> npt.NDArray[np.float32]:

@@ -53,7 +53,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if missing:
             raise InvalidInput(
                 f"model {model} is not described",
-                f"nobody has said its {' and '.join(missing)}",
+                f"its {' and '.join(missing)} are unknown",
                 "give --dimensions and --input-tokens, or a --profile FILE",
             )
         least = {"tokens_per_request": max(_REQUEST_TOKENS, said["tokens_per_input"])}

@@ -52,7 +52,7 @@ async def reranked(hits: Sequence[dict[str, Any]], question: str, reranker: Rera
     judged, behind = hits[:RERANKED], hits[RERANKED:]
     answer = await reranker.rerank(question, [_read_together(hit) for hit in judged])
     if not isinstance(answer, Scores):
-        raise Unavailable("the reranker did not judge the passages", answer.reason, "try again, or leave --rerank away")
+        raise Unavailable("the reranking endpoint did not answer", answer.reason, "try again, or omit --rerank")
     order = sorted(range(len(judged)), key=lambda place: -answer.values[place])
     return [*({**judged[place], "rerank_score": answer.values[place]} for place in order), *behind]
 

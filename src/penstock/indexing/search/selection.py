@@ -79,7 +79,7 @@ async def documents_where(
                 return sorted(found)
             except Unavailable:
                 continue
-    raise Unavailable(f"index {name.index} changed again and again", "it is being written to", "try again")
+    raise Unavailable(f"index {name.index} changed repeatedly", "it is being written to", "try again")
 
 
 def _named(attributes: dict[str, Any]) -> tuple[str, str]:

@@ -46,9 +46,9 @@ class Target:
         made = self.profile or PROFILES.get(self.name.model)
         if self.settings is not None and made and _lasting(made) != _lasting(said):
             raise InvalidInput(
-                f"index {self.name.index} is made with another profile of {self.name.model}",
+                f"index {self.name.index} was created with another profile of {self.name.model}",
                 f"vectors of {made.dimensions} numbers, {made.tokens_per_input} tokens a text",
-                "leave the options away: the index remembers them; `penstock reindex` changes the model",
+                "omit the options: the index remembers them; `penstock reindex` changes the model",
             )
         return said
 
@@ -60,8 +60,8 @@ class Target:
         """Refuse to write with a model that the index is not made with."""
         if self.settings is not None and self.name.model not in [build.model for build in self.settings.builds]:
             raise InvalidInput(
-                f"index {self.name.index} is not made with model {self.name.model}",
-                f"it is made with {self.settings.current.model}",
+                f"index {self.name.index} was not created with model {self.name.model}",
+                f"it was created with {self.settings.current.model}",
                 f"`penstock reindex --model {self.name.model}` changes it",
             )
 
@@ -108,8 +108,8 @@ def embedding_for(target: Target, provider: Provider) -> Embedding:
 def check_endpoint(url: str) -> None:
     """Refuse an address that cannot be asked, or that must not be stored."""
     if remembered(url) is None:
-        raise InvalidInput("the embedding endpoint cannot be used", "its address carries a password", "give it as key")
+        raise InvalidInput("the embedding endpoint cannot be used", "its address contains a password", "give it as key")
     if not url.startswith(("http://", "https://")):
         raise InvalidInput(
-            f"the embedding endpoint {url} cannot be used", "it is no address of the web", "write https://host/v1"
+            f"the embedding endpoint {url} cannot be used", "it is not an HTTP address", "write https://host/v1"
         )

@@ -53,7 +53,7 @@ async def heads_of(entries: Sequence[DocumentEntry], reading: Reading) -> dict[s
     heads: dict[str, ObjectMeta] = {}
     for bucket in dict.fromkeys(entry.bucket for entry in entries):
         if not bucket:
-            raise InvalidInput("a record of the queue cannot be read again", "it was no notification of a document")
+            raise InvalidInput("a record of the queue cannot be read again", "it is not a notification of a document")
         store = await reading.spec_of(bucket).open()
         try:
             heads |= await _heads_in(store, [entry for entry in entries if entry.bucket == bucket])

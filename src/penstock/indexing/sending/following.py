@@ -90,7 +90,7 @@ class Follower:
             except PenstockError as error:
                 self._failed(error)
             except Exception as error:  # noqa: BLE001 - a thread that ends in silence would miss every later change
-                self._failed(PenstockError("the places cannot be looked at", f"{type(error).__name__}: {error}"))
+                self._failed(PenstockError("the places cannot be listed", f"{type(error).__name__}: {error}"))
 
     def _run(self) -> None:
         self._task = self._loop.create_task(self.follow())

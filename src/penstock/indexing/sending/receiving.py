@@ -138,7 +138,7 @@ def documents_in(data: bytes) -> list[bytes]:
     for number, line in lines:
         fault = _fault(line)
         if fault is not None:
-            raise InvalidInput(f"line {number} of the input is no JSON", fault, "send it as the store wrote it")
+            raise InvalidInput(f"line {number} of the input is not JSON", fault, "send it as the store sent it")
     return [line for _, line in lines]
 
 

@@ -56,7 +56,7 @@ class Access:
         if not self._holds(store, key, path):
             raise PermissionDenied(
                 f"{store} may not be read",
-                "nobody who runs the job has named it",
+                "it was not named to the job",
                 "name it to `penstock index` as a place or with --allow, and then `penstock documents retry`",
             )
 

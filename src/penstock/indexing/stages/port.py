@@ -22,7 +22,7 @@ __all__ = ["EmbeddingReply", "Stages", "given_up"]
 
 def given_up() -> Closed:
     """What a call raises that was cancelled."""
-    return Closed("a stage of a round was given up", "the job was asked to end", "the next run does it again")
+    return Closed("a stage of a round was cancelled", "the job was stopped", "the next run repeats it")
 
 
 @dataclass(frozen=True, slots=True)

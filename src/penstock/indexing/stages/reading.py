@@ -306,7 +306,7 @@ class _Reader:
         store = self._bucket(upload)
         meta = fetched or self._loop.run_until_complete(store.head(upload.key))
         if upload.etag and _bare(upload.etag) != _bare(meta.version):
-            raise Conflict(f"{upload.key!r} is no longer what was notified", "its version has changed")
+            raise Conflict(f"{upload.key!r} changed since its notification", "its version has changed")
         return _Object(_StoreSource(self._loop, store, meta, self._observer), meta.version, self._said(meta))
 
     def _said(self, meta: ObjectMeta) -> str | None:

@@ -36,7 +36,7 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
     if answer.status == 507 or _FULL.search(answer.code):
         return StorageFull(what, answer.text, "free some room or raise the quota; nothing was written")
     if answer.status in (401, 403):
-        return PermissionDenied(what, answer.text or "the service refused these credentials", "check the credentials")
+        return PermissionDenied(what, answer.text or "the service rejected these credentials", "check the credentials")
     if answer.is_refused_unread:
         return Unavailable(what, answer.text, "check that the service is up and the endpoint right")
     if answer.status == 501:
@@ -61,4 +61,6 @@ def _redirected(answer: CloudAnswer, what: str) -> PenstockError:
         # S3 says so of a bucket whose name is not known everywhere yet.
         return Unavailable(what, answer.text, "try again later")
     why = f"{answer.authority or 'the endpoint'} answered {answer.status} and names another address"
-    return InvalidInput(what, why, "set endpoint to the service itself: https instead of http, no login page between")
+    return InvalidInput(
+        what, why, "set endpoint to the service itself: https instead of http, and no login page in between"
+    )

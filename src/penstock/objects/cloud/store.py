@@ -104,8 +104,8 @@ class CloudStore:
         else:
             raise Unavailable(
                 f"{self.url} cannot be used",
-                "something else answers in its place: it gave an object that no bucket holds",
-                "check the endpoint, and whether a proxy on the way wants a log-in",
+                "something else answers in its place: it returned an object that does not exist",
+                "check the endpoint, and whether a proxy requires a login",
             )
         self._was_there = True
 

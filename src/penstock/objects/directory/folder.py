@@ -290,7 +290,7 @@ class Folder:
 
     def _unknown(self, key: str, error: OSError) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"object {key!r} in {self._url} was changed, and may not last",
+            f"object {key!r} in {self._url} was changed, but may not be durable",
             f"the disk failed while making it durable: {error}",
             "read it with get_durable, then decide; and check the disk",
         )

@@ -87,7 +87,7 @@ class Staging:
         if kept != stamp:
             raise Unsupported(
                 f"{url} cannot be a store",
-                "its file system rounds time stamps, so quick writes could not be told apart",
+                "its file system rounds time stamps, so quick writes could not be distinguished",
                 "use a directory on ext4, xfs, btrfs, zfs or tmpfs",
             )
 

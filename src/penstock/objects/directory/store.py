@@ -186,7 +186,7 @@ class DirectoryStore:
         return Unavailable(
             f"{self.url} was not changed",
             f"the lock {held.path} was held by {holder} for over {self._lock_seconds_max:g} s",
-            "let that process go on, or end it: its lock goes with it",
+            "let that process continue, or end it, which releases the lock",
         )
 
     def _get(self, key: str) -> Object:

@@ -64,7 +64,7 @@ class Committer(Generic[T]):
         waiting = len(self._group) + len(self._waiting)
         if waiting >= self._waiting_max:
             why = f"{waiting} changes already wait for a write to land"
-            raise AtCapacity(f"{self._cell} takes no more changes", why, "slow down and try again", caller.change)
+            raise AtCapacity(f"{self._cell} accepts no more changes", why, "slow down and try again", caller.change)
         self._waiting.append(caller)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write(), name=f"writer of {self._cell}")
@@ -83,7 +83,7 @@ class Committer(Generic[T]):
             self._hold(current)
         elif held is not None and current != held:
             why = f"this one holds fence {held}, and the object is at fence {current}"
-            raise Fenced(f"{self._cell} was taken over", why, "stop: the newer holder goes on from here")
+            raise Fenced(f"{self._cell} was taken over", why, "stop: the newer holder continues from here")
 
     async def _write(self) -> None:
         try:
@@ -122,7 +122,7 @@ class Committer(Generic[T]):
         own = error
         if exposed and not isinstance(error, OutcomeUnknown):
             why = f"a write was sent, and before its answer: {error}"
-            own = OutcomeUnknown(f"whether {self._cell} was updated is not known", why, "read it, then decide")
+            own = OutcomeUnknown(f"it is not known whether {self._cell} was updated", why, "read it, then decide")
         elif isinstance(error, PenstockError):
             own = copy.copy(error)
         if own is not error:

@@ -223,7 +223,7 @@ class Register(Generic[T]):
     def _expired(self, caller: Caller[T]) -> PenstockError:
         if caller.exposed:
             why = f"{self._out_of_time()}; a write that was sent may have landed or still land"
-            return OutcomeUnknown(f"whether {self} was updated is not known", why, "read it, then decide")
+            return OutcomeUnknown(f"it is not known whether {self} was updated", why, "read it, then decide")
         return DeadlineExceeded(f"{self} was not updated", self._out_of_time(), "try again later")
 
     def _out_of_time(self) -> str:

@@ -92,7 +92,7 @@ class StampedFormat(Generic[P]):
         count, fence, seq = _head(body)
         end = _HEAD.size + count * _STAMP.size
         if end > len(body) - _CRC.size:
-            raise Corrupt("a register body with a torn table", f"{count} stamps do not fit its {len(body)} bytes")
+            raise Corrupt("a register body is torn", f"{count} stamps do not fit its {len(body)} bytes")
         return Stamped(self._codec.decode(body[end : -_CRC.size]), fence, seq, body[_HEAD.size : end])
 
     def fence(self, value: Stamped[P]) -> int:
@@ -126,7 +126,7 @@ class StampedFormat(Generic[P]):
 def _head(body: bytes) -> tuple[int, int, int]:
     """Check the frame; the count of stamps, the fence, the seq."""
     if len(body) < _HEAD.size + _CRC.size:
-        raise Corrupt(f"a register body of {len(body)} bytes", f"the least is {_HEAD.size + _CRC.size}")
+        raise Corrupt(f"a register body of {len(body)} bytes", f"the minimum is {_HEAD.size + _CRC.size}")
     magic, version, count, fence, seq = _HEAD.unpack_from(body)
     if magic != MAGIC:
         raise Corrupt("not a stamped register", f"it begins with {magic!r} instead of {MAGIC!r}")
@@ -135,7 +135,7 @@ def _head(body: bytes) -> tuple[int, int, int]:
     (told,) = _CRC.unpack_from(body, len(body) - _CRC.size)
     found = google_crc32c.value(body[: -_CRC.size])
     if told != found:
-        raise Corrupt("a register body with a wrong checksum", f"it says {told:08x}, and its bytes give {found:08x}")
+        raise Corrupt("a register body has a wrong checksum", f"it says {told:08x}, and its bytes give {found:08x}")
     return count, fence, seq
 
 

@@ -87,7 +87,9 @@ class _Options:
         options = {name.lower(): value for name, value in given.items()}
         url = options.pop("url", None) or options.pop("path", None)
         if not url:
-            raise InvalidInput("the source penstock-catalog has no store", "the option url is missing", "give it a URL")
+            raise InvalidInput(
+                "the source penstock-catalog needs a store", "the option url is missing", "give it a URL"
+            )
         store = {name.removeprefix("store."): options.pop(name) for name in list(options) if name.startswith("store.")}
         columns = options.pop("columns", None)
         made = cls(

@@ -219,6 +219,4 @@ def _groups(records: pa.Table) -> Iterator[list[QueueRecord]]:
 def _unforeseen(error: Exception) -> PenstockError:
     if isinstance(error, PySparkException):
         return failure_of(error)
-    return PenstockError(
-        "work on the backlog ended", f"{type(error).__name__}: {error}", "nothing is lost: run it again"
-    )
+    return PenstockError("the backlog stopped", f"{type(error).__name__}: {error}", "nothing is lost: run it again")

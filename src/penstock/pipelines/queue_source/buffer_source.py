@@ -83,7 +83,7 @@ class _Options:
         options = {name.lower(): value for name, value in given.items()}
         url = options.pop("url", None) or options.pop("path", None)
         if not url:
-            raise InvalidInput("the source penstock-buffer has no store", "the option url is missing", "give it a URL")
+            raise InvalidInput("the source penstock-buffer needs a store", "the option url is missing", "give it a URL")
         defaults = ConsumerConfig()
         config = ConsumerConfig(
             manifest_path=options.pop("manifestpath", defaults.manifest_path),

@@ -126,4 +126,4 @@ class AckLog:
 
 def _explained(error: OSError) -> PenstockError:
     meaning = explain("an acknowledgement could not be written", error)
-    return OutcomeUnknown(meaning.what, meaning.why, "mend the disk; the segment may be delivered again")
+    return OutcomeUnknown(meaning.what, meaning.why, "repair the disk; the segment may be delivered again")

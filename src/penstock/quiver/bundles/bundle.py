@@ -47,17 +47,18 @@ class Bundle:
         """Whatever the log could not hold is refused here: behind this point it would fail for others as well."""
         slots: Any = self.slots
         if not (isinstance(slots, Mapping) and slots):
-            raise InvalidInput("a bundle has no slots", "it must have one record batch at least, by its slot's name")
+            raise InvalidInput("a bundle has no slots", "it must have at least one record batch, keyed by slot name")
         # The caller's own may change while the bundle is on its way.
         object.__setattr__(self, "slots", dict(slots))
         for slot, batch in self.slots.items():
             if not slot or not isinstance(batch, pa.RecordBatch):
                 raise InvalidInput(
-                    f"slot {slot!r} of a bundle cannot be stored", "a name and an Arrow record batch are needed"
+                    f"slot {slot!r} of a bundle cannot be stored", "it must be a name and an Arrow record batch"
                 )
             if batch.num_rows and not batch.num_columns:
                 raise InvalidInput(
-                    f"slot {slot!r} has {batch.num_rows} rows and no columns", "Arrow files do not keep their number"
+                    f"slot {slot!r} has {batch.num_rows} rows and no columns",
+                    "Arrow files do not keep the row count of such batches",
                 )
             _check_text("slot", slot)
         _check_text("signal", self.signal)
@@ -90,17 +91,15 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except (AttributeError, UnicodeEncodeError) as error:
-        raise InvalidInput(
-            f"the {what} of a bundle cannot be {text!r}", "it must be text that UTF-8 can hold"
-        ) from error
+        raise InvalidInput(f"the {what} of a bundle cannot be {text!r}", "it must be valid UTF-8 text") from error
 
 
 def _check_times(times: Any) -> None:
     if not (isinstance(times, tuple) and len(times) == 2 and all(type(time) is int for time in times)):
-        raise InvalidInput(f"the event times {times!r} are no range", "two whole numbers of nanoseconds are needed")
+        raise InvalidInput(f"the event times {times!r} are not a range", "two whole numbers of nanoseconds are needed")
     if not -_TIME_END <= times[0] <= times[1] < _TIME_END:
         raise InvalidInput(
-            f"the event times {times} are no range", "the first must not be above the second, and both have 64 bits"
+            f"the event times {times} are not a range", "the first must not be above the second, and both have 64 bits"
         )
 
 

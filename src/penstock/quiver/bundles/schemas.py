@@ -63,7 +63,9 @@ def _check_readable(column: str, kind: pa.DataType) -> None:
     elif pa.types.is_dictionary(kind):
         if _is_dictionary(kind.value_type):
             raise InvalidInput(
-                f"column {column!r} has a dictionary of dictionaries", "Arrow cannot read one back", "decode the inner"
+                f"column {column!r} has a dictionary of dictionaries",
+                "Arrow cannot read one back",
+                "decode the inner one",
             )
         _check_readable(column, kind.value_type)
     else:

@@ -62,7 +62,7 @@ class Subscribers:
         """Take a subscriber in, or take an old one up again where it was."""
         config = config if config is not None else SubscriberConfig()
         if not isinstance(config, SubscriberConfig):
-            raise InvalidInput(f"the settings {config!r} are none of a subscriber", "a SubscriberConfig is needed")
+            raise InvalidInput(f"the settings {config!r} are not for a subscriber", "a SubscriberConfig is needed")
         known = self._state.subscriptions.get(check_subscriber(name))
         if known is None or not known.is_active:
             mark = self._state.start_mark(from_newest=config.from_newest)
@@ -234,7 +234,7 @@ class Subscribers:
         dispatch = self._dispatches.get(name)
         if dispatch is None:
             raise NotFound(
-                f"subscriber {name!r} is not active", "it was deactivated, or not registered since the start"
+                f"subscriber {name!r} is not active", "it was deactivated, or not registered since the store was opened"
             )
         return dispatch
 

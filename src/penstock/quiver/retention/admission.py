@@ -193,7 +193,7 @@ class Admission:
         if 2 * size + self._config.ack_log_file_size > cap and self._config.durability is not Durability.OFF:
             raise InvalidInput(
                 f"{size} bytes can never be stored at once",
-                f"with their place in the log they pass retention.size_cap of {cap} bytes",
+                f"with their log records they exceed retention.size_cap of {cap} bytes",
                 "split them, or raise the cap",
             )
 

@@ -200,6 +200,4 @@ def _explained(number: int, error: Exception) -> PenstockError:
     what = f"segment {number} could not be written"
     if isinstance(error, OSError):
         return explain(what, error)
-    return Unsupported(
-        what, f"{type(error).__name__}: {error}", "the log keeps its bundles: report this, and keep them"
-    )
+    return Unsupported(what, f"{type(error).__name__}: {error}", "the log keeps its bundles: report this problem")

@@ -249,7 +249,7 @@ def decode_meta(data: bytes, name: str) -> SegmentMeta:
     line, _, rest = data.partition(b"\n")
     if not line or rest != b"%08x\n" % checksum(line):
         raise Corrupt(
-            f"the metadata {name} cannot be read", "its checksum does not hold", "see `penstock quiver repair`"
+            f"the metadata {name} cannot be read", "its checksum does not match", "see `penstock quiver repair`"
         )
     try:
         meta = _DECODER.decode(line)
@@ -258,7 +258,7 @@ def decode_meta(data: bytes, name: str) -> SegmentMeta:
     if meta.version > FORMAT_VERSION or name != meta_name(meta.segment_seq):
         raise Corrupt(
             f"the metadata {name} cannot be read",
-            f"it says version {meta.version} of segment {meta.segment_seq}",
+            f"it declares version {meta.version} of segment {meta.segment_seq}",
             "use the release that wrote it",
         )
     return meta

@@ -257,4 +257,4 @@ def _done(written: _Written) -> asyncio.Future[_Written]:
 def _explained(error: OSError) -> PenstockError:
     meaning = explain("the bundle could not be stored for sure", error)
     why = "no room is left" if is_full(error) else meaning.why
-    return OutcomeUnknown(meaning.what, why, "mend the disk; then send it again if it is not there")
+    return OutcomeUnknown(meaning.what, why, "repair the disk; then send it again if it is not there")

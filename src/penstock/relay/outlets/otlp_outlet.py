@@ -63,7 +63,9 @@ class OtlpOutlet:
         observer: Observer = SILENT,
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidInput(f"{url!r} is no address of a collector", "it must be of HTTP", "write http://host:4318")
+            raise InvalidInput(
+                f"{url!r} is not the address of a collector", "it must be an HTTP URL", "write http://host:4318"
+            )
         self._url = url.rstrip("/")
         self._config = config or OtlpOutletConfig()
         self._clock = clock

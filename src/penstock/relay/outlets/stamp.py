@@ -91,7 +91,7 @@ def decode_part(records: Sequence[Body]) -> dict[str, list[pa.Table]]:
         try:
             table = pa.ipc.open_stream(pa.py_buffer(record), options=_READING).read_all()
         except pa.ArrowException as error:
-            raise Corrupt("a record of a relay's batch is no Arrow stream", str(error)) from error
+            raise Corrupt("a record of a relay's batch is not an Arrow stream", str(error)) from error
         metadata = dict(table.schema.metadata or {})
         slot = metadata.pop(_SLOT, b"").decode()
         slots.setdefault(slot, []).append(table.replace_schema_metadata(metadata or None))

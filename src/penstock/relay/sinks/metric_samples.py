@@ -25,7 +25,7 @@ def metric_samples(record: bytes, payload: bytes, received_ms: int) -> Iterator[
     others = sorted(set(tables) - {_METRICS})
     if others:
         why = "a time-series store takes metrics alone"
-        raise Unsupported(f"a record with {', '.join(others)}", why, "give them a queue and a consumer of their own")
+        raise Unsupported(f"a record with {', '.join(others)}", why, "give them their own queue and consumer")
     for table in tables.get(_METRICS, ()):
         for tenant, rows in _by_tenant(table):
             yield tenant, series_of(rows)

@@ -44,7 +44,7 @@ class SamplesPayload(msgspec.Struct, frozen=True, kw_only=True):
         envelope = ArrowEnvelope.decode(payload)
         words = payload[ArrowEnvelope.SIZE :]
         if envelope.signal is not Signal.METRICS or b'"samples"' not in words:
-            raise Unsupported("a batch without samples", "its envelope does not name them", "send it to another queue")
+            raise Unsupported("a batch has no samples", "its envelope does not name them", "send it to another queue")
         found = _words(words, cls)
         if found.samples != _LAYOUT:
             raise Unsupported(f"samples in layout {found.samples}", f"this release reads {_LAYOUT}", "upgrade")
@@ -96,7 +96,9 @@ def decode_table(record: bytes | memoryview) -> pa.Table:
         table = pa.ipc.open_stream(pa.py_buffer(record), options=_READING).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidInput("a record is no Arrow stream", str(error)) from error
+        raise InvalidInput("a record is not an Arrow stream", str(error)) from error
     if len(set(table.column_names)) < table.num_columns:
-        raise InvalidInput("a record has two columns of one name", f"it has {', '.join(table.column_names)}"[:400])
+        raise InvalidInput(
+            "a record has two columns with the same name", f"it has {', '.join(table.column_names)}"[:400]
+        )
     return table

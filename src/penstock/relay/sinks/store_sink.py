@@ -110,7 +110,7 @@ class StoreSink(ABC, Generic[C]):
     async def _decode(self, changes: C, batch: ConsumedBatch, record: int) -> None:
         metadata = batch.metadata_of(record)
         if metadata is None:
-            raise InvalidInput("a record without metadata", "an envelope says what it is", "produce it with one")
+            raise InvalidInput("a record has no metadata", "its envelope is missing", "produce it with one")
         await self._add(changes, metadata, bytes(batch.records[record]))
 
     def _count(self, batch: ConsumedBatch) -> None:

@@ -76,8 +76,8 @@ def _width(vectors: Any) -> int:
     # By the type alone: of some values Python has no objects.
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-        raise InvalidInput(f"a column vector of {kind}", "its rows are lists of numbers")
+        raise InvalidInput(f"a column vector of {kind}", "its rows must be lists of numbers")
     first = vectors[0].as_py()
     if not first:
-        raise InvalidInput("a column vector whose first row is empty", "its rows are lists of numbers")
+        raise InvalidInput("a column vector whose first row is empty", "its rows must be lists of numbers")
     return len(first)

@@ -108,7 +108,7 @@ class _Table:
         self._at = at
         self._fields = at - struct.unpack_from("<i", data, at)[0]
         if not 0 <= self._fields < len(data):
-            raise InvalidInput("the Arrow stream has a header that cannot be")
+            raise InvalidInput("the Arrow stream has an invalid header")
         (self._size,) = struct.unpack_from("<H", data, self._fields)
 
     def offset_of(self, field: int) -> int | None:

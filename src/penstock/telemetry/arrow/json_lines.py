@@ -77,9 +77,9 @@ def _check_line(number: int, line: bytes) -> set[str]:
     try:
         found = msgspec.json.decode(line)
     except UNDECODABLE as error:
-        raise InvalidInput(f"line {number} is no JSON", str(error)[:200]) from error
+        raise InvalidInput(f"line {number} is not JSON", str(error)[:200]) from error
     if not isinstance(found, dict):
-        raise InvalidInput(f"line {number} is no object", f"it is a {type(found).__name__}")
+        raise InvalidInput(f"line {number} is not an object", f"it is a {type(found).__name__}")
     level, here, names = 0, list[object]([found]), set[str]()
     while here:
         level += 1

@@ -103,7 +103,8 @@ def conform(batch: pa.RecordBatch, signal: Signal, source: RowSource) -> pa.Reco
             )
         if field.type != schema.field(index).type:
             raise InvalidInput(
-                f"column {field.name!r} has type {field.type}", f"in {TABLES[signal]} it has {schema.field(index).type}"
+                f"column {field.name!r} has type {field.type}",
+                f"in {TABLES[signal]} it must be {schema.field(index).type}",
             )
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns.pop(TENANT, None)
@@ -114,7 +115,7 @@ def conform(batch: pa.RecordBatch, signal: Signal, source: RowSource) -> pa.Reco
         if not field.nullable and found.column(field.name).null_count:
             raise InvalidInput(f"column {field.name!r} of {TABLES[signal]} has rows without a value")
         if rows_with_repeated_keys(found.column(field.name)).any():
-            raise InvalidInput(f"column {field.name!r} of {TABLES[signal]} has a map in which one key occurs twice")
+            raise InvalidInput(f"column {field.name!r} of {TABLES[signal]} has a map with a duplicate key")
     return found
 
 

@@ -33,8 +33,8 @@ def check_storable(table: pa.Table) -> None:
         if rows_with_repeated_keys(table.column(name)).any():
             raise InvalidInput(
                 "the rows cannot be kept",
-                f"column {name!r} has a map in which one key occurs twice",
-                "send each key of a map once",
+                f"column {name!r} has a map with a duplicate key",
+                "remove duplicate keys",
             )
 
 

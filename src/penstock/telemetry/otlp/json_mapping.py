@@ -37,16 +37,16 @@ def protobuf_of_json(message: Any, body: bytes, what: str) -> bytes:
     try:
         decoded = msgspec.json.decode(body)
     except UNDECODABLE as error:
-        raise InvalidInput(f"the {what} is no JSON", str(error)) from error
+        raise InvalidInput(f"the {what} is not JSON", str(error)) from error
     if not isinstance(decoded, dict):
-        raise InvalidInput(f"the {what} is no JSON object", f"it is {type(decoded).__name__}")
+        raise InvalidInput(f"the {what} is not a JSON object", f"it is {type(decoded).__name__}")
     found = message()
     try:
         _check_shapes(decoded, message.DESCRIPTOR)
         _with_binary_ids(decoded)
         json_format.ParseDict(decoded, found, ignore_unknown_fields=True, max_recursion_depth=_DEPTH_MAX)
     except (json_format.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInput(f"the {what} is no OTLP in JSON", str(error)[:200]) from error
+        raise InvalidInput(f"the {what} is not OTLP/JSON", str(error)[:200]) from error
     encoded: bytes = found.SerializeToString()
     return encoded
 
@@ -65,7 +65,7 @@ def _check_shapes(node: dict[str, Any], descriptor: Any) -> None:
             if isinstance(one, dict):
                 _check_shapes(one, field.message_type)
             elif one is not None:
-                raise ValueError(f"{name!r} has to be an object, and is {type(one).__name__}")
+                raise ValueError(f"{name!r} must be an object, but is {type(one).__name__}")
 
 
 @lru_cache(maxsize=256)

@@ -290,7 +290,7 @@ def _label_references(array: Any, symbols: Any, limits: DecodeLimits) -> Attribu
     references, offsets = lists(array)
     numbers = to_ints(references)
     if np.any(np.diff(offsets) % 2) or (len(numbers) and numbers.max() >= len(symbols)):
-        raise InvalidInput("labels refer to symbols that are not there", f"there are {len(symbols)} symbols")
+        raise InvalidInput("labels refer to symbols that do not exist", f"there are {len(symbols)} symbols")
     return string_map(offsets // 2, taken(symbols, numbers[0::2]), taken(symbols, numbers[1::2]), limits)
 
 

@@ -67,7 +67,7 @@ def native_rows(histograms: Any, names: Any) -> NativeRows:
 
 def _row(one: dict[str, Any], name: str) -> dict[str, Any]:
     if one["count_float"] is not None or one["zero_count_float"] is not None:
-        raise Unsupported(f"histogram {name!r} counts in fractions", "", "send histograms of whole counts")
+        raise Unsupported(f"histogram {name!r} has fractional counts", "", "send histograms with integer counts")
     positive = _buckets(one["positive_spans"], one["positive_deltas"], name)
     negative = _buckets(one["negative_spans"], one["negative_deltas"], name)
     if one["schema"] not in _SCALES and one["schema"] != _CUSTOM_BOUNDS:
@@ -111,7 +111,7 @@ def _buckets(spans: list[dict[str, int]], deltas: list[int], name: str) -> tuple
     for number, span in enumerate(spans):
         gap = span["offset"] if number else 0
         if gap < 0 or len(counts) + gap + span["length"] > _BUCKETS_MAX:
-            raise InvalidInput(f"histogram {name!r} has spans that cannot be", f"at most {_BUCKETS_MAX} buckets")
+            raise InvalidInput(f"histogram {name!r} has invalid spans", f"at most {_BUCKETS_MAX} buckets")
         counts += [0] * gap
         for _ in range(span["length"]):
             delta = next(used, None)

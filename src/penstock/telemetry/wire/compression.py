@@ -43,7 +43,7 @@ def unpack_snappy(body: bytes, limits: DecodeLimits) -> bytes:
     try:
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as error:
-        raise InvalidInput("the request is not packed with snappy", str(error)) from error
+        raise InvalidInput("the request is not compressed with snappy", str(error)) from error
 
 
 def _claimed_size(body: bytes) -> int:
@@ -52,7 +52,7 @@ def _claimed_size(body: bytes) -> int:
         size |= (byte & 0x7F) << (7 * at)
         if byte < 0x80:
             return size
-    raise InvalidInput("the request is not packed with snappy", "it does not begin with a size")
+    raise InvalidInput("the request is not compressed with snappy", "it does not begin with a size")
 
 
 def decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
@@ -65,7 +65,7 @@ def decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
     if name in ("", "identity"):
         return body
     if name in ENCODINGS and not body:
-        raise InvalidInput(f"the body is no {name}", "it is empty")
+        raise InvalidInput(f"the body is not valid {name}", "it is empty")
     if name in ("gzip", "x-gzip"):
         return _inflated(body, _GZIP_WINDOW, bytes_max, "gzip")
     if name == "deflate":
@@ -93,9 +93,9 @@ def _inflated(body: bytes, window: int, bytes_max: int, name: str) -> bytes:
             at += len(piece) - len(reader.unused_data)
             parts.append(part)
     except zlib.error as error:
-        raise InvalidInput(f"the body is no {name}", str(error)) from error
+        raise InvalidInput(f"the body is not valid {name}", str(error)) from error
     if not reader.eof:
-        raise InvalidInput(f"the body is no {name}", "it is cut off")
+        raise InvalidInput(f"the body is not valid {name}", "it is cut off")
     return b"".join(parts)
 
 
@@ -108,7 +108,7 @@ def _unpacked_zstd(body: bytes, bytes_max: int) -> bytes:
         if len(data) <= bytes_max and zstandard.get_frame_parameters(body).content_size != len(data):
             _check_frames(body)
     except zstandard.ZstdError as error:
-        raise InvalidInput("the body is no zstd", str(error)) from error
+        raise InvalidInput("the body is not valid zstd", str(error)) from error
     if len(data) > bytes_max:
         raise _over(bytes_max)
     return bytes(data)
@@ -126,7 +126,7 @@ def _check_frames(body: bytes) -> None:
         frame.decompress(piece)
         at += len(piece) - len(frame.unused_data)
     if not frame.eof:
-        raise InvalidInput("the body is no zstd", "it is cut off")
+        raise InvalidInput("the body is not valid zstd", "it is cut off")
 
 
 def _frame_reader() -> zstandard.ZstdDecompressionObj:
@@ -136,7 +136,7 @@ def _frame_reader() -> zstandard.ZstdDecompressionObj:
 def _next_member(number: int, name: str) -> int:
     if number == _MEMBERS_MAX:
         raise InvalidInput(
-            f"the {name} of the body has too many parts", f"the bound is {_MEMBERS_MAX:,}", "pack it whole"
+            f"the {name} of the body has too many parts", f"the bound is {_MEMBERS_MAX:,}", "compress it as one stream"
         )
     return number + 1
 

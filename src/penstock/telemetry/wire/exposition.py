@@ -109,7 +109,7 @@ def read_exposition(
             yield reading.batch
             reading = _Reading(seconds)
     if must_end and not ended:
-        raise InvalidInput("the text has no end", f"OpenMetrics ends with {_END}", "was it cut off?")
+        raise InvalidInput("the text has no end marker", f"OpenMetrics ends with {_END}", "was it cut off?")
     if len(reading.batch) or reading.batch.families:
         yield reading.batch
 

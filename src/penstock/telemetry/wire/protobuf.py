@@ -34,7 +34,7 @@ def parse(message: Any, body: bytes, what: str) -> Any:
     try:
         found.ParseFromString(body)
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the {what} is no protobuf of its kind", str(error) or type(error).__name__) from error
+        raise InvalidInput(f"the {what} is not a valid protobuf message", str(error) or type(error).__name__) from error
     return found
 
 

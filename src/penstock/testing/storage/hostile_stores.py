@@ -94,7 +94,7 @@ class UnreachableStore:
     url = "unreachable://"
 
     async def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise Unavailable(f"{self.url} did not answer", "nothing is there", "check the address")
+        raise Unavailable(f"{self.url} did not answer", "the server is down", "check the address")
 
     get = get_durable = get_if_changed = get_range = get_ranges = _refuse
     head = put = put_if = delete = delete_many = _refuse

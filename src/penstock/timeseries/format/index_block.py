@@ -154,7 +154,7 @@ class IndexBlock:
             column, at = _column(body, at, rows, kind)
             columns.append(column)
         if at != len(body):
-            raise Corrupt("a block of the index does not agree", f"{len(body) - at} bytes are too many")
+            raise Corrupt("a block of the index is inconsistent", f"{len(body) - at} bytes are too many")
         return cls(keys, *columns)
 
     @classmethod
@@ -207,11 +207,11 @@ def _column(body: memoryview, at: int, rows: int, kind: pa.DataType) -> tuple[Co
     at += 4 * rows
     size = int(ends[-1]) if rows else 0
     if len(body) < at + size or np.any(ends[1:] < ends[:-1]):
-        raise Corrupt("a block of the index does not agree", f"it promises {size} bytes")
+        raise Corrupt("a block of the index is inconsistent", f"it declares {size} bytes")
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     column: Column = pa.Array.from_buffers(kind, rows, [None, buffer_of(offsets), buffer_of(body[at : at + size])])
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise Corrupt("a block of the index does not agree", str(error)) from error
+        raise Corrupt("a block of the index is inconsistent", str(error)) from error
     return column, at + size

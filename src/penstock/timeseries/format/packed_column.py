@@ -41,5 +41,5 @@ def unpacked(body: memoryview, kind: type[np.generic], rows: int) -> Array:
     if found is None:
         found = np.empty(0, kind)
     if len(found) != rows or (rows and found.dtype != np.dtype(kind)):
-        raise Corrupt("a block of samples does not agree", f"a column has {len(found)} numbers instead of {rows}")
+        raise Corrupt("a block of samples is inconsistent", f"a column has {len(found)} numbers instead of {rows}")
     return found

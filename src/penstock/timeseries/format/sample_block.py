@@ -147,7 +147,7 @@ class SampleBlock:
         layout, hour, samples, series, runs, *sizes = _HEADER.unpack_from(body)
         ends = np.cumsum([_HEADER.size, *sizes]).tolist()
         if ends[-1] > len(body):
-            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {ends[-1]}")
+            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and declares {ends[-1]}")
         parts = [body[end - size : end] for end, size in zip(ends[1:], sizes, strict=True)]
         ids = np.cumsum(unpacked(parts[0], np.uint32, series), dtype=np.uint32)
         times = TimeRuns.decode(parts[1:], series, runs, samples)

@@ -22,12 +22,12 @@ def decode_v1(body: memoryview) -> tuple[int, Ids, Indices, Array, Floats]:
         raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes")
     hour, samples, series, *sizes = _HEADER.unpack_from(body)
     if _HEADER.size + sum(sizes) != len(body):
-        raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {sum(sizes)}")
+        raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and declares {sum(sizes)}")
     ends = (_HEADER.size + np.cumsum(sizes)).tolist()
     parts = [body[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     ids, counts, times, integers, floats = (_unpacked(part) for part in (*parts[:3], *parts[4:]))
     if len(parts[3]) != -(-series // 8):
-        raise Corrupt("a block of samples does not agree", f"{len(parts[3])} bytes of kinds for {series} series")
+        raise Corrupt("a block of samples is inconsistent", f"{len(parts[3])} bytes of kinds for {series} series")
     whole = np.unpackbits(np.frombuffer(parts[3], np.uint8), count=series).astype(np.bool_)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     if not (
@@ -36,7 +36,7 @@ def decode_v1(body: memoryview) -> tuple[int, Ids, Indices, Array, Floats]:
         and len(integers) == counts[whole].sum()
         and (counts > 0).all()
     ):
-        raise Corrupt("a block of samples does not agree", f"{series} series of {samples} samples were promised")
+        raise Corrupt("a block of samples is inconsistent", f"{series} series of {samples} samples were declared")
     values = _values(whole, counts, integers, floats)
     return hour, np.cumsum(ids, dtype=np.uint32), offsets, _summed(times, offsets[:-1]).astype(np.int32), values
 

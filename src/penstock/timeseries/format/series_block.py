@@ -107,7 +107,7 @@ class LabelBlock:
         ends = np.frombuffer(body, "<u4", rows, _COUNT.size + 4 * rows).astype(np.int32)
         data = body[_COUNT.size + 8 * rows :]
         if (int(ends[-1]) if rows else 0) != len(data) or np.any(ends[1:] < ends[:-1]):
-            raise Corrupt("a block of labels does not agree", f"it has {len(data)} bytes of labels")
+            raise Corrupt("a block of labels is inconsistent", f"it has {len(data)} bytes of labels")
         offsets = np.concatenate([[0], ends]).astype(np.int32)
         buffers = [None, buffer_of(offsets), buffer_of(data)]
         return cls(ids, pa.BinaryArray.from_buffers(pa.binary(), rows, buffers))

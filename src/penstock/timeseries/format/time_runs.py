@@ -60,7 +60,7 @@ class TimeRuns:
         counts = unpacked(columns[1], np.uint32, runs).astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(counts)])
         if (series and int(chosen.max()) >= runs) or np.any(counts < 1) or int(counts[chosen].sum()) != samples:
-            raise Corrupt("a block of samples does not agree", f"its runs of times are not those of {samples} samples")
+            raise Corrupt("a block of samples is inconsistent", f"its time runs do not match {samples} samples")
         steps = unpacked(columns[2], np.int32, int(starts[-1]))
         total = np.cumsum(steps, dtype=np.int64)
         times = total - np.repeat(total[starts[:-1]] - steps[starts[:-1]], counts)

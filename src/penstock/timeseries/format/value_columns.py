@@ -136,7 +136,7 @@ class ValueColumns:
         sizes += [size for _, size in table]
         ends = np.cumsum([at, *sizes]).tolist()
         if ends[-1] != len(body):
-            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and promises {ends[-1]}")
+            raise Corrupt("a block of samples is cut short", f"it has {len(body)} bytes and declares {ends[-1]}")
         parts = [body[end - size : end] for end, size in zip(ends[1:], sizes, strict=True)]
         plans = unpacked(parts[0], np.uint16, len(counts)).astype(np.int64)
         decimal = (plans & EXPONENT_MASK) > 0
@@ -160,13 +160,13 @@ class ValueColumns:
         """Refuse what cannot have been written: without this a damaged number would be a wrong answer."""
         keys = set(np.unique(self.keys[self.keys >= 1 << SIZE_SHIFT]).tolist())
         if keys != self.packed.keys() or int((self.plans & EXPONENT_MASK).max(initial=0)) > EXPONENT_MAX + 1:
-            raise Corrupt("a block of samples does not agree", "its columns are not those of its series")
+            raise Corrupt("a block of samples is inconsistent", "its columns do not match its series")
         likes = self.likes
         if np.any(likes < 0) or np.any((self.keys != self.keys[likes]) | (self.counts != self.counts[likes])):
-            raise Corrupt("a block of samples does not agree", "series that share numbers are not alike")
+            raise Corrupt("a block of samples is inconsistent", "series that share values differ")
         rising = np.all(self.positions[1:] > self.positions[:-1])
         if len(self.positions) and not (rising and int(self.positions[-1]) < int(self.offsets[-1])):
-            raise Corrupt("a block of samples does not agree", "exceptions lie outside of it")
+            raise Corrupt("a block of samples is inconsistent", "exceptions are out of range")
 
     @cached_property
     def keys(self) -> Array:

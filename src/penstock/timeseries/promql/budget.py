@@ -22,7 +22,7 @@ class QueryBudget:
             raise DeadlineExceeded(
                 "the query took too long",
                 f"it was given {self._config.timeout_seconds:g} s",
-                "ask for less, or raise EngineConfig.timeout_seconds",
+                "narrow it, or raise EngineConfig.timeout_seconds",
             )
 
     def check_steps(self, steps: int) -> None:

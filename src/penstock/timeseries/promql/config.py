@@ -36,4 +36,4 @@ class EngineConfig:
                 f"EngineConfig.depth_max is {self.depth_max}", f"the interpreter's stack holds at most {_DEPTH_CEILING}"
             )
         if self.expression_bytes_max < 1 or not self.timeout_seconds > 0:
-            raise InvalidInput("EngineConfig has a bound that refuses every query", "bounds must be positive")
+            raise InvalidInput("EngineConfig has a limit that rejects every query", "bounds must be positive")

@@ -87,7 +87,7 @@ class Engine:
 
     def _parsed(self, expression: str) -> tuple[Expr, ValueType]:
         if not isinstance(expression, str):
-            raise InvalidInput(f"the expression {expression!r:.80} is no text", "PromQL is a string")
+            raise InvalidInput(f"the expression {expression!r:.80} is not text", "PromQL is a string")
         size = len(expression.encode("utf-8", "surrogatepass"))
         if size > self._config.expression_bytes_max:
             raise AtCapacity(

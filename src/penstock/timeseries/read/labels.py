@@ -71,7 +71,7 @@ async def period_labels(blocks: BlockReader, state: TenantState, ids: Mapping[in
 
 def _unlike(state: TenantState, period: int) -> Corrupt:
     first = period_hours(period)[0]
-    return Corrupt(f"the labels from hour {first} of tenant {state.name} on do not agree", "ids are missing")
+    return Corrupt(f"the labels from hour {first} of tenant {state.name} on are inconsistent", "ids are missing")
 
 
 async def present_series(

@@ -60,7 +60,9 @@ async def _positions(reader: Reader, stated: Mapping[str, int | None], operation
     found = await read_positions(reader, FORMAT)
     for source in stated:
         if source in found.known:
-            raise InvalidInput(f"the position of {source!r} is stated", f"the store has it: {found.known[source]}")
+            raise InvalidInput(
+                f"the position of {source!r} cannot be set", f"the store already has it: {found.known[source]}"
+            )
     operations += [position_operation(FORMAT, source, position) for source, position in stated.items()]
     reports = [
         SeriesRepair(f"the position of {source!r}", f"is now {stated[source]}", repaired=True) for source in stated

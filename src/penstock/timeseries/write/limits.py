@@ -23,7 +23,7 @@ def check_limits(table: SeriesTable, config: TimeSeriesConfig) -> None:
         found = int(table.label_counts[row])
         raise InvalidInput(
             f"series {table.name(row)} has {found} labels",
-            f"at most {config.labels_max} are taken",
+            f"at most {config.labels_max} are allowed",
             "drop labels, or raise labels_max",
         )
     _check_bytes(table, "name", table.names, config.label_name_bytes_max)
@@ -37,6 +37,6 @@ def _check_bytes(table: SeriesTable, what: str, texts: Any, most: int) -> None:
         row = int(table.series_of(np.array([at]))[0])
         raise InvalidInput(
             f"series {table.name(row)} has a label whose {what} takes {sizes[at]} bytes",
-            f"at most {most} are taken",
+            f"at most {most} are allowed",
             f"shorten it, or raise label_{what}_bytes_max",
         )

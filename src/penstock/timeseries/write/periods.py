@@ -52,7 +52,7 @@ class TooManySeries(AtCapacity):
         hours = period_hours(period)
         error = cls(
             f"the {'day' if len(hours) > 1 else 'hour'} from hour {hours[0]} of tenant {tenant} would have {found} series",
-            f"at most {most} are taken",
+            f"at most {most} are allowed",
             "drop labels that differ for every sample, or raise bucket_series_max",
         )
         error.hours, error.known, error.room = hours, known, max(most - len(known), 0)
@@ -99,4 +99,4 @@ def _check_ids(state: TenantState, period: int, parts: Sequence[Ids], what: str)
     ids = np.concatenate([np.empty(0, np.uint32), *parts])
     if not np.array_equal(ids, np.arange(len(ids))):
         first = period_hours(period)[0]
-        raise Corrupt(f"the {what} from hour {first} of tenant {state.name} on do not agree", "ids are missing")
+        raise Corrupt(f"the {what} from hour {first} of tenant {state.name} on are inconsistent", "ids are missing")

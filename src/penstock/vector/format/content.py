@@ -173,7 +173,7 @@ class ColumnBlock:
             table.validate(full=True)
             return cls(table["id"].combine_chunks().to_numpy(), table["value"].combine_chunks())
         except (pa.ArrowException, KeyError) as error:
-            raise Corrupt("a column block is no Arrow stream of ids and values", str(error)) from error
+            raise Corrupt("a column block is not an Arrow stream of ids and values", str(error)) from error
 
     @classmethod
     def merge(cls, parts: Sequence[ColumnBlock]) -> ColumnBlock:
@@ -234,4 +234,4 @@ def _shape(body: memoryview, size: Callable[[int, int], int]) -> tuple[int, int]
         rows, width = _SHAPE.unpack_from(body)
         if len(body) == _SHAPE.size + size(rows, width):
             return rows, width
-    raise Corrupt("a block's rows do not fill it", f"it has {len(body)} bytes")
+    raise Corrupt("a block has trailing bytes", f"it has {len(body)} bytes")

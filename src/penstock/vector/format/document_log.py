@@ -94,7 +94,7 @@ class DocumentBlock:
             # A checksum tells of accidents alone: whoever writes to the store can make one.
             table.validate(full=True)
         except pa.ArrowException as error:
-            raise Corrupt("a document block is no Arrow stream", str(error)) from error
+            raise Corrupt("a document block is not an Arrow stream", str(error)) from error
         if table.schema != _SCHEMA:
             raise Corrupt("a document block has other columns", str(table.schema.names))
         return cls(_one_batch(table))

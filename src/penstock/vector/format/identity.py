@@ -153,7 +153,7 @@ class DictionaryBlock:
     def decode(cls, body: memoryview) -> DictionaryBlock:
         rows = (len(body) - _COUNT.size) // 24
         if len(body) < _COUNT.size or _COUNT.unpack_from(body)[0] != rows or len(body) != _COUNT.size + 24 * rows:
-            raise Corrupt("a dictionary block's length does not hold", f"it has {len(body)} bytes")
+            raise Corrupt("a dictionary block's length does not match", f"it has {len(body)} bytes")
         columns = np.frombuffer(body, "<u8", 3 * rows, _COUNT.size).reshape(3, rows)
         return cls(Identities(columns[0], columns[1]), columns[2].view("<i8"))
 

@@ -362,7 +362,7 @@ class TermBlock:
             raise Corrupt("a term block is cut short", f"it has {len(body)} bytes")
         words, rows, base = _SHAPE.unpack_from(body)
         if len(body) != _SHAPE.size + 12 * words + 6 * rows:
-            raise Corrupt("a term block's length does not hold", f"{words} words, {rows} rows, {len(body)} bytes")
+            raise Corrupt("a term block's length does not match", f"{words} words, {rows} rows, {len(body)} bytes")
         ends = np.frombuffer(body, "<u4", words, _SHAPE.size + 8 * words).astype(np.int64)
         steps = np.frombuffer(body, "<u4", rows, _SHAPE.size + 12 * words).astype(np.int64)
         counts = np.frombuffer(body, "<u2", rows, _SHAPE.size + 12 * words + 4 * rows)

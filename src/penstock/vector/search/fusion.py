@@ -40,7 +40,7 @@ class Fusion:
 
     def __post_init__(self) -> None:
         if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
-            raise InvalidInput(f"vector_weight = {self.vector_weight}", "it is a share, from 0 to 1")
+            raise InvalidInput(f"vector_weight = {self.vector_weight}", "it is a fraction, from 0 to 1")
 
     @classmethod
     def reciprocal(cls) -> Fusion:

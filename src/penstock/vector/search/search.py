@@ -90,13 +90,15 @@ class SearchRequest(msgspec.Struct, frozen=True):
         if self.probes is not None and self.probes < 1:
             raise InvalidInput(f"probes = {self.probes}", "at least one list must be probed")
         if self.recall_target is not None and not _is_share(self.recall_target):
-            raise InvalidInput(f"recall_target = {self.recall_target!r:.60}", "it is a share of the true neighbours")
+            raise InvalidInput(f"recall_target = {self.recall_target!r:.60}", "it is a fraction of the true neighbours")
         if not isinstance(self.fusion, Fusion):
-            raise InvalidInput(f"fusion = {self.fusion!r:.60}", "it says how two rankings are joined", "give a Fusion")
+            raise InvalidInput(
+                f"fusion = {self.fusion!r:.60}", "it configures how two rankings are combined", "give a Fusion"
+            )
         if self.group is not None and not isinstance(self.group, str):
             raise InvalidInput(f"group = {self.group!r:.60}", "it is the name of an attribute")
         if self.probes is not None and self.recall_target is not None:
-            raise InvalidInput("probes and recall_target are both given", "one follows from the other", "give one")
+            raise InvalidInput("probes and recall_target are both given", "each determines the other", "give one")
         if self.vectors is None and self.texts is None:
             raise InvalidInput("neither vectors nor text are given", "a search needs a query")
         if self.group is not None and self.texts is None:

@@ -127,7 +127,9 @@ def retry(
     events, missing = retry_events(name, chosen, wiring.reading(buckets=buckets), SYSTEM_CLOCK.now_ms())
     gone = [entry.key for entry in missing]
     if gone and not all_quarantined:
-        raise NotFound(f"{', '.join(gone)} cannot be read again", "gone from the bucket", "`penstock documents forget`")
+        raise NotFound(
+            f"{', '.join(gone)} cannot be read again", "the bucket no longer has it", "`penstock documents forget`"
+        )
     send(url, events, wiring)
     _report("retry", events, [f"{key}: gone from its bucket" for key in gone], as_json)
 

@@ -77,7 +77,7 @@ def reindex(
 ) -> None:
     """Rebuild an index with another model or chunk size.
 
-    The index answers meanwhile. Without options, a rebuild that was interrupted goes on.
+    The index keeps answering searches. Without options, an interrupted rebuild continues.
     """
     from rich.console import Console
 

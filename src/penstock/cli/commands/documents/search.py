@@ -105,14 +105,14 @@ def search(
 ) -> None:
     """Find the passages that best answer a question.
 
-    By meaning and by the words themselves, unless --mode says otherwise. Scores are cosine similarities with
+    Ranks by meaning and by words, unless --mode says otherwise. Scores are cosine similarities with
     --mode vector, BM25 with --mode text, and a share of the best possible score with both.
     """
     asked = " ".join(words).strip()
     if not asked:
         raise InvalidInput("the query is empty", "it has no words", "write what to search for")
     if _is_broken(asked):
-        raise InvalidInput("the query cannot be read", "it is no text in UTF-8", "check the terminal's encoding")
+        raise InvalidInput("the query cannot be read", "it is not UTF-8 text", "check the terminal's encoding")
     import asyncio
 
     from penstock.cli.settings.wiring import Wiring

@@ -29,7 +29,7 @@ def init(file: str, force: bool) -> None:
 
     path = Path(file)
     if path.exists() and not force:
-        raise Conflict(f"{path} is not written", "there is a file of this name", "choose another, or give --force")
+        raise Conflict(f"{path} is not written", "the file exists", "choose another, or give --force")
     path.write_text(commented_configuration())
     click.echo(f"wrote {path}: edit it, then run `penstock check-config` and `penstock serve`")
 

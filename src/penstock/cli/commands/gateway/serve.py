@@ -51,7 +51,7 @@ def serve(
 ) -> None:
     """Run the gateway, the jobs and the queries until interrupted.
 
-    Whatever is acknowledged is durable: it can be stopped or killed at any time, and started again.
+    Acknowledged data is durable: the server can be stopped or killed at any time.
     """
     import asyncio
 

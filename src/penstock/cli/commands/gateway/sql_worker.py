@@ -26,7 +26,7 @@ __all__ = ["sql_worker"]
 @click.option("--bounds", required=True, help="Settings of queries and of the catalog, as JSON.")
 @click.option("--lent", required=True, help="Descriptors through which the store is read: answers,requests.")
 def sql_worker(store: str, prefix: str, bounds: str, lent: str) -> None:
-    """Answer the questions of a gateway."""
+    """Run queries for a gateway."""
     # Whatever else this process prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -55,7 +55,7 @@ def _play(directory: Path, records: int) -> bool:
         raise DeadlineExceeded(
             "a step of the demo did not end",
             f"it took longer than {error.timeout:g} s: {command}",
-            "run it again when the machine has less to do; `penstock doctor` tells what is missing",
+            "run it again when the machine has less to do; `penstock doctor` names what is missing",
         ) from None
 
 
@@ -63,4 +63,4 @@ def _make_new(directory: Path) -> None:
     try:
         directory.mkdir(parents=True)
     except FileExistsError:
-        raise InvalidInput(f"{directory} cannot hold the demo", "it exists already", "name a new directory") from None
+        raise InvalidInput(f"{directory} cannot hold the demo", "it already exists", "name a new directory") from None

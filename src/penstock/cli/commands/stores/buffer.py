@@ -44,7 +44,7 @@ def buffer() -> None:
 
     STORE is a directory, or a URL: file:///directory, s3://bucket/prefix, az://container/prefix or
     gs://bucket/prefix; credentials and endpoints come from the service's usual environment variables.
-    All commands but collect and replay only read, and none disturbs a running consumer.
+    Only collect and replay write, and no command disturbs a running consumer.
     """
 
 
@@ -80,7 +80,7 @@ def tail(
 ) -> None:
     """Print what is queued, without consuming it.
 
-    A batch that cannot be read is named, and those behind it are printed; the exit code is then 1.
+    A batch that cannot be read is reported and skipped; the exit code is then 1.
     """
     from penstock.cli.inspection.queue import QueueStore, tail_queue
 
@@ -99,7 +99,7 @@ def tail(
 def verify(store: str, manifest: str | None, settings: Settings, watching: Watching) -> None:
     """Check that every queued object exists and decodes.
 
-    A manifest in which sequences are missing is refused as a whole. The exit code is 1 if there is any problem.
+    A manifest with missing sequences is rejected as a whole. The exit code is 1 if there is any problem.
     """
     from penstock.cli.inspection.queue import QueueStore, verify_queue
 
@@ -166,10 +166,10 @@ def replay(
 ) -> None:
     """Put dead letters back into the queue.
 
-    All of them, or those of SEQUENCES. A batch that can be read by now (its object was put back, or this
-    release knows its version) goes to the end of the queue under a new sequence. One that was replayed
-    before is left alone, also if that command was killed; where nobody can tell any more, it is named, and
-    needs --again. The exit code is 1 if any could not be replayed.
+    Replays all dead letters, or only SEQUENCES. A batch that can be read now (its object was restored, or this
+    release knows its version) goes to the end of the queue under a new sequence. A batch that was replayed
+    before is skipped, even if that command was killed. If it is unknown whether it was, it is listed, and
+    needs --again. The exit code is 1 if any batch could not be replayed.
     """
     from penstock.buffer import ProducerConfig
     from penstock.cli.inspection.queue import QueueStore, replay_dead_letters

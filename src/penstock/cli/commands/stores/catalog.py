@@ -314,7 +314,7 @@ def vacuum(
 ) -> None:
     """Delete files and objects that nothing refers to.
 
-    Files that were removed or replaced are kept for the grace first.
+    Removed and replaced files are kept for the grace period first.
     """
 
     async def work(opened: Catalog) -> dict[str, Any]:

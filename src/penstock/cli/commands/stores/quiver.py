@@ -19,7 +19,7 @@ __all__ = ["quiver"]
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB")
 _path_argument = click.argument("path", metavar="PATH", type=click.Path(exists=True, file_okay=False))
 _instance_option = click.option(
-    "--instance", type=click.IntRange(min=0), default=0, show_default=True, help="Instance."
+    "--instance", type=click.IntRange(min=0), default=0, show_default=True, help="Number of the instance."
 )
 _config_option = click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="YAML file with the store's settings."
@@ -62,7 +62,7 @@ def status(path: str, as_json: bool) -> None:
 @_path_argument
 @json_option
 def inspect(path: str, as_json: bool) -> None:
-    """List the segments, and who has not processed them."""
+    """List the segments and the subscribers that have not processed them."""
     from penstock.cli.inspection.quiver import segments_of
     from penstock.cli.terminal.tables import table_lines
 

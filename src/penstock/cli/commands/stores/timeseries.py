@@ -73,7 +73,7 @@ def _range_options(start: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 @click.group()
 def timeseries() -> None:
-    """Query, inspect, fill or tidy a time-series store.
+    """Query, inspect, fill or maintain a time-series store.
 
     STORE is a directory or a URL.
     """
@@ -250,7 +250,7 @@ def import_(
     """Read samples from files: OpenMetrics text, Parquet or Arrow.
 
     All files are read before anything is written. A file may be imported again: a sample of the same series and time
-    replaces the one before. Exemplars have no place in the store; they are counted and left out.
+    replaces the earlier one. The store does not keep exemplars: they are counted and left out.
     """
     from penstock.cli.inspection.timeseries_files import import_samples
 
@@ -271,8 +271,8 @@ def consume(
 ) -> None:
     """Store the samples of a queue, each exactly once.
 
-    Records that are not samples are set aside beside the queue. Only one process may consume, and only one may write:
-    others will be stopped.
+    Records that are not samples are set aside next to the queue. Any other consumer of the queue and any other writer
+    of the store is stopped.
     """
     from penstock.cli.jobs.consuming import consume_samples
 

@@ -142,8 +142,8 @@ def consume(
 ) -> None:
     """Store the vectors of a queue, each exactly once.
 
-    Records that are not vectors are set aside beside the queue. Only one process may consume, and only one may write:
-    others will be stopped.
+    Records that are not vectors are set aside next to the queue. Any other consumer of the queue and any other writer
+    of the store is stopped.
     """
     from penstock.cli.jobs.consuming import consume_vectors
 

@@ -45,7 +45,7 @@ def compact(
 ) -> None:
     """Merge small data files of a catalog into large ones.
 
-    Any number of these may run beside each other and beside ingest: files are leased, and each merge is one commit.
+    Several of these may run at once, alongside ingest: files are leased, and each merge is one commit.
     """
     from penstock.cli.jobs.compacting import Compacting
 

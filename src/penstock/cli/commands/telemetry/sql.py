@@ -67,7 +67,7 @@ def sql(
 ) -> None:
     """Answer a SELECT over the tables of a catalog.
 
-    They are metrics, logs, traces and every other table that has files. Conditions on the column `time` decide which files are read. The answer is read at one position of the catalog,
+    Tables are metrics, logs, traces and every other table with data files. Conditions on the column `time` limit which files are read. The answer reflects one position of the catalog,
     which --json prints and --as-of takes.
     """
     import asyncio

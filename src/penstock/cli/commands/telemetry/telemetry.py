@@ -20,7 +20,7 @@ __all__ = ["telemetry"]
 
 @click.group()
 def telemetry() -> None:
-    """Bring telemetry from the queue into data files and series."""
+    """Land queued telemetry in data files and time series."""
 
 
 @telemetry.command()
@@ -96,7 +96,7 @@ def run(
 def shards(store: str, as_json: bool, settings: Settings) -> None:
     """List the shards of telemetry with what waits in each.
 
-    A number of shards in the configuration (`[sharding] shards = N`) is put in force first. No data moves: new rows go by the new layout, and shards of earlier layouts are drained.
+    A new `[sharding] shards = N` in the configuration takes effect first. No data moves: new rows follow the new layout, and shards of earlier layouts are drained.
     """
     import asyncio
 

@@ -80,9 +80,7 @@ class DocumentsView:
             chosen = [entry for entry in one.entries if entry.object_key in wanted]
             queued += await self._queue(change, one.name, chosen)
         if not queued:
-            raise NotFound(
-                "none of these documents can be changed", "they are not there any more", "load the page again"
-            )
+            raise NotFound("none of these documents can be changed", "they no longer exist", "load the page again")
         return queued
 
     async def _queue(self, change: DocumentChange, name: CollectionName, entries: Sequence[DocumentEntry]) -> int:

@@ -41,4 +41,6 @@ def _check_groups(data: bytes) -> None:
     for sign in re.finditer(rb"(?<!\\)[{}]", data):
         depth += 1 if sign.group() == b"{" else -1
         if depth > _GROUPS_MAX:
-            raise AtCapacity(f"a rich text document is nested deeper than {_GROUPS_MAX} groups", "none is meant to be")
+            raise AtCapacity(
+                f"a rich text document is nested deeper than {_GROUPS_MAX} groups", "real documents have fewer"
+            )

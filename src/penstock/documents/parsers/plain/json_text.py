@@ -50,11 +50,11 @@ def parse_json_lines(data: bytes, fields: Sequence[str] = (), content_type: str 
             broken.append(number)
     if lines and len(broken) > _BROKEN_LINES_MAX * lines:
         raise InvalidInput(
-            f"{len(broken)} of {lines} lines are no JSON",
+            f"{len(broken)} of {lines} lines are not JSON",
             f"the first is line {broken[0]}",
-            "one JSON value a line is needed",
+            "write one JSON value per line",
         )
-    warnings = (f"{len(broken)} lines are no JSON, the first is line {broken[0]}",) if broken else ()
+    warnings = (f"{len(broken)} lines are not JSON, the first is line {broken[0]}",) if broken else ()
     text = "\n\n".join(filter(None, blocks))
     return ParsedDocument(
         verbatim(text).encode("utf-8", "replace"), Format.JSON_LINES, None, (*read.warnings, *warnings), read.encoding
@@ -82,7 +82,9 @@ def _at(value: Any, path: Sequence[str]) -> Iterator[Any]:
 
 def _lines(path: str, value: Any, depth: int) -> Iterator[str]:
     if depth == 0:
-        raise AtCapacity(f"a JSON document is nested deeper than {_DEPTH_MAX} levels", "such texts are data", "cut it")
+        raise AtCapacity(
+            f"a JSON document is nested deeper than {_DEPTH_MAX} levels", "it looks like data, not text", "cut it"
+        )
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _lines(f"{path}.{key}" if path else str(key), each, depth - 1)

@@ -43,7 +43,7 @@ class Exchange:
             ready.register(self._outbound, selectors.EVENT_WRITE)
             while len(taken) < messages:
                 if deadline.passed:
-                    raise DeadlineExceeded("the other side of a pipe does not answer", f"not within {seconds:g} s")
+                    raise DeadlineExceeded("a parser process does not answer", f"not within {seconds:g} s")
                 for key, _ in ready.select(deadline.remaining):
                     if key.fd == self._inbound:
                         self._take(taken, bytes_max, messages)

@@ -105,7 +105,7 @@ def checked(document: ParsedDocument, limits: ParserLimits) -> ParsedDocument | 
 
 
 def _nonsense(why: str) -> InvalidInput:
-    return InvalidInput("a document broke its parser", why, "the document may be an attack: look at it with care")
+    return InvalidInput("a document crashed its parser", why, "the document may be an attack: look at it with care")
 
 
 def _printable(text: str) -> str:

@@ -139,7 +139,7 @@ class ParserProcess:
             raise AtCapacity(
                 f"a {request.format} document took too long to parse",
                 f"more than {limits.wall_seconds:g} s",
-                "raise wall_seconds if it is meant to be so large",
+                "raise wall_seconds if it really is that large",
             ) from error
         if self._layers is None:
             self._layers = hello_in(messages.pop(0)).layers
@@ -160,11 +160,11 @@ class ParserProcess:
             return AtCapacity(
                 f"a {request.format} document needs too much processor time",
                 f"more than {self._limits.cpu_seconds} s",
-                "raise cpu_seconds if it is meant to be so large",
+                "raise cpu_seconds if it really is that large",
             )
         if code in (-signal.SIGKILL, -signal.SIGABRT):
             return AtCapacity(f"a {request.format} document needs too much memory", f"its parser ended with {code}")
-        return InvalidInput(f"a {request.format} document broke its parser", f"the process ended with code {code}")
+        return InvalidInput(f"a {request.format} document crashed its parser", f"the process ended with code {code}")
 
 
 def resident_bytes(pid: int) -> int | None:

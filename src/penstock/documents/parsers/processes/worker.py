@@ -89,7 +89,7 @@ class DocumentReader:
 
     def _attached(self, data: bytes, name: str, content_type: str, depth: int) -> ParsedDocument:
         if depth > _ATTACHED_DEPTH_MAX:
-            raise AtCapacity("a message is attached to a message too often", f"{_ATTACHED_DEPTH_MAX} levels are read")
+            raise AtCapacity("messages are attached to messages too deeply", f"{_ATTACHED_DEPTH_MAX} levels are read")
         found = sniff(data, name=name, content_type=content_type)
         # Broken code would take the message's own time along.
         return self.parse(Request(found, data, content_type, name=name, structured=False), depth)

@@ -142,6 +142,6 @@ def _tag_end_of_any(data: bytes, place: int) -> int:
 def _too_deep(size: int, depth_max: int) -> AtCapacity:
     return AtCapacity(
         f"a page of {size} bytes is nested deeper than {depth_max} elements",
-        "parsers break on such pages",
-        "raise the depth limit if the page is meant to be so",
+        "parsers crash on such pages",
+        "raise the depth limit if the page really is that deep",
     )

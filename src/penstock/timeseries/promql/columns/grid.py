@@ -36,7 +36,9 @@ def whole_ms(what: str, value: int) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        raise InvalidInput(f"the {what} {value!r:.40} is no whole number", "it is a number of milliseconds") from error
+        raise InvalidInput(
+            f"the {what} {value!r:.40} is not a whole number", "it is a number of milliseconds"
+        ) from error
 
 
 def subquery_grid(first_end_ms: int, last_end_ms: int, range_ms: int, step_ms: int) -> Grid:

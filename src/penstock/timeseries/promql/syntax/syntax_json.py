@@ -55,7 +55,7 @@ def parse_selector_text(text: str) -> tuple[Matcher, ...]:
     """The matchers of a selector alone, as `match[]` of the HTTP API has it."""
     tree = parse(text)
     if not isinstance(tree, VectorSelector) or tree.modifiers != Modifiers():
-        raise InvalidInput(f"{text[:80]!r} is no selector of series", "", "write a name, labels in braces, or both")
+        raise InvalidInput(f"{text[:80]!r} is not a series selector", "", "write a name, labels in braces, or both")
     return tree.matchers
 
 
