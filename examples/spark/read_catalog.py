@@ -1,4 +1,4 @@
-"""Reads a table of a catalog with Spark: only the files that the filter needs, planned by the catalog.
+"""Counts the rows of a catalog table with Spark. The catalog plans which files are read.
 
 spark-submit --master 'local[2]' read_catalog.py file:///srv/penstock-data/telemetry metrics
 """

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 from tests.cli.served import START_SECONDS_MAX, Served, waited_for
@@ -119,6 +120,17 @@ def test_every_line_of_that_configuration_can_be_switched_on(tmp_path):
     assert settings.said
     for section in SECTIONS:
         assert settings.of(class_of(section)) == class_of(section)()
+
+
+def test_every_setting_of_that_configuration_says_what_it_means():
+    from penstock.cli.settings.template import commented_configuration
+
+    lines = commented_configuration().splitlines()
+    settings = [(before, line) for before, line in pairwise(lines) if re.match(r"# [a-z][a-z0-9_]* = ", line)]
+    assert len(settings) > 200
+    assert [
+        line for before, line in settings if not before.startswith("# ") or before[2:].split(" = ")[0].isidentifier()
+    ] == []
 
 
 def test_a_configuration_that_is_there_is_not_replaced(tmp_path):

@@ -32,36 +32,47 @@ class DeadLetterPolicy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """How a producer gathers, uploads and enqueues."""
+    """How a producer batches, uploads and enqueues records."""
 
+    # Folder of the batch objects in the store.
     data_path_prefix: str = DATA_PATH_PREFIX
+    # Key of the queue manifest in the store.
     manifest_path: str = MANIFEST_PATH
-    # The longest an input waits for others to share its batch.
+    # Maximum time an input waits for others to share its batch, in seconds.
     flush_interval_seconds: float = 0.1
-    # Records, their length fields and metadata; a batch closes at or above this.
+    # Size at which a batch is closed, in bytes: records, length fields and metadata.
     flush_size_bytes: int = 64 * MIB
-    # Calls of `produce` that share one batch at most.
+    # Maximum calls of `produce` that share one batch.
     max_buffered_inputs: int = 1000
+    # Compression of batch objects: `none` or `zstd`.
     compression: Compression = Compression.NONE
-    # Bounds over everything accepted and not yet durable.
+    # Maximum batches accepted and not yet durable.
     max_in_flight_batches: int = 64
+    # Maximum bytes accepted and not yet durable. Above it `produce` waits and `try_produce` refuses.
     max_in_flight_bytes: int = 256 * MIB
-    # Records and metadata of callers that wait for room; None: as much as max_in_flight_bytes. Over it `produce` refuses.
+    # Maximum bytes of callers that wait for room; above it `produce` refuses. None is the same as
+    # `max_in_flight_bytes`.
     max_waiting_bytes: int | None = None
-    # Metadata of one input. It lies in the manifest, which is copied with every write.
+    # Maximum metadata of one input, in bytes. The manifest holds it and is copied with every write.
     metadata_bytes_max: int = MIB
+    # Batch objects uploaded at once.
     upload_concurrency: int = 8
-    # Only compression takes time; more than the cores of a small machine gains nothing.
+    # Batches encoded at once. Only compression takes time, so more than a few cores gain nothing.
     encode_concurrency: int = 2
-    # Batches that share one write of the manifest.
+    # Maximum batches enqueued by one write of the manifest.
     manifest_append_batches: int = 64
+    # Attempts to upload a batch before it is given up.
     upload_attempts: int = 6
+    # First pause between upload attempts, in seconds, with jitter.
     backoff_seconds_min: float = 0.1
+    # Longest pause between upload attempts, in seconds.
     backoff_seconds_max: float = 10.0
-    # A write of the manifest that does not land within this is given up, and halts the producer.
+    # Time limit for a write of the manifest, in seconds. Missing it halts the producer.
     manifest_deadline_seconds: float = 30.0
-    # The whole manifest is copied with every write: at this size some 500,000 batches wait.
+    # Maximum size of the manifest, in bytes. It is copied with every write; 64 MiB hold some 500,000 waiting
+    # batches.
     manifest_bytes_max: int = 64 * MIB
+    # Grace period of every collector on this queue, in seconds. A batch older than half of it is uploaded again.
     collector_grace_seconds: float = GRACE_SECONDS
 
     def __post_init__(self) -> None:
@@ -124,13 +135,17 @@ class ProducerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorConfig:
-    """When batch objects that nobody refers to are deleted."""
+    """When unreferenced batch objects are deleted."""
 
+    # Folder of the batch objects in the store.
     data_path_prefix: str = DATA_PATH_PREFIX
+    # Key of the queue manifest in the store.
     manifest_path: str = MANIFEST_PATH
+    # Time between two collections, in seconds.
     interval_seconds: float = 300.0
+    # Minimum age of a deleted object, in seconds, relative to the last write of the manifest.
     grace_seconds: float = GRACE_SECONDS
-    # Keys deleted by one call: what S3 takes in one request.
+    # Keys deleted by one call. S3 accepts up to 1,000 per request.
     delete_batch_keys: int = 1000
 
     def __post_init__(self) -> None:
@@ -142,25 +157,34 @@ class CollectorConfig:
 class ConsumerConfig:
     """How a consumer reads, acknowledges and cleans up."""
 
+    # Folder of the batch objects in the store.
     data_path_prefix: str = DATA_PATH_PREFIX
+    # Key of the queue manifest in the store.
     manifest_path: str = MANIFEST_PATH
-    # Calls of `ack` that share one write of the manifest, at least.
+    # Minimum calls of `ack` that share one write of the manifest.
     dequeue_every_acks: int = 100
-    # What they take off must be this much of the manifest, because the rest is copied: it keeps draining linear.
+    # Minimum part of the manifest that one write removes, in percent of its bytes. The rest is copied, so a
+    # higher value writes less on a long queue.
     dequeue_percent: int = 10
-    # The longest that acknowledged batches stay in the manifest while the consumer is being called.
+    # Maximum time that acknowledged batches stay in the manifest while the consumer is in use, in seconds.
     dequeue_every_seconds: float = 5.0
-    # The pause of `async for`, and at most of an indexing job without Spark, before an empty queue is looked at again.
+    # Time between two checks of an empty queue, in seconds, for `async for`, runners and the indexing job without
+    # Spark.
     poll_seconds: float = 0.5
+    # What to do with an unreadable batch: `halt`, or `set-aside` as a dead letter.
     dead_letter: DeadLetterPolicy = DeadLetterPolicy.HALT
+    # Maximum size of an unpacked batch, in bytes. A larger one raises `AtCapacity`.
     decoded_bytes_max: int = DECODED_BYTES_MAX
-    # Records of one batch. They cost time however small they are: 4 million take some seconds of one core.
+    # Maximum records of one batch. Decoding 4 million takes some seconds of one core.
     decoded_records_max: int = DECODED_RECORDS_MAX
-    # A dequeue that does not land within this raises; state is untouched, so calling again is safe.
+    # Time limit for a write of the manifest, in seconds. Missing it raises an error and changes nothing, so
+    # calling again is safe.
     manifest_deadline_seconds: float = 30.0
-    # Collect in the background while the consumer runs.
+    # Whether to delete unreferenced batch objects in the background.
     collect: bool = True
+    # Time between two collections, in seconds.
     collect_interval_seconds: float = 300.0
+    # Minimum age of a deleted object, in seconds.
     collector_grace_seconds: float = GRACE_SECONDS
 
     def __post_init__(self) -> None:
@@ -194,13 +218,13 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerConfig:
-    """How a runner pipelines its fetches."""
+    """How a runner prefetches batches."""
 
-    # Fetches under way at once: enough to hide the latency of an object store.
+    # Batches fetched at once: enough to hide the latency of an object store.
     fetch_concurrency: int = 8
-    # Records fetched and not yet stored by the sink.
+    # Maximum bytes of records fetched and not yet stored by the sink.
     in_flight_bytes_max: int = 256 * MIB
-    # Entries taken over from the manifest at a time.
+    # Manifest entries read ahead at a time.
     read_ahead_batches: int = 64
 
     def __post_init__(self) -> None:

@@ -16,20 +16,23 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPolicy:
-    """When files are merged, level by level, and into what."""
+    """When files are merged, level by level."""
 
-    # An hour's files of level 0 become one of level 1 at either bound, or once the hour is closed.
+    # Files of level 0 in an hour that trigger a merge to level 1.
     hour_files: int = 8
+    # Bytes of level 0 in an hour that trigger a merge to level 1.
     hour_bytes: int = 64 * MIB
-    # A day's files of level 1 become level 2.
+    # Files of level 1 in a day that trigger a merge to level 2.
     day_files: int = 4
+    # Bytes of level 1 in a day that trigger a merge to level 2.
     day_bytes: int = 256 * MIB
-    # A day's files of level 2 become level 3, each of about this size.
+    # Total bytes of level 2 files that trigger a merge to level 3.
     file_bytes_min: int = 512 * MIB
+    # Maximum bytes that one task reads. A file of this size is not merged.
     file_bytes_max: int = 1024 * MIB
-    # Late data comes; an hour or day counts as closed so long after its end.
+    # Time from the end of an hour or day until it counts as closed, in seconds, to wait for late data.
     closed_after_seconds: float = 900.0
-    # One task reads no more files than this, whatever their sizes.
+    # Maximum files that one task reads.
     task_files_max: int = 256
 
     def __post_init__(self) -> None:
@@ -46,37 +49,39 @@ class CompactionPolicy:
 class CatalogConfig:
     """How a catalog is written, read and kept small."""
 
-    # 3: a head with segments, for millions of files. 2: everything inline, for other readers of `catalog.json`.
+    # Version to write: 3 keeps segments beside a small head, for millions of files; 2 keeps everything in one
+    # object, for other readers of `catalog.json`.
     format: int = 3
-    # "read": without a catalog.json the legacy pair is read. "refuse": finding only the pair is an error.
+    # What to do without a `catalog.json`: `read` the legacy pair, or `refuse` it with an error.
     legacy: str = "read"
-    # A plan is at most this old. Within it nothing is asked of the store.
+    # Maximum age of a plan, in seconds. Newer plans need no request.
     staleness_seconds: float = 1.0
-    # Files kept inline; beyond it they are spilled into a segment. 256 entries are about 100 KB in every write, and a
-    # spill is some 10 ms of work for as many commits.
+    # Maximum files listed in the head; more are moved into a segment. 256 entries add about 100 KB to every
+    # write, and moving them takes some 10 ms.
     inline_files_max: int = 256
-    # Rows of one segment: at 50,000 it is read and decoded in some 10 ms.
+    # Maximum rows of one segment. 50,000 are read and decoded in some 10 ms.
     segment_rows_max: int = 50_000
-    # A closed day is archived so long after its end.
+    # Time from the end of a day until it is archived, in seconds.
     archive_after_seconds: float = 3600.0
-    # A removed file stays readable this long, for readers that planned before.
+    # Time that a removed file stays readable for earlier plans, in seconds.
     grace_seconds: float = 3600.0
-    # An object that nothing refers to is left alone for this long: it may be about to be committed.
+    # Minimum age at which an unreferenced object is deleted, in seconds. A younger one may still be committed.
     age_floor_seconds: float = 86_400.0
-    # How long a lease of a compaction lasts unless it is renewed.
+    # Duration of a compaction's lease, in seconds, unless it is renewed.
     lease_seconds: float = 600.0
-    # The deadline of one commit, retries included.
+    # Time limit of one commit with its retries, in seconds. At most a quarter of `age_floor_seconds`.
     commit_deadline_seconds: float = 30.0
-    # A head beyond this is neither read nor written.
+    # Maximum size of a head, in bytes. A larger one is neither read nor written.
     head_bytes_max: int = HEAD_BYTES_MAX
-    # From here on `stats` and a warning say what to do about a head's size.
+    # Size of a head, in bytes, from which `stats` and the event `catalog.growing` advise what to do.
     head_bytes_warn: int = 8 * MIB
-    # Writes lost to other writers, of all: from here on they advise to split.
+    # Fraction of writes lost to other writers from which `stats` advises to split the shard.
     conflict_rate_warn: float = 0.5
-    # Decoded segments kept in memory.
+    # Memory for decoded segments, in bytes.
     cache_bytes: int = 512 * MIB
     # Segments fetched at once.
     fetch_concurrency: int = 8
+    # When files are merged: see `CompactionPolicy`.
     compaction: CompactionPolicy = field(default_factory=CompactionPolicy)
 
     def __post_init__(self) -> None:

@@ -13,37 +13,41 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
-    """When to flush, how much to hold, and how long to keep trying."""
+    """When to flush, how much to buffer, and how long to retry."""
 
-    # The longest a write waits for a flush when nobody waits for it: what is written is searchable a second later.
-    # Infinity turns the timer off.
+    # Maximum time from a write to its flush when nobody waits for it, in seconds. Infinity turns the timer off.
     flush_interval_seconds: float = 1.0
 
-    # The longest it waits for one once somebody waits for it. Those who begin to wait meanwhile share the flush, so
-    # the number of flushes is bounded however many wait: no more than a person notices, several log writes of a bucket.
-    # Infinity leaves flushes to `flush`, the timer and size.
+    # Maximum time from a write to its flush when a caller waits for it (`durable()`, `flushed()`), in seconds.
+    # Callers that start to wait meanwhile share the flush. Infinity leaves flushes to `flush`, the timer and
+    # size.
     commit_delay_seconds: float = 0.05
 
-    # One flush of this size is a few hundred blocks: large enough to be efficient, short enough to overlap.
+    # Size that triggers a flush, in bytes. 32 MiB are a few hundred blocks: efficient, yet short enough to
+    # overlap.
     max_pending_bytes: int = 32 * _MIB
 
-    # The same for writes too small for the byte bound to matter: a quarter of a second of them at full speed.
+    # Number of writes that triggers a flush, for writes too small to reach the size.
     max_pending_writes: int = 65_536
 
-    # Accepted and not yet durable. Four flushes' worth: one filling, one being written, two becoming durable.
+    # Maximum bytes accepted and not yet durable: four flushes, of which one fills, one is written and two become
+    # durable.
     max_buffered_bytes: int = 128 * _MIB
 
-    # The depth of the queue, in the same proportion.
+    # Maximum writes accepted and not yet durable.
     max_buffered_writes: int = 262_144
 
-    # Visible but not yet durable at one time. A store with 100 ms to durable needs two or three.
+    # Maximum flushes that are visible but not yet durable. A store that takes 100 ms to be durable needs two or
+    # three.
     max_unsettled_flushes: int = 8
 
-    # How long transient errors are retried before every waiter is told: longer than a store's restart.
+    # Time for which transient errors are retried before callers get the error, in seconds: longer than a store's
+    # restart.
     retry_deadline_seconds: float = 60.0
 
-    # Full jitter below a window that doubles from the first to the second.
+    # First pause between two attempts of a flush, in seconds, with full jitter. It doubles up to the maximum.
     retry_pause_seconds: float = 0.1
+    # Longest pause between two attempts of a flush, in seconds.
     retry_pause_seconds_max: float = 5.0
 
     def __post_init__(self) -> None:

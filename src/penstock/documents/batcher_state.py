@@ -25,16 +25,21 @@ _VERSION: Final = b"\x01"
 class BatcherLimits:
     """The bounds of one batcher. Those of a model come from its profile."""
 
+    # Maximum tokens of a batch.
     max_tokens_per_batch: int = 32_000
+    # Maximum chunks of a batch.
     max_items_per_batch: int = 128
+    # Maximum tokens of one chunk. A larger chunk is refused, never cut off.
     max_tokens_per_input: int = 8_192
+    # Time after its last chunk at which a batch is sent, in milliseconds.
     flush_after_ms: int = 500
-    # How long an end waits for chunks that are missing.
+    # Time that the end of a document waits for missing chunks, in milliseconds.
     incomplete_after_ms: int = 600_000
-    # Chunks that came before the ones before them; about a megabyte of text at 800 tokens a chunk.
+    # Maximum chunks held because earlier ones are missing. 512 are about a megabyte of text.
     gap_chunks_max: int = 512
-    # Ended documents whose late duplicates are still known, and chunk ids for the metric.
+    # Ended documents whose late duplicates are recognised.
     ended_max: int = 1024
+    # Chunk ids remembered for counting duplicates.
     seen_max: int = 1024
 
     def __post_init__(self) -> None:

@@ -35,12 +35,17 @@ _REPLACEMENT: Final = "penstock-question-mark"
 
 @dataclass(frozen=True, slots=True)
 class ChunkingConfig:
-    """What decides the chunks. `target_tokens` and `max_tokens` count the whole chunk, its overlap included."""
+    """How text is cut into chunks. `target_tokens` and `max_tokens` count the whole chunk, its overlap included."""
 
+    # Target chunk size, in tokens.
     target_tokens: int = 800
+    # Maximum chunk size, in tokens.
     max_tokens: int = 1200
+    # Overlap with the text before a chunk, in tokens.
     overlap_tokens: int = 100
+    # Token counter: exact (`cl100k`), or an `estimate`.
     counter: str = "cl100k"
+    # Size of one unit of reading, in bytes of text.
     cell_bytes: int = CELL_BYTES
 
     def __post_init__(self) -> None:

@@ -17,21 +17,22 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """Quotas of one tenant. A request over one of them is answered 429 with Retry-After."""
+    """Quotas of one tenant. A request over a quota is answered with 429 and `Retry-After`."""
 
-    # Requests per second.
+    # Maximum requests per second.
     requests_per_second: float = 500.0
-    # Requests that may come at once after a pause.
+    # Requests that may arrive at once after a pause.
     request_burst: int = 1_000
-    # Bytes of request bodies per second, as sent.
+    # Maximum bytes of request bodies per second, as sent.
     bytes_per_second: float = 64e6
-    # Bytes that may come at once after a pause.
+    # Bytes that may arrive at once after a pause.
     byte_burst: int = 256 * _MIB
-    # Requests under way at once.
+    # Maximum requests in progress.
     concurrent_requests: int = 64
-    # Bytes of bodies and answers that requests under way hold in memory.
+    # Maximum bytes of bodies and answers that requests in progress hold in memory.
     concurrent_bytes: int = 256 * _MIB
-    # Bytes that a tenant may keep in data files and uploads; more is refused until some of it is gone. 0 has no limit.
+    # Maximum bytes in data files and uploads. Above it, writes are refused until something is deleted. 0 is no
+    # limit.
     storage_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -50,15 +51,15 @@ class TenantLimits:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRules:
-    """Who is believed besides holders of tokens, and for which buckets, by tenant."""
+    """Notifications that are accepted without a token, and the buckets of each tenant."""
 
-    # Addresses or networks whose notifications are taken without a token, by tenant.
+    # Addresses or networks whose notifications are accepted without a token, by tenant.
     addresses: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    # Files with keys of signatures, by tenant. Notifications of such a tenant must be signed, and need no token.
+    # Files with signature keys, by tenant. Notifications of these tenants must be signed, and need no token.
     key_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    # Topics of SNS whose signed messages are taken without a token, by tenant.
+    # SNS topics whose signed messages are accepted without a token, by tenant.
     topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    # Buckets of each tenant, by name or URL; a tenant that is not named has those of `buckets`.
+    # Buckets of each tenant, by name or URL. A tenant without an entry has those of the gateway's `buckets`.
     buckets: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,59 +71,60 @@ class NotificationRules:
 class GatewayConfig:
     """Where the gateway listens, who may use it, and what it takes."""
 
-    # Address to listen on. Another than this machine's own needs `tokens`.
+    # Address to listen on. An address other than loopback needs `tokens`.
     host: str = "127.0.0.1"
     # Port of HTTP; 0 lets the system choose.
     port: int = 4318
-    # Port of OTLP over gRPC; 0 leaves it off.
+    # Port of OTLP over gRPC; 0 turns it off.
     grpc_port: int = 0
-    # Port of metrics and administration, always on 127.0.0.1; 0 leaves it off.
+    # Port of metrics and administration, always on 127.0.0.1; 0 turns it off.
     admin_port: int = 0
-    # File with the digests of tokens, made by `penstock token create`. Without it, only this machine may connect.
+    # File of `penstock token create`. Without it, only this machine may connect.
     tokens: str | None = None
     # Tenant of requests without a token, when there is no token file.
     default_tenant: str = "default"
-    # Host names that requests may ask for, besides this machine's own.
+    # Host names that requests may name, besides this machine's own.
     hosts: tuple[str, ...] = ()
-    # Addresses or networks of proxies whose X-Forwarded-For is believed.
+    # Addresses or networks of trusted proxies, whose `X-Forwarded-For` is used.
     proxies: tuple[str, ...] = ()
-    # File with the certificate (PEM) for TLS.
+    # TLS certificate file (PEM).
     certificate: str | None = None
-    # File with the key of the certificate (PEM).
+    # Key file of the certificate (PEM).
     certificate_key: str | None = None
-    # Size of a body as sent.
+    # Maximum size of a body as sent, in bytes.
     body_bytes_max: int = 16 * _MIB
-    # Size of a body after decompression.
+    # Maximum size of a decompressed body, in bytes.
     decompressed_bytes_max: int = 64 * _MIB
-    # Size of an uploaded document.
+    # Maximum size of an uploaded document, in bytes.
     upload_bytes_max: int = 256 * _MIB
-    # Time to receive the headers of a request.
+    # Time limit for receiving the headers of a request, in seconds.
     header_seconds_max: float = 10.0
-    # Time to receive a whole body.
+    # Time limit for receiving a body, in seconds.
     body_seconds_max: float = 30.0
-    # Time that a connection may be idle between requests.
+    # Maximum idle time of a connection between requests, in seconds.
     idle_seconds_max: float = 60.0
-    # Time that a client may take to read a part of an answer.
+    # Time limit for a client to read a part of an answer, in seconds.
     send_seconds_max: float = 30.0
-    # Size of the headers and the URL of a request.
+    # Maximum size of the headers and the URL of a request, in bytes.
     header_bytes_max: int = 64 * 1024
-    # Time that a request waits for room at the edge before it is refused.
+    # Maximum time that a request waits for room at the edge, in seconds.
     ingest_seconds_max: float = 5.0
-    # Time of one query.
+    # Time limit of one query, in seconds.
     query_seconds_max: float = 60.0
-    # Requests under way at once, over all tenants.
+    # Maximum requests in progress, over all tenants.
     concurrent_requests: int = 512
-    # Bytes of bodies and answers that requests under way hold in memory, over all tenants.
+    # Maximum bytes of bodies and answers that requests in progress hold in memory, over all tenants. More is
+    # refused with 503, unless no other request holds any.
     concurrent_bytes: int = 512 * _MIB
-    # Connections at once; one more is answered 503 and closed.
+    # Maximum connections. One more is answered with 503 and closed.
     connections_max: int = 4_096
-    # Failed attempts to authenticate that one address may make per minute.
+    # Maximum failed authentications per minute from one address.
     failed_logins_per_minute: int = 30
-    # Buckets whose notifications are taken, by name or URL; empty takes those that the job may read.
+    # Buckets whose notifications are accepted, by name or URL. Empty accepts those that the job may read.
     buckets: tuple[str, ...] = ()
-    # Who is believed besides holders of tokens, and for which buckets.
+    # Notifications accepted without a token: see `NotificationRules`.
     notifications: NotificationRules = field(default_factory=NotificationRules)
-    # Quotas of each tenant.
+    # Quotas of each tenant: see `TenantLimits`.
     tenant: TenantLimits = field(default_factory=TenantLimits)
 
     def __post_init__(self) -> None:

@@ -17,15 +17,16 @@ CACHE_BYTES_MAX: Final = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class KeyValueConfig:
-    """How much memory a key-value store takes, and how patient it is. None is what suits the kind of store."""
+    """Memory and retries of a key-value store. None uses the default for the kind of store."""
 
-    # How long a write waits for company before its log object is sent.
+    # Time that a write waits for others to share its log object, in milliseconds. Default: 5 in a directory, 100
+    # in a bucket.
     flush_interval_ms: float | None = None
-    # Written, but in no sorted file yet: past this a write waits.
+    # Maximum bytes written and not yet in a sorted file. Above it writes wait.
     unflushed_bytes_max: int = UNFLUSHED_BYTES_MAX
-    # Blocks kept in memory for point reads.
+    # Memory for the blocks of point reads, in bytes.
     cache_bytes_max: int = CACHE_BYTES_MAX
-    # How often a failed request is sent again, a second apart.
+    # Number of retries of a failed request, one second apart. Default: 6 in a directory, 20 in a bucket.
     retries_max: int | None = None
 
     def __post_init__(self) -> None:

@@ -21,26 +21,28 @@ _BLOOM: Final = {"traces": ("trace_id", "span_id"), "logs": ("trace_id",)}
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionConfig:
-    """How merges are done, and what a compactor does beside them."""
+    """How files are merged, and the upkeep that goes with it."""
 
-    # Merges at once in one process; on Spark, those of one job.
+    # Merges at once in one process. On Spark, merges at once in one job.
     tasks_at_once: int = 2
-    # Rows of one merge that are held in memory, decoded.
+    # Memory for the decoded rows of one merge, in bytes.
     memory_bytes: int = 256 * MIB
+    # Rows of one row group in a merged file.
     row_group_rows: int = 131_072
-    # Of zstd. Merged files are read for years and written once.
+    # Compression level of zstd. Merged files are written once and read for years.
     compression_level: int = 3
-    # Chance that a bloom filter says yes to a value that is not there; 0 writes none.
+    # False-positive probability of bloom filters; 0 writes none.
     bloom_probability: float = 0.01
-    # Merges that one pass takes on before it looks again what is due.
+    # Merges leased in one pass, before the next one is planned.
     tasks_per_pass: int = 16
-    # How long `--follow` waits when nothing is due.
+    # Pause of `--follow` when nothing is due, in seconds.
     pause_seconds: float = 30.0
-    # Rows older than this are dropped, file by file; 0 keeps everything.
+    # Age from which files are dropped, in seconds, once all of their rows are that old; 0 keeps everything.
     retention_seconds: float = 0.0
-    # How often `--follow` drops what is too old, archives closed days and deletes removed files; 0 never does.
+    # Time between two upkeeps of `--follow`, in seconds: retention, archive, vacuum; 0 turns them off.
     upkeep_seconds: float = 600.0
-    # Outputs of merges that died lie below it and are deleted past the catalog's age floor.
+    # Folder of merged files below the catalog's prefix. Outputs of merges that died are deleted there once they
+    # are older than `age_floor_seconds`.
     target_prefix: str = "compacted"
 
     def __post_init__(self) -> None:

@@ -15,19 +15,20 @@ MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class SqlConfig:
-    """Bounds of queries."""
+    """Limits of SQL queries."""
 
-    # What DuckDB may hold, over all queries of an engine; joins and sorts of more are refused: nothing is spilled to a disk.
+    # Memory of DuckDB over all queries of a process, in bytes. A query that needs more is refused: nothing is
+    # spilled to disk.
     memory_bytes: int = 1024 * MIB
-    # Threads of DuckDB, over all queries of an engine.
+    # Threads of DuckDB over all queries of a process.
     threads: int = 2
-    # Rows of an answer; more are cut off, and the answer says so.
+    # Maximum rows of an answer. More are cut off, and the answer says so.
     rows_max: int = 10_000
-    # Bytes of an answer: whoever asked for it holds it whole, and so does the gateway that passes it on.
+    # Maximum size of an answer, in bytes. The gateway holds it in memory.
     answer_bytes_max: int = 64 * MIB
-    # A query that takes longer is interrupted.
+    # Time limit of a query, in seconds.
     seconds_max: float = 60.0
-    # Queries at once in one process; others wait.
+    # Queries at once in one process. Others wait.
     queries_at_once: int = 4
 
     def __post_init__(self) -> None:

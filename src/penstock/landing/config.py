@@ -18,25 +18,28 @@ __all__ = ["LandingLimits", "ShardingConfig", "TelemetryConfig"]
 
 @dataclass(frozen=True, slots=True)
 class LandingLimits:
-    """What one round of the telemetry job takes and makes."""
+    """Limits of one round of the telemetry job."""
 
-    # Batch objects of one round.
+    # Maximum batch objects of one round.
     batches_per_round: int = 256
-    # Of batch objects as they are stored; a round takes one at least.
+    # Maximum bytes of batch objects in one round, as stored. A round takes at least one batch object.
     bytes_per_round: int = 256 << 20
-    # A task takes more than this only when its last batch brings it above.
+    # Bytes of batch objects that make one task. A task writes one data file per table, tenant and hour.
     bytes_per_task: int = 32 << 20
-    # Of rows in memory: a task that brings more works on them in pieces, each with files of its own.
+    # Maximum bytes of rows that a task holds in memory. A larger task works in pieces, each with its own data
+    # files.
     unpacked_bytes_per_task: int = 512 << 20
-    # A round takes fewer bytes after one that brought more rows than this, whose samples the driver holds.
+    # Rows of a round above which the next one takes fewer bytes, because the driver holds a round's samples.
     rows_per_round: int = 16_000_000
-    # Least time from the beginning of one round to the next while following: the more, the larger are files.
+    # Minimum time from the start of one round to the next with `--follow`, in seconds. A longer interval makes
+    # larger files.
     interval_seconds: float = 5.0
-    # Data files of one table and tenant that a task may write. Rows of more hours are put together by day, then by year.
+    # Maximum data files of one table and tenant that a task writes. Rows of more hours are grouped by day, then
+    # by year.
     partitions_max: int = 64
-    # Tasks that are worked on at once in one process; Spark runs as many as it has cores.
+    # Tasks at once in one process. Spark runs as many as it has cores.
     tasks_at_once: int = 2
-    # Shards whose rounds may be under way at once in one job: each holds a round's samples in memory.
+    # Shards whose rounds run at once in one job. Each holds a round's samples in memory.
     rounds_at_once: int = 4
 
     def __post_init__(self) -> None:
@@ -62,9 +65,10 @@ class LandingLimits:
 class ShardingConfig:
     """How many queues telemetry has, and how tenants are shared out among them."""
 
-    # Number of queues, each with a consumer, a position and time series of its own. None: as the store has it.
+    # Number of queues, 1 to 1024, each with its own consumer, position and time series. None keeps the store's
+    # number.
     shards: int | None = None
-    # What decides: `tenant`, or `tenant-and-table`.
+    # What decides the queue of a row: `tenant`, or `tenant-and-table`.
     by: ShardKey = ShardKey.TENANT
 
     def __post_init__(self) -> None:
@@ -86,23 +90,31 @@ class ShardingConfig:
 class TelemetryConfig:
     """One job: a store with the queue, the catalog with its data files, and the time series."""
 
+    # URL of the store.
     url: str
+    # Options of the store's service.
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    # Below which the catalog and its data files lie.
+    # Prefix of the catalog and its data files.
     catalog_path: str = "lake"
-    # Below which the time series lie; empty for none.
+    # Prefix of the time series; empty for none.
     series_path: str = "series"
-    # Names this job's positions in both stores: one for each queue that lands here.
+    # Name of this job's positions in both stores: one for each queue that lands there.
     source: str = "queue"
-    # Which shard this is; its queue and its series lie below `shards/`, those of the first where there is only one.
+    # Number of the shard; set by `of_shard`.
     shard: int = 0
+    # See `LandingLimits`.
     limits: LandingLimits = field(default_factory=LandingLimits)
+    # See `DataFileConfig`.
     files: DataFileConfig = field(default_factory=DataFileConfig)
+    # See `SeriesConfig`.
     mapping: SeriesConfig = field(default_factory=SeriesConfig)
+    # How the queue is read and acknowledged.
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    # How the catalog is written.
     catalog: CatalogConfig = field(default_factory=CatalogConfig)
+    # Settings of the time series.
     series: TimeSeriesConfig = field(default_factory=TimeSeriesConfig)
-    # What lies under the time series: options of `open_keyvalue`.
+    # Options of `open_keyvalue` for the time series.
     keyvalue: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def of_shard(self, shard: int) -> TelemetryConfig:

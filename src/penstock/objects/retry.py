@@ -26,11 +26,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long, and how eagerly."""
+    """How long, and how often, to retry."""
 
-    # From the call to its end: a store having a bad minute is outlasted, a dead one reported.
+    # Time limit of a call with its retries, in seconds: long enough for a store to recover, short enough to
+    # report a dead one.
     deadline_seconds: float = 60.0
+    # First pause between two attempts, in seconds, with jitter.
     pause_seconds_first: float = 0.1
+    # Longest pause between two attempts, in seconds.
     pause_seconds_max: float = 5.0
 
     def __post_init__(self) -> None:

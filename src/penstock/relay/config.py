@@ -41,11 +41,16 @@ class UnprovedPolicy(StrEnum):
 class QueueOutletConfig:
     """How segments enter the queue."""
 
-    # Rows of one batch object, in memory. Larger segments are split at this size.
+    # Maximum size of one batch object, in bytes of rows in memory. Larger segments are split, and one part is in
+    # memory at a time.
     part_bytes: int = 16 * _MIB
+    # Compression of the columns inside a batch: `zstd` or `none`.
     compression: RowCompression = RowCompression.ZSTD
-    # Whether nothing else produces into this queue: then every doubt can be settled without the consumer's help.
+    # Whether this relay is the queue's only producer. The queue itself then proves after a crash what was sent,
+    # without the consumer's help.
     alone: bool = False
+    # What to do with a segment if it is unknown after a crash whether it was consumed: `resend` it under the same
+    # stamp, by which consumers recognise duplicates, or `set_aside` as a dead letter.
     unproved: UnprovedPolicy = UnprovedPolicy.RESEND
 
     def __post_init__(self) -> None:
@@ -58,11 +63,14 @@ class QueueOutletConfig:
 class ParquetOutletConfig:
     """How segments become Parquet files."""
 
-    # Rows of one file, in memory.
+    # Maximum size of one file, in bytes of rows in memory. Larger tables are split, and one file is in memory at
+    # a time.
     file_bytes: int = 64 * _MIB
+    # Rows of one row group.
     row_group_rows: int = 128 * 1024
+    # Compression of the columns: `zstd` or `none`.
     compression: RowCompression = RowCompression.ZSTD
-    # The first part of every file's name: tells stores apart that write into one folder.
+    # First part of every file's name, which distinguishes stores that write into one folder.
     name: str = "quiver"
 
     def __post_init__(self) -> None:
@@ -77,16 +85,17 @@ class ParquetOutletConfig:
 class OtlpOutletConfig:
     """How requests are sent to a collector."""
 
-    # Of one request, from the connection to the end of the answer.
+    # Time limit of one request, in seconds, from the connection to the end of the answer.
     timeout_seconds: float = 10.0
+    # Whether to compress requests.
     gzip: bool = True
-    # Requests under way at once.
+    # Requests in progress at once.
     concurrency: int = 4
-    # Larger requests are refused: they would have to be held in memory.
+    # Maximum size of a request, in bytes. A segment with a larger one becomes a dead letter.
     request_bytes_max: int = 16 * _MIB
-    # The longest that a collector's Retry-After is obeyed.
+    # Longest `Retry-After` of a collector that is obeyed, in seconds.
     retry_after_seconds_max: float = 300.0
-    # Leave slots alone that hold no OTLP requests, instead of refusing their segments.
+    # Whether to skip slots without OTLP requests, instead of refusing their segments.
     skip_other_slots: bool = False
 
     def __post_init__(self) -> None:
@@ -98,15 +107,19 @@ class OtlpOutletConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
-    """How a relay goes on when its target is away."""
+    """How relays retry a target that fails."""
 
-    # The pause after a fault; it doubles up to the maximum, and jitter takes up to half of it away.
+    # Pause after a failure, in seconds. It doubles with each failure in a row, minus up to half of it as jitter.
     retry_seconds_first: float = 0.5
+    # Longest pause, in seconds.
     retry_seconds_max: float = 60.0
-    # Records that a consumer has fetched from its queue and not yet stored.
+    # Maximum bytes that a consumer has fetched from its queue and not yet stored.
     consumer_bytes_max: int = 64 * _MIB
+    # Table: how segments enter the queue.
     queue: QueueOutletConfig = field(default_factory=QueueOutletConfig)
+    # Table: how segments become Parquet files.
     parquet: ParquetOutletConfig = field(default_factory=ParquetOutletConfig)
+    # Table: how requests are sent to a collector.
     otlp: OtlpOutletConfig = field(default_factory=OtlpOutletConfig)
 
     def __post_init__(self) -> None:

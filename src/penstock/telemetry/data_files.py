@@ -42,14 +42,15 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class DataFileConfig:
-    """How rows are laid out in Parquet."""
+    """Layout of Parquet files."""
 
-    # More rows of one partition and batch go into another file.
+    # Maximum rows of one file.
     rows_max: int = 2_000_000
+    # Rows of one row group.
     row_group_rows: int = 131_072
-    # Of zstd.
+    # Compression level of zstd.
     compression_level: int = 3
-    # Probability that a bloom filter says yes to a value that is not there; 0 for no filters.
+    # False-positive probability of bloom filters; 0 writes none.
     bloom_probability: float = 0.01
 
 

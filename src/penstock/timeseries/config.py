@@ -16,44 +16,47 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TimeSeriesConfig:
-    """How much memory to use, what is refused, how long samples are kept, and what a query may read."""
+    """Memory, limits, retention and upkeep of a time-series store."""
 
-    # Decoded blocks kept for the next query. Beyond it the least recently used ones are read again.
+    # Memory for decoded blocks, in bytes.
     cache_bytes: int = 512 * _MIB
 
-    # Labels of one series, the name included. Prometheus and its relatives refuse more than 30 to 50 by default.
+    # Maximum labels of one series, including its name. A write with more is refused.
     labels_max: int = 64
 
-    # Bytes of a label's name, and of its value.
+    # Maximum length of a label's name, in bytes.
     label_name_bytes_max: int = 1024
+    # Maximum length of a label's value, in bytes.
     label_value_bytes_max: int = 4096
 
-    # Series of one day and tenant. Beyond it a write that brings new ones is refused: label bombs end here.
+    # Maximum series of one tenant in one day. Writes of new series above it are refused, writes of known series
+    # are not.
     bucket_series_max: int = 10_000_000
 
-    # Hours whose samples are all older than this are removed whole. Infinity keeps everything.
+    # Age from which samples are removed, in seconds, by whole hours. Infinity keeps everything.
     retention_seconds: float = math.inf
 
-    # After the end of an hour, how long late samples are waited for before the hour is folded to one sorted run.
+    # Time from the end of an hour until its samples are merged into one sorted run, in seconds, to wait for late
+    # samples.
     fold_delay_seconds: float = 300.0
 
-    # What one step of upkeep may read and write again: a write waits for one at most.
+    # Maximum bytes that one step of upkeep rewrites. A write waits for at most one step.
     upkeep_bytes: int = 32 * _MIB
 
-    # Upkeep begins when nothing was written for so long. Infinity leaves it to `tend` and `compact`.
+    # Time without writes after which upkeep starts, in seconds. Infinity leaves it to `tend` and `compact`.
     upkeep_pause_seconds: float = 0.25
 
-    # Tenants whose directories stay in memory between uses.
+    # Tenants whose directories stay in memory.
     tenants_open: int = 1024
 
-    # A follower looks for a newer state when the one it has is older than this. Half of it is the pause between two
-    # looks, a few small requests each.
+    # Age from which a follower checks for a newer state, in seconds. It checks twice in that time, with a few
+    # small requests each.
     staleness_seconds: float = 0.5
 
-    # Semantics and bounds of queries; series and samples bound `select` as well.
+    # Settings and limits of queries. The limits on series and samples apply to `select` too.
     engine: EngineConfig = field(default_factory=EngineConfig)
 
-    # When writes are flushed and how much of them is held.
+    # When writes are flushed and how much is buffered.
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
 
     def __post_init__(self) -> None:

@@ -14,45 +14,45 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class VectorConfig:
-    """How much memory to use, how lists are kept in shape, and how a search is made."""
+    """Memory, upkeep and search of a vector store."""
 
-    # Decoded blocks kept for the next search. Beyond it the least recently used ones are read again.
+    # Memory for decoded blocks, in bytes.
     cache_bytes: int = 512 * _MIB
 
-    # Rows a posting list is meant to hold: short enough to skip most rows, long enough to be a block on disk.
+    # Target rows of a posting list: few enough to skip most rows, enough to fill a block on disk.
     list_rows: int = 128
 
-    # Centroids stay in memory: this bounds them. Beyond it lists grow instead of splitting.
+    # Maximum posting lists, whose centroids stay in memory. Beyond it lists grow instead of splitting.
     lists_max: int = 65_536
 
-    # Of all rows in lists, the share that may be dead before lists are rewritten without them.
+    # Fraction of dead rows from which lists are rewritten without them.
     dead_share_max: float = 0.2
 
-    # What one step of upkeep may read and write again to keep lists and blocks in shape: a write waits for one at most.
+    # Maximum bytes that one step of upkeep rewrites. A write waits for at most one step.
     upkeep_bytes: int = 32 * _MIB
 
-    # Upkeep begins when nothing was written for so long. Infinity leaves it to `tend`, `compact`, and to flushes
-    # when it can wait no longer.
+    # Time without writes after which upkeep starts, in seconds. Infinity leaves it to `tend`, `compact`, and to
+    # flushes when it cannot wait any longer.
     upkeep_pause_seconds: float = 0.25
 
-    # Asked for when a search names neither probes nor a recall.
+    # Recall of a search that gives neither probes nor a recall.
     recall_target: float = 0.95
 
-    # Exact distances from the stored vectors for the candidates of a scan. Without, distances are those of the
-    # two-byte codes: about three digits, and no stored vector is read.
+    # Whether to compute exact distances of the candidates from the stored vectors. Without it, distances come
+    # from the two-byte codes, with about three digits.
     rerank: bool = True
 
-    # Threads of the native kernels, in searches and in flushes; zero leaves the choice to the OpenMP runtime.
+    # Threads of searches and flushes; 0 leaves the choice to OpenMP.
     threads: int = 0
 
-    # Collections whose directories and centroids stay in memory between uses.
+    # Collections whose directories and centroids stay in memory.
     collections_open: int = 256
 
-    # A follower looks for a newer state when the one it has is older than this. Half of it is the pause between two
-    # looks, a few small requests each.
+    # Age from which a follower checks for a newer state, in seconds. It checks twice in that time, with a few
+    # small requests each.
     staleness_seconds: float = 0.5
 
-    # When writes are flushed and how much of them is held.
+    # When writes are flushed and how much is buffered.
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
 
     def __post_init__(self) -> None:

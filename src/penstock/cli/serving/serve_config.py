@@ -26,7 +26,7 @@ class ServeConfig:
 
     # Directory or URL of the store.
     store: str = "penstock-data"
-    # Directory of the store at the edge; None keeps it beside a directory store.
+    # Directory of the store at the edge. None puts it next to a directory store.
     edge: str | None = None
     # YAML file with the settings of the store at the edge.
     edge_config: str | None = None
@@ -34,7 +34,7 @@ class ServeConfig:
     roles: tuple[str, ...] = ROLES
     # Jobs that run here: index, telemetry, compact.
     jobs: tuple[str, ...] = JOBS
-    # What runs the heavy stages of jobs: `spark`, or `local` for this machine alone.
+    # What runs the jobs: `spark`, or `local` for one process per job.
     engine: str = "spark"
     # Spark master of the jobs.
     master: str = "local[*]"

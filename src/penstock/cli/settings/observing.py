@@ -35,13 +35,13 @@ _LAST_SPANS_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ObservingConfig:
-    """What a command that runs for long tells about itself."""
+    """Metrics and logs of long-running commands."""
 
-    # Address of a page for Prometheus; without a host it is this machine's own.
+    # Address to serve Prometheus metrics on, as `[HOST:]PORT`. The default host is 127.0.0.1.
     metrics: str | None = None
-    # Log lines as `text`, or as one `json` object each.
+    # Format of log lines: `text`, or one `json` object each.
     log_format: str | None = None
-    # Least severe lines: `debug`, `info`, `warning` or `error`.
+    # Minimum severity of log lines: `debug`, `info`, `warning` or `error`.
     log_level: str | None = None
 
     def __post_init__(self) -> None:

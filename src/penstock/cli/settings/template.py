@@ -21,7 +21,7 @@ _OPENING = """\
 # Configuration of Penstock. Every setting is shown with its default; remove the # before one to change it.
 # A setting `key` of section [section] is overridden by the environment variable PENSTOCK_SECTION_KEY.
 # `penstock check-config` validates this file, and the stores that it names.
-# Most installations change [serve], [gateway] and the section of their cloud; the rest has defaults that hold.
+# Most installations change [serve], [gateway] and the section of their cloud; the other defaults rarely need a change.
 """
 # What is changed most stands first.
 _FIRST = ("serve", "gateway", "s3", "azure", "google", "observability")

@@ -34,14 +34,20 @@ __all__ = ["DispatchPolicy", "Dispatcher", "Embedded", "FailedChunk"]
 
 @dataclass(frozen=True, slots=True)
 class DispatchPolicy:
-    """Eight tries with pauses of up to half a second, one, two … thirty: about two minutes in all."""
+    """How embedding requests are retried: eight attempts, with pauses of up to 0.5, 1, 2 … 30 seconds, take about
+    two minutes.
+    """
 
+    # Attempts to embed one batch before it is given up.
     attempts_max: int = 8
+    # First pause between requests, in seconds, with jitter.
     pause_seconds: float = 0.5
+    # Longest pause between requests, in seconds.
     pause_seconds_max: float = 30.0
-    # A provider that asks for more is down for us: the batch is given back to the queue.
+    # Longest pause that a provider may ask for, in seconds. A provider that asks for more counts as down, and the
+    # batch goes back to the queue.
     asked_seconds_max: float = 300.0
-    # Requests under way at once from one task, where several are dispatched together.
+    # Requests in progress at once from one task.
     requests_at_once: int = 4
 
     def __post_init__(self) -> None:

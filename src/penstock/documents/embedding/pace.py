@@ -23,7 +23,9 @@ _WAIT_SECONDS_MIN: Final = 0.001
 class RateLimit:
     """None is no limit."""
 
+    # Maximum requests per minute to the endpoint. None is no limit.
     requests_per_minute: float | None = None
+    # Maximum tokens per minute sent to the endpoint. None is no limit.
     tokens_per_minute: float | None = None
 
     def __post_init__(self) -> None:

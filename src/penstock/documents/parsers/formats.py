@@ -59,28 +59,37 @@ PAGED: Final = frozenset((Format.PDF, Format.PPTX, Format.XLSX, Format.ODS, Form
 
 
 class ParserLimits(msgspec.Struct, frozen=True):
-    """What one document may cost. A document over a limit is quarantined; the next one is parsed."""
+    """What one document may cost. A document over a limit is quarantined, and the next one is parsed."""
 
+    # Memory of the parser process, in bytes.
     memory_bytes: int = 1 << 30
+    # Processor time for one document, in seconds. The hard limit of its process is twice that.
     cpu_seconds: int = 60
+    # Elapsed time for one document, in seconds.
     wall_seconds: float = 120.0
-    # Of the processor time, what a document may take while others wait for it.
+    # Processor time for one document while others share its round, in seconds. A document that needs more is
+    # parsed separately, and the others do not wait for it.
     round_cpu_seconds: int = 5
-    # Parsers need the whole document, several times over.
+    # Maximum size of a document, in bytes. Parsers need several times as much memory.
     document_bytes: int = 256 << 20
+    # Maximum text of a document, in bytes.
     text_bytes: int = 256 << 20
-    # Real pages stay under a few hundred; a tree builder looks through all open elements for each new one.
+    # Maximum nesting of a page. Real pages stay below a few hundred, and parsing takes quadratic time in the
+    # depth.
     depth: int = 2_000
+    # Maximum unpacked size of an archive, in bytes.
     archive_bytes: int = 512 << 20
+    # Maximum entries of an archive.
     archive_entries: int = 10_000
 
 
 class ParserOptions(msgspec.Struct, frozen=True):
     """How documents are parsed where there is a choice. A change acts on documents that are parsed from then on."""
 
-    # Fields of JSON documents to read, as paths with dots; without any, all of them.
+    # Fields of JSON documents to read, as dotted paths (`author.name`). Empty reads all of them.
     json_fields: tuple[str, ...] = ()
-    # Parsers of your own, `module:Class`, besides those that installed packages bring.
+    # Parsers of your own, as `module:Class`, in addition to those of installed packages (entry point
+    # `penstock.parsers`).
     plugins: tuple[str, ...] = ()
 
 

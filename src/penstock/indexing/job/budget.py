@@ -20,7 +20,10 @@ __all__ = ["EmbeddingBudget", "Spending"]
 class EmbeddingBudget:
     """What one run may spend on embedding. None is no limit."""
 
+    # Maximum price of a run's embeddings, in US dollars, by the model's profile and the tokens that its provider
+    # reports.
     max_dollars: float | None = None
+    # Maximum tokens to embed in a run, as `index --dry-run` counts them.
     max_total_tokens: int | None = None
 
     def __post_init__(self) -> None:

@@ -25,8 +25,9 @@ __all__ = ["IndexingConfig", "IntakeLimits"]
 class IntakeLimits:
     """What one micro-batch takes from the queue."""
 
+    # Maximum batch objects of notifications in one micro-batch.
     batches_per_trigger: int = 100
-    # Of batch objects as they are stored; a micro-batch takes one at least.
+    # Maximum bytes of batch objects in one micro-batch, as stored. A micro-batch takes at least one.
     bytes_per_trigger: int = 16 << 20
 
     def __post_init__(self) -> None:

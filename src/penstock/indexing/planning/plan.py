@@ -37,20 +37,23 @@ _FORGOTTEN: Final = "forgotten: it comes back when it changes, is named, or with
 
 @dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """What is read between two writes: progress is lost by at most a round, and the driver holds one in memory."""
+    """How much is read between two writes."""
 
-    # A round is two jobs and a write however few and small its documents are; large ones are bounded by their bytes.
+    # Maximum documents of one round.
     documents_max: int = 2048
-    # Of one document; a cell is 1 MiB.
+    # Maximum size of one document's part of a round, in cells of 1 MiB.
     cells_max: int = 8
-    # Of objects as they lie; writing the text of as many bytes takes some thirty times the room on the driver.
+    # Maximum bytes read in one round. A larger round takes less time for the same documents but more memory:
+    # writing it takes some thirty times its size.
     bytes_max: int = 8 << 20
-    # Rounds that a micro-batch works before the next one is planned: so long do its events wait at most.
+    # Rounds of a micro-batch before the next one is planned, while its events wait.
     rounds_per_batch: int = 2
-    # Beyond these a micro-batch goes on working, and nothing more is taken from the queue.
+    # Waiting documents above which nothing more is taken from the queue.
     backlog_documents_max: int = 10_000
+    # Waiting bytes above which nothing more is taken from the queue.
     backlog_bytes_max: int = 16 << 30
-    # The same for documents whose buckets do not answer: they do no harm but for the memory of the driver.
+    # Documents waiting for an unreachable bucket above which nothing more is taken from the queue. They do not
+    # count in `backlog_documents_max`.
     held_documents_max: int = 100_000
 
     def __post_init__(self) -> None:

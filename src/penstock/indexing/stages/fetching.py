@@ -38,13 +38,14 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much one task asks for ahead of its reader."""
+    """How far one task prefetches objects."""
 
-    # Requests under way at once from one task: enough to hide what each waits for its answer.
+    # Requests in progress at once from one task: enough to hide their latency.
     objects_at_once: int = 32
-    # Of all that is fetched at once; a task holds no more than this beside what it reads.
+    # Maximum bytes prefetched by one task.
     bytes_at_once: int = 8 << 20
-    # Whether what a writer said of an object (`x-amz-meta-*`) becomes metadata of its document. Costs no request.
+    # Whether the user metadata of objects (`x-amz-meta-*`) becomes metadata of their documents. Needs no extra
+    # request.
     object_metadata: bool = False
 
     def __post_init__(self) -> None:

@@ -114,14 +114,19 @@ class Generations:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """What all three services take."""
+    """Options of all three services."""
 
+    # Address of the service, if it is not the provider's own.
     endpoint: str | None = None
-    # None: allowed when the endpoint, here or in the environment, is written with http.
+    # Whether to allow HTTP without TLS. None allows it if the endpoint, here or in the environment, begins with
+    # `http:`.
     allow_http: bool | None = None
+    # Time limit of one request, in seconds.
     request_seconds_max: float = REQUEST_SECONDS_MAX
+    # Time limit for a connection, in seconds.
     connect_seconds_max: float = CONNECT_SECONDS_MAX
-    # Whether to trust the order of listings; None: only those of the service itself, at its own address.
+    # Whether the service lists keys in byte order; otherwise they are sorted here. None trusts only the
+    # provider's own service at its own address.
     ordered_listing: bool | None = None
 
     def _client(self) -> ClientConfig:
@@ -136,24 +141,30 @@ class ServiceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class S3Options(ServiceOptions):
-    """Amazon S3 and what speaks its language."""
+    """Amazon S3 and compatible services."""
 
+    # Region of the bucket. Default: from the environment.
     region: str | None = None
+    # Access key id. Default: from the environment.
     access_key_id: str | None = None
+    # Secret access key. Default: from the environment.
     secret_access_key: str | None = field(default=None, repr=False)
+    # Session token. Default: from the environment.
     session_token: str | None = field(default=None, repr=False)
-    # The bucket in the path, which every look-alike understands, instead of in the host name.
+    # Whether the bucket is part of the path, which every compatible service understands, instead of the host
+    # name.
     path_style: bool = True
-    # Requests without a signature, for public buckets.
+    # Whether to send unsigned requests, for public buckets.
     anonymous: bool = False
-    # Encryption at rest of what is written: "AES256" (SSE-S3), "aws:kms", "aws:kms:dsse" or "sse-c"; None leaves it to
-    # the bucket's default.
+    # Encryption at rest of everything that is written: `AES256` (SSE-S3), `aws:kms`, `aws:kms:dsse` or `sse-c`.
+    # None leaves it to the bucket's default.
     encryption: str | None = None
-    # The key of "aws:kms"; None is the account's own for S3.
+    # Key of `aws:kms`. None is the account's default key for S3.
     kms_key_id: str | None = None
-    # Whether S3 derives a key for the bucket from it, which asks the key service less often.
+    # Whether S3 derives a key for the bucket, which calls KMS less often.
     kms_bucket_key: bool | None = None
-    # The 32 bytes of "sse-c", in base64. What is written with it cannot be read without it, by anybody.
+    # Key of `sse-c`: 32 bytes in base64 (`openssl rand -base64 32`). Data cannot be read without it. It applies
+    # to the store, not to buckets of documents.
     customer_key: str | None = field(default=None, repr=False)
 
     def connect(self, bucket: str) -> Remote:
@@ -185,8 +196,11 @@ class S3Options(ServiceOptions):
 class AzureOptions(ServiceOptions):
     """Azure Blob Storage."""
 
+    # Storage account. Default: from the environment.
     account_name: str | None = None
+    # Key of the storage account. Default: from the environment.
     account_key: str | None = field(default=None, repr=False)
+    # Shared access signature, instead of the key.
     sas_token: str | None = field(default=None, repr=False)
 
     def connect(self, bucket: str) -> Remote:
@@ -204,10 +218,13 @@ class AzureOptions(ServiceOptions):
 class GoogleOptions(ServiceOptions):
     """Google Cloud Storage."""
 
-    # The path of a service account's key file, or the text of one.
+    # Service account key, as the path of its file or as JSON text.
     service_account: str | None = field(default=None, repr=False)
+    # Service account key, as JSON text. Default: application default credentials.
     service_account_key: str | None = field(default=None, repr=False)
+    # Access token obtained elsewhere.
     bearer_token: str | None = field(default=None, repr=False)
+    # Whether to send no credentials, for public buckets.
     anonymous: bool = False
 
     def connect(self, bucket: str) -> Remote:

@@ -33,18 +33,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RegisterPolicy:
-    """The bounds of a register."""
+    """Time limits and retries of a register."""
 
-    # From the call to its end. The slowest of 50 contending writers needs a sixth of it.
+    # Time limit of a call with its retries, in seconds. The slowest of 50 contending writers needs a sixth of it.
     deadline_seconds: float = 30.0
-    # One store call without an answer by then counts as lost; leaves time to read again before the deadline.
+    # Time after which a store call without an answer counts as lost, in seconds. It leaves time to read again
+    # before the deadline.
     attempt_seconds: float = 10.0
-    # Changes that wait in one process. Each is a closure of some hundred bytes; more means a stalled store.
+    # Maximum changes that wait in one process. More means a stalled store.
     waiting_max: int = 1024
-    # The longest pause between two tries, however many writers there are; several fit the deadline.
+    # Longest pause between two attempts, in seconds, however many writers there are.
     window_seconds_max: float = 5.0
-    # Begin from the value last seen instead of reading it, as long as nobody else seems to write.
-    # Saves a quarter of an update's time; a value that turns out to be old costs one conflict.
+    # Whether to start from the value last seen instead of reading it, while nobody else seems to write. This
+    # saves a quarter of an update's time; a stale value costs one conflict.
     cached: bool = True
 
     def __post_init__(self) -> None:

@@ -1,20 +1,20 @@
 """`penstock-catalog`: a table of the catalog as a Spark source, for DataFrames and Spark SQL.
 
-The driver plans: files are left out by time, shard, partition and statistics, through the options and through the
-filters that Spark pushes down. Executors read the files from the object store and yield Arrow. The position that was
-planned is pinned, so that vacuum leaves its files alone while Spark reads.
+The driver plans: the options, and with `pushFilters` also Spark's filters, prune files by time, shard, partition and
+statistics. Executors read the files from the object store and yield Arrow. The planned position is pinned, so that
+vacuum leaves its files alone while Spark reads.
 
 | option | meaning | default |
 | --- | --- | --- |
 | `url` | the store, as `penstock.objects.open_store` takes it | required |
 | `prefix` | of the catalog in the store | none |
-| `table`, `tenant`, `shard` | whose files | all |
+| `table`, `tenant`, `shard` | table, tenant and shard of the files | all |
 | `start`, `end` | times, in nanoseconds or ISO 8601 | open |
-| `columns` | names, separated by commas: Spark prunes no columns of Python sources by itself | all |
+| `columns` | names, separated by commas; Spark does not prune columns of Python sources by itself | all |
 | `asOf` | a sequence, or a position as JSON | now |
 | `timeColumn` | the column of times | `time` |
-| `pushFilters` | `true`: filters of Spark choose files too. For a table that is loaded for one scan alone: Spark hands what was chosen for one scan to every other of the same DataFrame or view | `false` |
-| `pinSeconds` | how long the files are kept from vacuum; 0 for not at all | 3600 |
+| `pushFilters` | `true`: Spark's filters prune files too. Only for a DataFrame that is scanned once: Spark reuses the files of the first scan for every later one of the same DataFrame or view | `false` |
+| `pinSeconds` | time for which vacuum keeps the files, in seconds; 0 turns it off | 3600 |
 | `store.NAME` | an option of `open_store` | |
 """
 

@@ -10,7 +10,7 @@ from the object store, beside the store's writer, and from all shards that a ten
 | `matchers` | a selector of PromQL, like `{job="api"}` | every series |
 | `start`, `end` | times, in milliseconds or ISO 8601; both are included | open |
 | `hoursPerTask` | hours of one task, where start and end are known; more where that makes over 200 tasks | 6 |
-| `pushFilters` | `true`: conditions on `time` and `metric` go down into the store. For a table that is loaded for one scan alone: Spark hands what was chosen for one scan to every other of the same DataFrame or view | `false` |
+| `pushFilters` | `true`: conditions on `time` and `metric` are applied by the store. Only for a DataFrame that is scanned once: Spark reuses the partitions of the first scan for every later one of the same DataFrame or view | `false` |
 | `store.NAME` | an option of the store | |
 """
 

@@ -59,11 +59,11 @@ class ExponentialPolicy(Enum):
 class SeriesConfig:
     """How metrics become series."""
 
-    # Points of delta temporality: "refuse" or "accumulate".
+    # Points of delta temporality: `refuse` (counted, without a series) or `accumulate` (added up to a counter).
     delta: DeltaPolicy = DeltaPolicy.REFUSE
-    # Exponential histograms: "refuse", or "classic" buckets.
+    # Exponential histograms: `refuse`, or convert to `classic` buckets.
     exponential: ExponentialPolicy = ExponentialPolicy.REFUSE
-    # Whether each resource has a series target_info with its attributes.
+    # Whether each resource has a series `target_info` with its attributes.
     target_info: bool = True
     # Whether series carry the name and version of the instrumentation scope.
     scope_labels: bool = False

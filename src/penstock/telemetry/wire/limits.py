@@ -11,23 +11,23 @@ __all__ = ["DecodeLimits"]
 
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """Bounds of one telemetry request."""
+    """Limits of one telemetry request. A request over a limit is refused as a whole, before anything is stored."""
 
-    # Of a request as it came.
+    # Maximum size of a request as sent, in bytes.
     request_bytes_max: int = 16 << 20
-    # Once unpacked, whatever the sender claims.
+    # Maximum size of a request once unpacked, in bytes.
     unpacked_bytes_max: int = 64 << 20
-    # Points, log records, spans, samples or rows.
+    # Maximum points, log records, spans, samples or rows of one request.
     rows_max: int = 500_000
-    # Columns of a table of your own.
+    # Maximum columns of a table of your own, including nested names.
     columns_max: int = 2_000
-    # Rows times columns: a row that lacks a column takes its room nevertheless.
+    # Maximum rows times columns. A row without a value in a column takes space all the same.
     cells_max: int = 20_000_000
-    # Attributes or labels of one row, of its resource or of its scope.
+    # Maximum attributes or labels of one row, of its resource or of its scope.
     attributes_max: int = 512
-    # Of one name or value, once it is text.
+    # Maximum size of one name or value, in bytes of text.
     value_bytes_max: int = 1 << 20
-    # Arrays and lists within the value of an attribute.
+    # Maximum nesting of arrays and lists in the value of an attribute.
     depth_max: int = 16
 
     def check_request(self, size: int) -> None:

@@ -15,16 +15,25 @@ _DEPTH_CEILING = 100
 
 @dataclasses.dataclass(frozen=True)
 class EngineConfig:
-    """Semantics that Prometheus makes configurable, and the bounds of one query."""
+    """PromQL settings that Prometheus makes configurable, and the limits of one query."""
 
+    # How far an instant selector looks back for a series' newest sample, in milliseconds.
     lookback_ms: int = 300_000
+    # Default step of a subquery, in milliseconds.
     subquery_step_ms: int = 60_000
+    # Whether to enable Prometheus' experimental functions, aggregations and syntax.
     experimental: bool = False
+    # Maximum steps of a range query.
     steps_max: int = 11_000
+    # Maximum series of any part of a query.
     series_max: int = 1_000_000
+    # Maximum samples that a selector loads, and maximum cells (series × steps) of any part of a query.
     samples_max: int = 50_000_000
+    # Maximum nesting of an expression; at most 100.
     depth_max: int = 80
+    # Maximum length of an expression, in bytes.
     expression_bytes_max: int = 65_536
+    # Time limit of one query, in seconds, checked between its parts.
     timeout_seconds: float = 120.0
 
     def __post_init__(self) -> None:
