@@ -4,17 +4,17 @@
 PenstockError
 ├── InvalidInput (ValueError)       the caller's input cannot be used as it is
 ├── Unsupported                     the input is fine, but this store, format or platform cannot serve it
-├── NotFound (LookupError)          the named thing is not there
-├── PermissionDenied                the store knows who we are and says no
-├── Conflict                        a condition on a write did not hold: somebody else was first
+├── NotFound (LookupError)          the named thing does not exist
+├── PermissionDenied                credentials are missing, wrong or not sufficient
+├── Conflict                        the condition of a write did not hold: another writer was first
 ├── Fenced                          a newer writer or consumer took over; this one must stop
 ├── OutcomeUnknown                  a write was sent and its answer lost: neither success nor failure
-├── Unavailable                     the store did not answer, or asked to come back later
-│   └── DeadlineExceeded (TimeoutError)   retries went on until the caller's time was up
-├── AtCapacity                      a configured bound is reached; the rejected input is handed back
-├── BudgetSpent                     a run has used what it may spend; the rest waits for the next one
-├── StorageFull                     the disk or quota has no room; what was acknowledged is safe
-├── Corrupt                         bytes that were read are not the bytes that were written
+├── Unavailable                     the service did not answer, or asked for a pause
+│   └── DeadlineExceeded (TimeoutError)   retries did not succeed before the deadline
+├── AtCapacity                      a configured limit is reached; the rejected input is returned
+├── BudgetSpent                     a run has spent its budget; the rest waits for the next run
+├── StorageFull                     the disk or quota is full; acknowledged data is safe
+├── Corrupt                         stored bytes are not the bytes that were written
 └── Closed                          the object was shut down before the call
 ```
 
@@ -46,10 +46,10 @@ __all__ = [
 
 
 class PenstockError(Exception):
-    """What failed, why, and the remedy; the three are kept apart so that a log or a CLI can lay them out."""
+    """The base class of all errors: `what` failed, `why`, and the `remedy`, separately, for logs and the command line."""
 
-    # What helps against this kind of failure, for those who raise it and know nothing better.
-    usual_remedy: ClassVar[str] = "look at the cause of this error"
+    # The remedy for this kind of failure, unless the raiser gives a better one.
+    usual_remedy: ClassVar[str] = "see the cause of this error"
 
     def __init__(self, what: str, why: str = "", remedy: str = "") -> None:
         # All three go to Exception, so that the error survives pickling between Spark's processes.
@@ -59,7 +59,7 @@ class PenstockError(Exception):
         self.remedy = remedy or self.usual_remedy
 
     def __str__(self) -> str:
-        """In one line. The usual remedy goes without saying there: errors quote each other, and it would be repeated."""
+        """One line. It leaves out the usual remedy, which would be repeated when errors quote each other."""
         text = f"{self.what}: {self.why}" if self.why else self.what
         return text if self.remedy == self.usual_remedy else f"{text} ({self.remedy})"
 
@@ -71,55 +71,55 @@ class InvalidInput(PenstockError, ValueError):
 
 
 class Unsupported(PenstockError):
-    """The input is well formed, but what it asks for is not offered here: nothing was done."""
+    """The input is valid, but asks for something that is not supported here: nothing was done."""
 
-    usual_remedy = "use a release, a store or a platform that offers it"
+    usual_remedy = "use a release, a store or a platform that supports it"
 
 
 class NotFound(PenstockError, LookupError):
     """The named object, key or entry does not exist."""
 
-    usual_remedy = "check the name, and where it was looked for"
+    usual_remedy = "check the name and the place"
 
 
 class PermissionDenied(PenstockError):
     """Credentials are missing, wrong, or not allowed to do this."""
 
-    usual_remedy = "check the credentials, and what they may do"
+    usual_remedy = "check the credentials and their permissions"
 
 
 class Conflict(PenstockError):
-    """A conditional write did not apply because its condition no longer held: nothing was written."""
+    """A conditional write failed because its condition no longer held: nothing was written."""
 
-    usual_remedy = "read again what is there now, and decide anew"
+    usual_remedy = "read the current state, then decide again"
 
 
 class Fenced(PenstockError):
-    """A newer holder of the fence exists. This one has written nothing since and must not go on."""
+    """A newer holder of the fence exists. This one has written nothing since, and must stop."""
 
-    usual_remedy = "stop: the newer holder goes on"
+    usual_remedy = "stop: the newer holder continues"
 
 
 class OutcomeUnknown(PenstockError):
-    """A write was sent, and whether it landed is not known. Read again before deciding."""
+    """A write was sent, and it is not known whether it was stored. Read again before deciding."""
 
-    usual_remedy = "read again what is there now, then decide"
+    usual_remedy = "read the current state, then decide"
 
 
 class Unavailable(PenstockError):
-    """The other side did not answer or asked for a pause: nothing was written, and a retry is safe."""
+    """The service did not answer, or asked for a pause: nothing was written, and a retry is safe."""
 
-    usual_remedy = "check that the other side is up, and try again"
+    usual_remedy = "check that the service is up, and try again"
 
 
 class DeadlineExceeded(Unavailable, TimeoutError):
-    """Retrying went on until the deadline: nothing was written by this call."""
+    """Retries did not succeed before the deadline: nothing was written by this call."""
 
 
 class AtCapacity(PenstockError):
-    """A bound would be passed. `rejected` is the caller's input, given back untouched."""
+    """A limit would be exceeded. `rejected` is the caller's input, returned unchanged."""
 
-    usual_remedy = "let what is under way finish, or raise the bound"
+    usual_remedy = "let work in progress finish, or raise the limit"
 
     def __init__(self, what: str, why: str = "", remedy: str = "", rejected: Any = None) -> None:
         super().__init__(what, why, remedy)
@@ -130,19 +130,19 @@ class AtCapacity(PenstockError):
 
 
 class BudgetSpent(PenstockError):
-    """A run has used what it was allowed to spend: it ended in good order, and what is left waits for the next one."""
+    """A run has spent its budget: it ended cleanly, and the rest waits for the next run."""
 
     usual_remedy = "run it again, or raise the budget"
 
 
 class StorageFull(PenstockError):
-    """No room is left to write. Reading, draining and deleting still work."""
+    """No space is left to write. Reading, draining and deleting still work."""
 
-    usual_remedy = "free some room, and try again"
+    usual_remedy = "free some space, and try again"
 
 
 class Corrupt(PenstockError):
-    """A checksum, length or structure does not hold. The bytes are left where they are."""
+    """A checksum, length or structure is wrong. The bytes are not changed."""
 
     usual_remedy = "restore the bytes from a good copy"
 

@@ -397,7 +397,7 @@ async def test_a_position_that_this_queue_never_gave_is_refused_before_anybody_i
     running = consumer(simulation, store)
     await running.start()
     for wrong in (3, 1000, -1):
-        with pytest.raises(InvalidInput, match="is not of this queue"):
+        with pytest.raises(InvalidInput, match="is not a position of this queue"):
             await consumer(simulation, store, last_acked=wrong).start()
     assert await queued(store) == [0, 1, 2]
     assert (await the_next(running)).sequence == 0

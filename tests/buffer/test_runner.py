@@ -234,7 +234,7 @@ async def test_a_runner_waits_for_what_comes_and_stops_when_it_is_told(simulatio
     await fill(simulation, store, range(2, 4))
     await simulation.clock.sleep(10.0)
     assert sink.records == expected(4)
-    with pytest.raises(InvalidInput, match="runs already"):
+    with pytest.raises(InvalidInput, match="is already running"):
         await made.run()
     made.stop()
     await running

@@ -179,7 +179,7 @@ def test_refusing_the_pair_ends_dual_reading() -> None:
         await write_pair(store, FILES)
         other = await small_catalog(store, legacy="refuse")
         for call in (other.plan(), other.register([data_file(1)])):
-            with pytest.raises(InvalidInput, match="dual reading"):
+            with pytest.raises(InvalidInput, match="legacy pair is turned off"):
                 await call
 
     run(session())

@@ -168,7 +168,7 @@ def test_two_contents_for_one_place_are_a_conflict():
     made = batcher()
     made.add(chunk(1), now_ms=1)
     other = ChunkEnvelope(**{**{f: getattr(chunk(1), f) for f in chunk(1).__struct_fields__}, "chunk_id": "other"})
-    with pytest.raises(Conflict, match="two contents"):
+    with pytest.raises(Conflict, match="two different contents"):
         made.add(other, now_ms=1)
 
 

@@ -41,7 +41,7 @@ def test_without_proxies_the_header_is_not_read():
 
 @pytest.mark.parametrize("network", ["", "localhost", "10.0.0.1/8", "10.0.0.0/33", "0x7f000001"])
 def test_what_is_no_network_is_named_when_the_configuration_is_read(network):
-    with pytest.raises(InvalidInput, match="no address or network"):
+    with pytest.raises(InvalidInput, match="not an address or network"):
         GatewayConfig(proxies=(network,))
     with pytest.raises(InvalidInput, match="addresses of acme"):
         NotificationRules(addresses={"acme": (network,)})

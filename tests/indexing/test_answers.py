@@ -170,5 +170,5 @@ def test_highlights_leave_out_words_that_only_hold_a_question_together() -> None
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
 def test_a_least_score_that_is_no_number_is_refused(score: float) -> None:
-    with pytest.raises(InvalidInput, match="least score"):
+    with pytest.raises(InvalidInput, match="minimum score"):
         Question("words", 1, score_min=score)

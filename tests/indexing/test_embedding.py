@@ -77,7 +77,7 @@ def test_a_provider_that_stays_away_is_told_with_its_request_and_the_others_are_
 @pytest.mark.parametrize(
     ("faults", "dimensions", "reason"),
     [
-        (ProviderFaults(refusing=True), 8, "refuses every text"),
+        (ProviderFaults(refusing=True), 8, "rejects every text"),
         (ProviderFaults(), 9, "vectors of 9 numbers, where the profile of m says 8"),
     ],
 )

@@ -51,7 +51,7 @@ def test_events_are_sorted_by_collection_in_their_order() -> None:
         ({"tenantId": "x" * 1025}, "at most 1024 bytes"),
         ({"indexId": "x" * 1025}, "at most 1024 bytes"),
         ({"model": "x" * 1020}, "at most 1024 bytes"),
-        ({"model": "m#documents"}, "ends like that of a registry"),
+        ({"model": "m#documents"}, "ends like the name of a registry"),
         ({"tenantId": "penstock", "indexId": "indexes", "model": "settings"}, "the store's own records"),
         ({"tenantId": "penstock", "indexId": "notifications", "model": "refused"}, "the store's own records"),
         ({"tenantId": ""}, "not a UploadNotification"),

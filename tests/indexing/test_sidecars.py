@@ -107,11 +107,11 @@ def test_a_new_version_has_what_is_said_of_it_and_the_side_car_stays(shelf: Inde
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{broken", "no JSON"),
+        ("{broken", "not JSON"),
         ("[1, 2]", "it holds a list"),
         ('{"a": "' + "x" * 70_000 + '"}', "65,536"),
-        ("[" * 60_000, "no JSON"),
-        (b'{"a": "\xff"}', "no JSON"),
+        ("[" * 60_000, "not JSON"),
+        (b'{"a": "\xff"}', "not JSON"),
     ],
 )
 def test_a_damaged_side_car_is_set_aside_and_what_was_said_before_holds(

@@ -129,7 +129,7 @@ def test_functions_that_make_rows_of_their_arguments_are_taken(sql: str, tables:
 
 @pytest.mark.parametrize("sql", ["SELECT '\udcff'", "SELECT \ud800"])
 def test_a_text_that_is_no_unicode_is_refused_on_both_engines(sql: str) -> None:
-    with connect(SqlConfig()) as parser, pytest.raises(InvalidInput, match="no UTF-8"):
+    with connect(SqlConfig()) as parser, pytest.raises(InvalidInput, match="not UTF-8"):
         checked_select(sql, parser)
-    with pytest.raises(InvalidInput, match="no UTF-8"):
+    with pytest.raises(InvalidInput, match="not UTF-8"):
         tables_of(sql)

@@ -271,7 +271,7 @@ def test_a_store_in_memory_cannot_travel() -> None:
     async def promise() -> None:
         spec = StoreSpec("memory://stays")
         assert isinstance(await spec.open(), MemoryStore)
-        with pytest.raises(Unsupported, match="memory of this one"):
+        with pytest.raises(Unsupported, match="memory of this process"):
             pickle.dumps(spec)
 
     asyncio.run(promise())

@@ -104,7 +104,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
 
 @pytest.mark.parametrize("url", [None, b"memory://", Path("/directory")])
 def test_a_url_is_text(url: Any) -> None:
-    with pytest.raises(InvalidInput, match="no text"):
+    with pytest.raises(InvalidInput, match="must be text"):
         parse_url(url)
 
 

@@ -117,7 +117,7 @@ def test_a_full_disk_refuses_clearly_drains_and_resumes() -> None:
             for number in range(3000):
                 await store.ingest(bundle(number), timeout=0.0)
                 stored.append(number)
-        assert "room" in refused.value.why
+        assert "disk is full" in refused.value.why
         seen = await drained(store)
         assert seen == stored[: len(seen)]
         await store.sweep()

@@ -91,11 +91,11 @@ def test_dotted_keys_and_a_bare_off_are_understood() -> None:
         ("retention:\n  size_cap_policy: drop", "drop_oldest"),
         ("retention:\n  size_cap: 1MB", "too small"),
         ("wal: 3", "wal"),
-        ("wal: 3\nwal.max_size: 8GB", "wal is no group"),
+        ("wal: 3\nwal.max_size: 8GB", "wal is not a group"),
         ("wal:\n  max_size: 1MB", "wal.max_size"),
         ("- a", "list"),
         ("a: [", "YAML"),
-        ("segment:\n  target_size: true", "truth"),
+        ("segment:\n  target_size: true", "boolean"),
         ("segment:\n  target_size: 0", "above zero"),
     ],
 )

@@ -262,7 +262,7 @@ def test_settings_of_another_kind_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("path", [None, 5, b"store", "a\0b"])
 def test_a_path_that_is_none_is_refused(path: Any) -> None:
-    with pytest.raises(InvalidInput, match="no directory for a store"):
+    with pytest.raises(InvalidInput, match="cannot be the directory of a store"):
         run(Quiver.open(path))
 
 

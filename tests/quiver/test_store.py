@@ -50,7 +50,7 @@ def test_one_writer_an_instance_and_instances_beside_each_other() -> None:
     async def scenario() -> None:
         disk = torn()
         store = await opened(disk)
-        with pytest.raises(Conflict, match="open already"):
+        with pytest.raises(Conflict, match="already open"):
             await opened(disk)
         other = await opened(disk, instance=1)
         await other.close()

@@ -142,11 +142,11 @@ def test_json_is_the_same_request(signal: Signal) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"{", "no JSON"),
-        (b'{"a": "\xa2"}', "no JSON"),
-        (b"[]", "no JSON object"),
+        (b"{", "not JSON"),
+        (b'{"a": "\xa2"}', "not JSON"),
+        (b"[]", "not a JSON object"),
         (b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}', "hexadecimal"),
-        (b'{"resourceSpans":7}', "no OTLP in JSON"),
+        (b'{"resourceSpans":7}', "not OTLP/JSON"),
         (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "JSON"),
     ],
 )
@@ -169,7 +169,7 @@ def test_json_that_is_no_request_is_refused(body: bytes, words: str) -> None:
 )
 def test_json_with_a_text_or_a_number_in_the_place_of_an_object_is_refused(record: bytes) -> None:
     """Passed over, it would be a log that has lost its body."""
-    with pytest.raises(InvalidInput, match="no OTLP in JSON"):
+    with pytest.raises(InvalidInput, match="not OTLP/JSON"):
         decode_otlp_json(Signal.LOGS, b'{"resourceLogs":[{"scopeLogs":[{"log_records":[%b]}]}]}' % record, SOURCE)
 
 
@@ -184,7 +184,7 @@ def test_members_that_json_has_too_many_are_passed_over() -> None:
 
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\x05abc", b"\x0a" * 10])
 def test_bytes_that_are_no_protobuf_are_refused(body: bytes) -> None:
-    with pytest.raises(InvalidInput, match="no protobuf"):
+    with pytest.raises(InvalidInput, match="not a valid protobuf"):
         decode_otlp(Signal.METRICS, body, SOURCE)
 
 

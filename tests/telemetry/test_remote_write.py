@@ -96,7 +96,7 @@ def test_a_native_histogram_with_bounds_of_its_own_becomes_an_explicit_one() -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"count_float": 1.5}, "fractions"),
+        ({"count_float": 1.5}, "fractional"),
         ({"schema": 9}, "schema 9"),
         ({"positive_deltas": [1, 2, 3]}, "more counts than buckets"),
         ({"positive_deltas": []}, "fewer counts"),

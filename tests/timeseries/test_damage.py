@@ -216,7 +216,7 @@ def test_a_damaged_head_and_a_position_that_is_stated_are_made_again() -> None:
         assert [report.repaired for report in left] == [False, True]
         assert [report.repaired for report in await repair_series(MemoryKeyValue(volume), {"x": 1})] == [True]
         assert await repair_series(MemoryKeyValue(volume), {}) == []
-        with pytest.raises(InvalidInput, match="the store has it"):
+        with pytest.raises(InvalidInput, match="the store already has it"):
             await repair_series(MemoryKeyValue(volume), {"x": 9})
         async with await opened(volume) as store:
             assert store.position("x") == 1

@@ -201,7 +201,7 @@ def test_numpys_whole_numbers_are_times() -> None:
 
 @pytest.mark.parametrize("expression", [None, b"m_total", 5])
 def test_an_expression_that_is_no_text_is_refused(expression: Any) -> None:
-    with pytest.raises(InvalidInput, match="no text"):
+    with pytest.raises(InvalidInput, match="not text"):
         engine().query(expression, 0)
 
 

@@ -239,7 +239,7 @@ def test_a_label_that_is_given_twice_is_named() -> None:
         (([0], [1.5], [0.0]), "whole numbers"),
         (([0], [0], ["a"]), "numbers"),
         (([0], [0], pa.array([None], pa.float64())), "nulls"),
-        (([0], pa.array([1 << 62], pa.timestamp("s")), [0.0]), "no milliseconds"),
+        (([0], pa.array([1 << 62], pa.timestamp("s")), [0.0]), "cannot be converted to milliseconds"),
         (([0], [0], pa.array([[b"abc"]], pa.list_(pa.binary(3)))), "values of list"),
     ],
 )
@@ -266,7 +266,7 @@ TIMES, VALUES = pa.array([[1]], pa.list_(pa.int64())), pa.array([[1.0]], pa.list
         ),
         (
             [("labels", NAMED), ("labels", NAMED), ("timestamps_ms", TIMES), ("values", VALUES)],
-            "two columns of one name",
+            "two columns with the same name",
         ),
         ([("labels", pa.array(["up"])), ("timestamps_ms", TIMES), ("values", VALUES)], "labels column of string"),
         ([("x", NAMED)], "the columns x"),
@@ -281,7 +281,7 @@ def test_a_table_that_holds_no_samples_is_refused_with_the_reason(columns: list[
 @pytest.mark.parametrize(
     ("names", "column", "named"),
     [
-        (["__name__", "__name__"], ["a"], "two columns of one name"),
+        (["__name__", "__name__"], ["a"], "two columns with the same name"),
         (["__name__", "a"], [["x"]], "labels of list"),
         (["__name__", "a"], [{"x": 1}], "labels of struct"),
     ],

@@ -19,7 +19,7 @@ def test_a_whole_number_of_any_integer_type_is_pythons_own(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [2.0, "2", None, True, np.float32(2), np.bool_(True), [2]])
 def test_what_is_no_whole_number_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"k = .*no whole number: from 1 to 5"):
+    with pytest.raises(InvalidInput, match=r"k = .*not a whole number: from 1 to 5"):
         whole_number("k", value, 1, 5, "from 1 to 5")
 
 

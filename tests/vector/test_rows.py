@@ -101,7 +101,7 @@ def test_columns_are_the_known_ones(rows: Make) -> None:
     ("vectors", "why"),
     [
         ([[1.0, 2.0, 3.0]], "shape"),
-        ("text", "no matrix"),
+        ("text", "not a matrix"),
         ([[1.0, float("nan")]], "query vector 0.*NaN"),
         ([[1.0, 1.0], [0.0, 0.0]], "query vector 1.*zero"),
     ],

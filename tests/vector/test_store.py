@@ -236,7 +236,7 @@ class TestBadInput:
 
     def test_a_source_needs_a_position_and_a_version_its_document(self, rows: Make) -> None:
         async def work(store: VectorStore, collection: Collection) -> None:
-            with pytest.raises(InvalidInput, match="needs both"):
+            with pytest.raises(InvalidInput, match="give both"):
                 await collection.upsert(rows(["a"], [[1, 0]]), source="queue")
             with pytest.raises(InvalidInput, match="position of 'queue' = -1"):
                 await collection.upsert(rows(["a"], [[1, 0]]), source="queue", position=-1)

@@ -36,10 +36,10 @@ def parse_seconds(value: int | float | str) -> float:
 
 def _split(value: int | float | str, what: str, example: str) -> tuple[float, str]:
     if isinstance(value, bool):
-        raise InvalidInput(f"{value!r} is no {what}", "it is a boolean", f"write {example}")
+        raise InvalidInput(f"{value!r} is not a {what}", "it is a boolean", f"write {example}")
     if isinstance(value, int | float):
         value = repr(value)
     match = _QUANTITY.fullmatch(value)
     if match is None:
-        raise InvalidInput(f"{value!r} is no {what}", "it must be a number and a unit", f"write {example}")
+        raise InvalidInput(f"{value!r} is not a {what}", "it must be a number and a unit", f"write {example}")
     return float(match[1]), match[2]

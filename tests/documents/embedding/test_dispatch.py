@@ -121,9 +121,9 @@ def test_a_provider_that_refuses_everything_is_misconfigured_and_no_text_is_lost
     assert provider.sent == [tuple(f"text {number}" for number in range(4)), (PROBE,)]
     assert (result.vectors, result.dead_letters) == ({}, [])
     assert result.away is not None
-    assert "refuses every text" in result.away.reason
+    assert "rejects every text" in result.away.reason
     assert "400: no such model" in result.away.reason
-    with pytest.raises(InvalidInput, match="refuses every text"):
+    with pytest.raises(InvalidInput, match="rejects every text"):
         embed(provider, batch("a"))
 
 

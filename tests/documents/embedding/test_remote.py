@@ -167,5 +167,5 @@ def test_bytes_are_asked_for_and_become_vectors_of_length_one():
 
 @pytest.mark.parametrize("numbers", [(0.25, 1), (128, 1), (-129, 1), (3e30, 1)])
 def test_an_endpoint_that_does_not_know_of_bytes_is_named(numbers):
-    with pytest.raises(Corrupt, match="no bytes"):
+    with pytest.raises(Corrupt, match="did not answer with bytes"):
         ask(bytes_answered(*numbers), texts=("a",), profile=IN_BYTES)

@@ -410,7 +410,7 @@ def test_an_account_is_read_from_the_url_of_the_blob_where_there_is_no_topic(url
 
 def test_a_container_cannot_be_named_so_that_it_is_of_another_account():
     told = {**azure_event(), "subject": "/blobServices/default/containers/acme.docs/blobs/a"}
-    with pytest.raises(InvalidInput, match="no container"):
+    with pytest.raises(InvalidInput, match="a container cannot be named"):
         received("azure", [told])
 
 

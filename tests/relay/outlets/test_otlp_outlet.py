@@ -288,7 +288,7 @@ def test_a_success_whose_body_never_comes_is_sent_once(collector: Collector) -> 
 
 
 def test_what_is_no_address_of_the_web_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="no address of a collector"):
+    with pytest.raises(InvalidInput, match="not the address of a collector"):
         OtlpOutlet("localhost:4317")
 
 

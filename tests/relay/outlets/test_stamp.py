@@ -89,5 +89,5 @@ def test_a_dictionary_and_metadata_survive_the_way() -> None:
 
 
 def test_a_record_that_is_no_stream_is_corrupt() -> None:
-    with pytest.raises(Corrupt, match="no Arrow stream"):
+    with pytest.raises(Corrupt, match="not an Arrow stream"):
         decode_part([b"nonsense"])

@@ -81,11 +81,11 @@ def forged(value: bytes, kind: int) -> bytes:
 
 def test_texts_that_lie_outside_their_block_are_refused_though_the_checksum_holds() -> None:
     column = ColumnBlock(np.array([3, 5], np.int64), pa.array(["otter", "river"]))
-    with pytest.raises(Corrupt, match="no Arrow stream"):
+    with pytest.raises(Corrupt, match="not an Arrow stream"):
         FORMAT.decode(Family.CENTROIDS, forged(FORMAT.encode(Family.CENTROIDS, column), 9), ColumnBlock)
     marks = np.array([DocumentMark.ROW, DocumentMark.ROW], np.uint8)
     document = DocumentBlock.of(np.zeros(2, np.uint64), ["otter", "river"], ["1", "22"], marks, np.array([3, 5]))
-    with pytest.raises(Corrupt, match="no Arrow stream"):
+    with pytest.raises(Corrupt, match="not an Arrow stream"):
         FORMAT.decode(Family.CENTROIDS, forged(FORMAT.encode(Family.CENTROIDS, document), 9), DocumentBlock)
 
 

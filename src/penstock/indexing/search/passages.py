@@ -68,7 +68,7 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.score_min is not None and not math.isfinite(self.score_min):
-            raise InvalidInput(f"the minimum score {self.score_min}", "it is not a number", "give a number")
+            raise InvalidInput(f"the minimum score {self.score_min}", "it is not finite", "give a finite number")
         if len(self.facets) > FACETS_MAX:
             raise InvalidInput(f"{len(self.facets)} facets", f"a question has at most {FACETS_MAX}", "ask for fewer")
 
