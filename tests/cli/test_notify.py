@@ -137,7 +137,7 @@ def test_the_test_event_of_s3_is_ignored_with_a_word_and_queues_nothing(desk: De
         (json.dumps(s3("a")) + "\n{broken\n", "line 2 of the input is not JSON"),
         (json.dumps(s3("a")) + "\n" + json.dumps({"some": "thing"}), "notification 2 of the input"),
         (json.dumps({"Records": [{"eventName": "ObjectCreated:Put"}]}), "notification 1 of the input"),
-        (json.dumps(s3("")), "names no object"),
+        (json.dumps(s3("")), "does not name an object"),
     ],
 )
 def test_a_malformed_notification_is_refused_and_nothing_of_the_input_is_sent(desk: Desk, body: str, says: str) -> None:

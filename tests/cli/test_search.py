@@ -145,7 +145,7 @@ def test_names_that_meet_the_projects_own_collections_are_refused(store: Path, n
 def test_a_question_that_is_no_text_is_refused_in_words(store: Path) -> None:
     answer = ask(store, "otters \udcff")
     assert answer.exit_code == 1
-    assert "no text in UTF-8" in answer.output
+    assert "not UTF-8 text" in answer.output
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_provider_that_refuses_everything_leaves_what_is_searchable_as_it_is(r
     before = remote.chunks()
     changed = remote.write("note.txt", essay(5, 20_000))
     with EmbeddingServer(dimensions=PROFILE.dimensions, faults=ProviderFaults(refusing=True)) as server:
-        with pytest.raises(Unavailable, match=r"refuses every text.*nothing is lost"):
+        with pytest.raises(Unavailable, match=r"rejects every text.*nothing is lost"):
             remote.run(changed, embedding=asked(server))
         assert len(server.asks) <= 8
     assert remote.chunks() == before
