@@ -2,13 +2,17 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli import penstock
+from penstock.cli.demonstration.documents import DocumentsAct
 from penstock.cli.demonstration.queue import QueueAct, _Count
+from penstock.cli.demonstration.telemetry import TelemetryAct
+from penstock.errors import PenstockError
 
 
 @pytest.mark.integration
@@ -60,3 +64,26 @@ def test_a_step_that_takes_too_long_is_told_in_words(tmp_path: Path, monkeypatch
     assert "900 s" in answer.output
     assert "Traceback" not in answer.output
     assert isinstance(answer.exception, SystemExit)
+
+
+def test_what_a_failed_demo_names_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(act: QueueAct) -> bool:
+        log = act._directory / "job.log"
+        log.write_text("why")
+        raise PenstockError("a job failed", remedy=f"read {log}")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(QueueAct, "run", fails)
+    answer = CliRunner().invoke(penstock, ["demo"])
+    assert answer.exit_code == 1
+    (kept,) = tmp_path.iterdir()
+    assert (kept / "job.log").read_text() == "why"
+    assert f"its data stays in {kept}" in answer.output
+
+
+def test_a_demo_that_passes_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for act, name in ((QueueAct, "run"), (TelemetryAct, "play"), (DocumentsAct, "play")):
+        monkeypatch.setattr(act, name, lambda _: True)
+    assert CliRunner().invoke(penstock, ["demo"]).exit_code == 0
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,14 @@ def recorded(folder: Path, data: bytes = b"classes", java: int = 17) -> ClassArc
     archive = archive_in(folder, java)
     recording = archive.record()
     assert recording is not None
-    assert recording.options().split()[0].endswith(f"={recording.part}")
+    assert shlex.split(recording.options())[0].endswith(f"={recording.part}")
     recording.part.write_bytes(data)
     assert recording.finish()
     return archive
 
 
 def path_of(archive: ClassArchive) -> Path:
-    return Path(archive.options().split()[0].partition("=")[2])
+    return Path(shlex.split(archive.options())[0].partition("=")[2])
 
 
 @pytest.mark.parametrize(
@@ -44,9 +45,15 @@ def test_each_java_is_told_in_its_own_flags(tmp_path: Path, java: int, made: str
     archive = archive_in(tmp_path, java)
     recording = archive.record()
     assert recording is not None
-    assert recording.options().startswith(f"-XX:{made}=")
+    assert shlex.split(recording.options())[0].startswith(f"-XX:{made}=")
     recording.abandon()
-    assert recorded(tmp_path, java=java).options().startswith(f"-XX:{used}=")
+    assert shlex.split(recorded(tmp_path, java=java).options())[0].startswith(f"-XX:{used}=")
+
+
+@pytest.mark.parametrize("name", ["a b", 'a"b', "a\\b", "Söme dir"])
+def test_a_folder_of_any_name_is_one_option(tmp_path: Path, name: str) -> None:
+    archive = recorded(tmp_path / name)
+    assert path_of(archive).is_relative_to(tmp_path / name)
 
 
 def test_without_an_archive_java_is_told_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.spark_rpc import rpc_answer
 
+import penstock
 from penstock.pipelines.spark.session import prepare_environment, retrying
 
 
@@ -44,6 +47,31 @@ def test_a_spark_of_the_callers_own_is_left_alone(tmp_path: Path) -> None:
     prepare_environment(environment, tmp_path / "java")
     assert environment["SPARK_HOME"] == "/opt/spark"
     assert environment["PYSPARK_PYTHON"] == "/usr/bin/python3"
+
+
+@pytest.mark.integration
+def test_spark_starts_from_a_folder_of_any_name(tmp_path: Path) -> None:
+    """Of the package, and of what Java is given besides."""
+    folder = tmp_path / "Söme dir"
+    folder.mkdir()
+    (folder / "penstock").symlink_to(Path(penstock.__file__).parent)
+    option = shlex.join([f"-Dpenstock.place={folder}"])
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from penstock.pipelines.spark.session import open_session, prepare_environment\n"
+        "prepare_environment(os.environ, Path(sys.argv[1]))\n"
+        "session = open_session('local[1]', java_options=sys.argv[2])\n"
+        "print(session._jvm.System.getProperty('penstock.place'), session.range(3).count())\n"
+        "session.stop()\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(folder / "java"), option],
+        env={**os.environ, "PYTHONPATH": str(folder), "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stdout == f"{folder} 3\n", answer.stderr[-3000:]
 
 
 @pytest.mark.integration

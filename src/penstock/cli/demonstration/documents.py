@@ -111,7 +111,9 @@ class DocumentsAct:
                 planned = any(Path(temporary).glob(".penstock-*/checkpoint-*/offsets/0"))
                 if planned or _ended_within(job, _POLL_SECONDS):
                     break
-            os.killpg(job.pid, signal.SIGKILL)
+            # Gone already where the job ended by itself: the next step tells why.
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
 
     def _index(self) -> str:
         answer = run(
@@ -136,7 +138,7 @@ class DocumentsAct:
 
     @property
     def _url(self) -> str:
-        return f"file://{self._store}"
+        return self._store.as_uri()
 
     @property
     def _command(self) -> list[str]:

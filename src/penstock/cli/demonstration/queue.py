@@ -60,7 +60,7 @@ class QueueAct:
 
     def __init__(self, directory: Path, records: int, console: Console) -> None:
         self._directory = directory
-        self._url = f"file://{self._directory}/store"
+        self._url = (self._directory / "store").as_uri()
         self._stop = self._directory / "stop"
         self._console = console
         self._children: list[Popen[bytes]] = []

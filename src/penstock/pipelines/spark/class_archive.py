@@ -58,7 +58,7 @@ class ClassArchive:
             # The least recently used one is removed first.
             os.utime(found)
         flag = "AOTCache" if self.java_version >= _AOT_VERSION_MIN else "SharedArchiveFile"
-        return f"-XX:{flag}={found} {_QUIET}"
+        return f"{_quoted(f'-XX:{flag}={found}')} {_QUIET}"
 
     def record(self) -> Recording | None:
         """Begin to make one; None where another process does, or nothing can be written."""
@@ -142,7 +142,7 @@ class Recording:
     def options(self) -> str:
         """The flags that make Java write it when it ends."""
         flag = "AOTCacheOutput" if self._archive.java_version >= _AOT_VERSION_MIN else "ArchiveClassesAtExit"
-        return f"-XX:{flag}={self.part} {_QUIET}"
+        return f"{_quoted(f'-XX:{flag}={self.part}')} {_QUIET}"
 
     def finish(self) -> bool:
         """Take over what was written; called once Java has ended. False where it wrote nothing."""
@@ -171,6 +171,11 @@ def archive_name(java: JavaRuntime, spark_home: Path, options: Sequence[str]) ->
     for jar in sorted((spark_home / "jars").glob("*.jar")):
         told.update(f"{jar.name} {_stamp(jar)}\n".encode())
     return f"spark-java{java.version}-{told.hexdigest()[:32]}"
+
+
+def _quoted(option: str) -> str:
+    """As one option, whatever the folder is called: Spark splits options as a shell does."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _stamp(path: Path) -> str:

@@ -65,7 +65,8 @@ _SEALED_SETTINGS: Final[Mapping[str, str]] = {
     "spark.io.encryption.enabled": "true",
 }
 _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_QUIET_LOG: Final = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
+# As a URI: spaces would end the option.
+_QUIET_LOG: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     # Whoever has an account on this machine could otherwise hand the driver objects to deserialise. Spark makes up the
@@ -126,7 +127,7 @@ def open_session(
     shuffle = {"spark.sql.shuffle.partitions": str(shuffle_partitions)}
     chosen = {**SESSION_SETTINGS, **place, **shuffle, **own}
     # Joined and not replaced: a caller that tunes the driver's JVM still gets a quiet log.
-    chosen[_DRIVER_OPTIONS] = " ".join([_QUIET_LOG, *chosen.get(_DRIVER_OPTIONS, "").split(), *java_options.split()])
+    chosen[_DRIVER_OPTIONS] = " ".join(filter(None, (_QUIET_LOG, chosen.get(_DRIVER_OPTIONS), java_options)))
     for key, value in chosen.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -6,11 +6,13 @@ go in and search comes out (`demo_documents.py`). It exits with 1 if anything is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
 
-from penstock.errors import DeadlineExceeded, InvalidInput
+from penstock.errors import DeadlineExceeded, InvalidInput, PenstockError
 
 __all__ = ["demo"]
 
@@ -22,15 +24,29 @@ __all__ = ["demo"]
 )
 def demo(directory: Path | None, records: int) -> None:
     """Run and kill real processes, and count what arrived."""
-    from tempfile import TemporaryDirectory
-
     if directory is not None:
         _make_new(directory)
-        passed = _play(directory.resolve(), records)
-    else:
-        with TemporaryDirectory(prefix="penstock-demo-") as temporary:
-            passed = _play(Path(temporary), records)
-    raise SystemExit(0 if passed else 1)
+    with _temporary_directory() if directory is None else nullcontext(directory.resolve()) as place:
+        if not _play(place, records):
+            raise SystemExit(1)
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """Stays after a failure: errors name files in it."""
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    directory = Path(mkdtemp(prefix="penstock-demo-"))
+    try:
+        yield directory
+    except (PenstockError, SystemExit):
+        click.echo(f"The demo failed; its data stays in {directory}", err=True)
+        raise
+    except BaseException:
+        rmtree(directory, ignore_errors=True)
+        raise
+    rmtree(directory, ignore_errors=True)
 
 
 def _play(directory: Path, records: int) -> bool:
