@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import json
+import socket
 import subprocess
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 
 import cramjam
 import grpc
@@ -21,8 +23,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from penstock.errors import AtCapacity, DeadlineExceeded, StorageFull, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, Guard, IngestRoutes, Scope, TenantLimits, TokenBook
 from penstock.gateway.access.limits import TooMany
-from penstock.gateway.ingest.otlp_grpc import GrpcServer, MessageTurns
+from penstock.gateway.ingest.otlp_grpc import GrpcServer, MessageTurns, _exchange
 from penstock.quiver import Quiver, QuiverConfig, RetentionConfig, SegmentConfig, WalConfig
+from penstock.records import Signal
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -543,6 +546,28 @@ def test_grpc_messages_are_bounded_also_when_they_are_packed(tmp_path):
         return [await code_of(one) for one in sent]
 
     assert streamed(tmp_path, config, call) == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 4
+
+
+def test_a_port_that_is_taken_is_named_and_grpc_prints_nothing(tmp_path, capfd):
+    async def call():
+        config = GatewayConfig()
+        async with gateway(tmp_path / "edge", config=config) as (_, _store, routes):
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                await GrpcServer(routes, Guard(config, lambda: None), config).start(other.getsockname()[1])
+
+    with pytest.raises(Unavailable, match="cannot listen") as refused:
+        asyncio.run(call())
+    assert refused.value.why == "another process listens on this port"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [("ipv4:192.0.2.7:1234", "192.0.2.7"), ("ipv6:%5B2001:db8::7%5D:1234", "2001:db8::7"), ("unix:", "")],
+)
+def test_whoever_calls_grpc_has_an_address_as_over_http(peer, address):
+    context = SimpleNamespace(peer=lambda: peer, invocation_metadata=tuple)
+    assert _exchange(Signal.LOGS, None, context).client == address
 
 
 def test_grpc_has_no_other_services(tmp_path):

@@ -1,6 +1,7 @@
 """The server: real sockets, slow and endless clients."""
 
 import asyncio
+import socket
 import ssl
 import warnings
 
@@ -12,6 +13,7 @@ from penstock.errors import InvalidInput, Unavailable
 from penstock.gateway import Gateway, GatewayConfig, HttpServer, serving
 from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
+from penstock.gateway.http.listening import listening_sockets
 from penstock.gateway.http.routing import Route
 
 
@@ -64,7 +66,7 @@ def test_garbage_is_answered_400():
     assert talked([b"\x16\x03\x01garbage\r\n\r\n"]).startswith(b"HTTP/1.1 400")
 
 
-def test_a_port_that_is_taken_is_named():
+def test_a_port_that_is_taken_is_named_and_nothing_else_is_printed(capfd):
     async def twice():
         config = GatewayConfig(port=0)
         async with serving(HttpServer(Gateway(APP, config), config)) as server:
@@ -72,8 +74,51 @@ def test_a_port_that_is_taken_is_named():
             async with serving(HttpServer(Gateway(APP, again), again)):
                 raise AssertionError("it listens twice")
 
-    with pytest.raises(Unavailable, match="cannot listen"):
+    with pytest.raises(Unavailable, match="cannot listen") as refused:
         asyncio.run(twice())
+    assert refused.value.why == "another process listens on this port"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("203.0.113.1", "no such address"), ("2001:db8::1", "no such address"), ("no.invalid", "resolved")],
+)
+def test_why_an_address_cannot_be_had_is_told(host, why):
+    config = GatewayConfig(host=host, port=4318, tokens="tokens.json")
+
+    async def listens():
+        async with serving(HttpServer(Gateway(APP, config), config)):
+            raise AssertionError("it listens")
+
+    with pytest.raises(Unavailable) as refused:
+        asyncio.run(listens())
+    assert why in refused.value.why
+    assert ("[2001:db8::1]:4318" if ":" in host else f"{host}:4318") in refused.value.what
+
+
+def test_every_address_of_a_name_has_the_port_that_the_system_chose(monkeypatch):
+    """Those that this machine does not have, such as `::1` of a hosts file, are passed over."""
+
+    async def both(*_args, **_options):
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.1", 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),
+        ]
+
+    async def ports():
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+        found = await listening_sockets("localhost", 0)
+        try:
+            return [one.getsockname() for one in found]
+        finally:
+            for one in found:
+                one.close()
+
+    (first, port), (second, other) = asyncio.run(ports())
+    assert (first, second) == ("127.0.0.1", "127.0.0.2")
+    assert port == other != 0
 
 
 async def echoed(exchange):

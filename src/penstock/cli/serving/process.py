@@ -168,7 +168,7 @@ class Serving:
         # Not before edge and ports are ours: the jobs of a second `serve` would take the queues from those of the first.
         self._keeping = asyncio.ensure_future(supervisor.run())
         scheme = "https" if self.gateway.certificate else "http"
-        self.announce(f"{scheme}://{self.gateway.host}:{server.port}")
+        self.announce(f"{scheme}://{server.address}")
         await stop.wait()
         if self._relaying is not None and self._relaying.done():
             # It never ends by itself: its error ends the process, and whoever runs it starts it again.

@@ -22,8 +22,9 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import InvalidInput, Unavailable
+from penstock.errors import InvalidInput
 from penstock.gateway.config import GatewayConfig
+from penstock.gateway.http.listening import listening_sockets, written_address
 
 __all__ = ["HttpServer", "serving"]
 
@@ -214,7 +215,7 @@ class HttpServer:
             ssl_keyfile=config.certificate_key,
         )
         self._server = _Quiet(settings)
-        self._address = f"{settings.host}:{settings.port}"
+        self._host, self._port = settings.host, settings.port
         try:
             settings.load()
         except (OSError, ssl.SSLError) as error:
@@ -227,15 +228,14 @@ class HttpServer:
     def port(self) -> int:
         return int(self._server.servers[0].sockets[0].getsockname()[1])
 
+    @property
+    def address(self) -> str:
+        """Host and port, as a URL has them."""
+        return written_address(self._host, self.port)
+
     async def run(self) -> None:
         """Serve until `stop`; `Unavailable` when the address cannot be had."""
-        try:
-            await self._server.serve()
-        except SystemExit:
-            # How uvicorn tells that it could not bind.
-            raise Unavailable(
-                f"the gateway cannot listen on {self._address}", "another process uses the port", "choose another one"
-            ) from None
+        await self._server.serve(await listening_sockets(self._host, self._port))
 
     async def started(self, clock: Clock = SYSTEM_CLOCK) -> None:
         while not self._server.started:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from math import ceil
 from typing import Any, Final
+from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 import grpc
@@ -23,6 +24,7 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.bodies import Receive, read_body
 from penstock.gateway.http.exchange import HttpExchange
 from penstock.gateway.http.guard import Guard
+from penstock.gateway.http.listening import check_listening, written_address
 from penstock.gateway.http.refusals import refusal_of
 from penstock.gateway.ingest.otlp_answers import otlp_success
 from penstock.gateway.ingest.telemetry import IngestRoutes
@@ -74,7 +76,10 @@ class GrpcServer:
             maximum_concurrent_rpcs=self._config.concurrent_requests,
         )
         self._server.add_generic_rpc_handlers((_Handler(self),))
-        address = f"{self._config.host}:{self._config.grpc_port if port is None else port}"
+        host, port = self._config.host, self._config.grpc_port if port is None else port
+        # gRPC prints why it cannot bind, and raises without it.
+        await check_listening(host, port)
+        address = written_address(host, port)
         try:
             self.port = self._bind(address)
         except RuntimeError as error:
@@ -169,8 +174,8 @@ def _exchange(signal: Signal, messages: AsyncIterator[bytes], context: Any) -> H
     # What HTTP says of the length of a body means nothing here.
     metadata = [(key, value) for key, value in context.invocation_metadata() or () if key != "content-length"]
     headers = [(key.encode(), _bytes(value)) for key, value in metadata]
-    # `ipv4:127.0.0.1:1234`
-    address = context.peer().partition(":")[2].rpartition(":")[0]
+    # `ipv4:127.0.0.1:1234` or `ipv6:%5B::1%5D:1234`
+    address = unquote(context.peer()).partition(":")[2].rpartition(":")[0].strip("[]")
     scope = {"method": "POST", "path": f"/v1/{signal.name.lower()}", "headers": headers, "client": (address, 0)}
     return HttpExchange(scope, _one_message(messages))
 
