@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from penstock.buffer import Collector, CollectorConfig, Manifest
 from penstock.buffer.collector import garbage
 from penstock.buffer.format.manifest import DescriptorDraft
 from penstock.buffer.location import batch_location, batch_time_ms
+from penstock.buffer.oldest_entry import oldest_ms_of
 from penstock.errors import InvalidInput, OutcomeUnknown, StorageFull
 from penstock.ids import ulid
-from penstock.objects import MemoryStore, ObjectMeta, ObjectStore
+from penstock.objects import MemoryStore, Object, ObjectMeta, ObjectStore
 from penstock.observability import names
 from penstock.testing import Fate, FaultPlan, FaultyStore, RecordingObserver, SeededEntropy, Simulation
 from penstock.testing.storage.hostile_stores import PassingStore
@@ -94,6 +95,52 @@ async def test_what_is_younger_than_the_grace_is_kept(simulation: Simulation) ->
     await write(store)
     await collected(simulation, store)
     assert await keys(store) == [MANIFEST]
+
+
+class Weighing(PassingStore):
+    """Counts how often the manifest was sent, and how many objects were listed."""
+
+    manifests = 0
+    listed = 0
+
+    async def get(self, key: str) -> Object:
+        self.manifests += key == MANIFEST
+        return await super().get(key)
+
+    async def list(self, *args: Any, **options: Any) -> AsyncIterator[list[ObjectMeta]]:
+        async for page in super().list(*args, **options):
+            self.listed += len(page)
+            yield page
+
+
+@simulated
+async def test_a_long_queue_is_looked_at_once_and_not_once_a_page(simulation: Simulation) -> None:
+    consumed = [name(simulation, age) for age in range(60, 40, -1)]
+    queued = [name(simulation, age) for age in range(40, 0, -1)]
+    inner = await stored(simulation, *consumed, *queued, queue=tuple(queued))
+    store = Weighing(inner)
+    await collected(simulation, store, replace(CONFIG, delete_batch_keys=4))
+    assert await keys(inner) == sorted([MANIFEST, *queued])
+    assert store.manifests == 1, "it did not change, so it is not read again"
+    assert store.listed <= len(consumed) + 4, "behind the oldest entry nothing can be garbage"
+
+
+@simulated
+async def test_what_is_enqueued_during_a_collection_holds_it_back(simulation: Simulation) -> None:
+    """Entries that were added since the last look are looked at, and the objects behind them are kept."""
+    consumed = [name(simulation, age) for age in range(60, 20, -1)]
+    late = consumed[20]
+    inner = await stored(simulation, *consumed)
+
+    class Enqueuing(PassingStore):
+        async def delete_many(self, doomed: Iterable[str]) -> None:
+            manifest = Manifest((await inner.get(MANIFEST)).data)
+            if not len(manifest):
+                await inner.put(MANIFEST, manifest.append([DescriptorDraft(late)]).body)
+            await super().delete_many(doomed)
+
+    await collected(simulation, Enqueuing(inner), replace(CONFIG, delete_batch_keys=4))
+    assert await keys(inner) == sorted([MANIFEST, *consumed[20:]])
 
 
 @simulated
@@ -319,4 +366,4 @@ def test_garbage_is_exactly_what_all_rules_allow(objects: list[tuple[int, bool]]
         for location, queued in named
         if not queued and (not times or (batch_time_ms(location) or 0) < min(times))
     ]
-    assert [meta.key for meta in garbage(metas, manifest, "p")] == expected
+    assert [meta.key for meta in garbage(metas, oldest_ms_of(manifest, "p"), "p")] == expected

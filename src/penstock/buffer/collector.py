@@ -21,11 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.buffer.config import CollectorConfig
-from penstock.buffer.format.manifest import Manifest
-from penstock.buffer.location import batch_time_ms, bucket_prefix
+from penstock.buffer.location import batch_time_ms
+from penstock.buffer.oldest_entry import OldestEntry
 from penstock.buffer.ownership import Ownership
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import NotFound, StorageFull
+from penstock.errors import StorageFull
 from penstock.objects import ObjectMeta, ObjectStore
 from penstock.observability import SILENT, Observer, names
 
@@ -91,19 +91,20 @@ class Collector:
         """
         prefix = self._config.data_path_prefix
         newest_ms = self._clock.now_ms() - self._grace_ms
+        oldest = OldestEntry(self._store, self._config.manifest_path, prefix)
         async for page in self._store.list(f"{prefix}/", page_size=self._config.delete_batch_keys):
             if aged := [meta for meta in page if _aged(meta, prefix, newest_ms)]:
-                judged = await self._judge(aged)
+                judged = await self._judge(aged, oldest)
                 if judged is not None and judged.unneeded and renew is not None:
                     # A full disk is emptied all the same, as far as earlier writes of the manifest allow.
                     with suppress(StorageFull):
                         await renew()
                     renew = None
-                    judged = await self._judge(aged)
+                    judged = await self._judge(aged, oldest)
                 if judged is None:
                     return
                 yield judged
-            if _past(page, prefix, newest_ms):
+            if _past(page, prefix, newest_ms, oldest.named_ms):
                 return
 
     async def run(self) -> None:
@@ -116,15 +117,13 @@ class Collector:
                 self._observer.count(names.BUFFER_COLLECT_FAILURES)
                 self._observer.event(names.BUFFER_COLLECT_FAILED, error=f"{type(error).__name__}: {error}")
 
-    async def _judge(self, aged: list[ObjectMeta]) -> _Page | None:
+    async def _judge(self, aged: list[ObjectMeta], oldest: OldestEntry) -> _Page | None:
         """Which of these objects the manifest does not need, as it is now; None when there is no manifest."""
-        try:
-            found = await self._store.get(self._config.manifest_path)
-        except NotFound:
+        if not await oldest.look():
             return None
         await self._ownership.check()
-        prefix, newest_ms = self._config.data_path_prefix, found.meta.modified_ms - self._grace_ms
-        unneeded = garbage(aged, Manifest(found.data), prefix, bucket_prefix(self._store.url))
+        prefix, newest_ms = self._config.data_path_prefix, oldest.written_ms - self._grace_ms
+        unneeded = garbage(aged, oldest.named_ms, prefix)
         settled = [meta for meta in unneeded if _aged(meta, prefix, newest_ms)]
         return _Page(settled, len(unneeded) - len(settled))
 
@@ -141,18 +140,12 @@ class _Page:
         return bool(self.garbage or self.waiting)
 
 
-def garbage(aged: Iterable[ObjectMeta], manifest: Manifest, prefix: str, above: str = "") -> list[ObjectMeta]:
-    """Those of the objects past their grace that no entry needs, now or soon. `above`: what the bucket has above them."""
-    locations = {entry.location for entry in manifest}
-    times = [batch_time_ms(location, f"{above}{prefix}") for location in locations]
-    # An entry whose name tells no time could be older than anything: nothing is deleted while it is queued.
-    oldest_ms = min((time if time is not None else 0 for time in times), default=None)
+def garbage(aged: Iterable[ObjectMeta], oldest_ms: int | None, prefix: str) -> list[ObjectMeta]:
+    """Those of the objects past their grace that no entry needs, now or soon: all that are older than every entry's."""
     return [
         meta
         for meta in aged
-        if f"{above}{meta.key}" not in locations
-        and (time := batch_time_ms(meta.key, prefix)) is not None
-        and (oldest_ms is None or time < oldest_ms)
+        if (time := batch_time_ms(meta.key, prefix)) is not None and (oldest_ms is None or time < oldest_ms)
     ]
 
 
@@ -162,7 +155,7 @@ def _aged(meta: ObjectMeta, prefix: str, newest_ms: int) -> bool:
     return time is not None and max(time, meta.modified_ms) <= newest_ms
 
 
-def _past(page: list[ObjectMeta], prefix: str, newest_ms: int) -> bool:
-    """Names sort by their time, so behind one that is too young there are only younger ones."""
+def _past(page: list[ObjectMeta], prefix: str, newest_ms: int, oldest_ms: int | None) -> bool:
+    """Names sort by their time, so behind one that is too young, or as young as an entry's, there are only younger ones."""
     times = [time for meta in page if (time := batch_time_ms(meta.key, prefix)) is not None]
-    return bool(times) and times[-1] > newest_ms
+    return bool(times) and (times[-1] > newest_ms or (oldest_ms is not None and times[-1] >= oldest_ms))
