@@ -461,6 +461,24 @@ async def test_close_takes_off_what_is_acknowledged_and_refuses_what_comes_after
 
 
 @simulated
+async def test_a_consumer_closed_at_any_step_of_its_start_leaves_nothing_running(simulation: Simulation) -> None:
+    store = await filled(simulation, 3)
+    for steps in range(200):
+        made = consumer(simulation, store, collect=True)
+        starting = asyncio.create_task(made.start())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        started = starting.done()
+        await made.close()
+        await asyncio.gather(starting, return_exceptions=True)
+        collectors = [task for task in asyncio.all_tasks() if task.get_name() == "buffer collector" and not task.done()]
+        assert not collectors, f"closed after {steps} steps"
+        if started:
+            return
+    raise AssertionError("it never started")
+
+
+@simulated
 async def test_a_consumer_collects_what_was_consumed_while_it_runs(simulation: Simulation) -> None:
     store = await filled(simulation, 2)
     await simulation.clock.sleep(1.0)

@@ -254,3 +254,16 @@ async def test_a_runner_that_is_stopped_in_the_middle_leaves_the_rest_to_the_nex
     assert 0 < len(sink.records) < 30
     await made.run(until_empty=True)
     assert sink.records == expected(30)
+
+
+@simulated
+async def test_a_stop_that_comes_before_the_run_has_begun_is_not_lost(simulation: Simulation) -> None:
+    store, sink = await filled(simulation, 3), ListSink()
+    made = runner(simulation, store, sink)
+    running = asyncio.create_task(made.run())
+    made.stop()
+    async with asyncio.timeout(60.0):
+        await running
+    assert not sink.records and await queued(store) == [0, 1, 2]
+    await made.run(until_empty=True)
+    assert sink.last == 2, "it held for one run"

@@ -258,6 +258,8 @@ class Consumer:
         await self._check_position(await self._read())
         if self._last_acked is not None:
             await self._dequeue(self._last_acked)
+        # Closed while this waited: nobody would end the collector that starts here.
+        self._check_open()
         self._started = True
         self._observer.event(names.BUFFER_STARTED, fence=self._view.fence, last_acked=self._last_acked)
         if self._config.collect:

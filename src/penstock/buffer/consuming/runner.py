@@ -79,14 +79,18 @@ class Runner:
         if self._running:
             raise InvalidInput("the runner is already running", "a queue has one runner at a time", "make another one")
         self._running = True
-        self._stopped.clear()
         try:
-            await self._run(until_empty)
+            if not self._stopped.is_set():
+                await self._run(until_empty)
         finally:
             self._running = False
+            self._stopped.clear()
 
     def stop(self) -> None:
-        """Read no further; `run` returns once what is under way is stored and acknowledged."""
+        """Read no further; `run` returns once what is under way is stored and acknowledged.
+
+        Between runs, or before a run has taken its first step, it stops the next one: that returns at once.
+        """
         self._stopped.set()
 
     async def _run(self, until_empty: bool) -> None:
