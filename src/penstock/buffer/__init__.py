@@ -15,6 +15,7 @@ from penstock.buffer.location import key_of
 from penstock.buffer.producing.handle import InputHandle
 from penstock.buffer.producing.once import OnceProducer, OnceReceipt, Unproved
 from penstock.buffer.producing.producer import Producer
+from penstock.buffer.producing.restarting import RestartingProducer
 from penstock.buffer.replay import Replayed, Replayer
 from penstock.buffer.routing import Routing, ShardKey, ShardLayout, shard_config, shard_path
 from penstock.buffer.routing_register import RoutingWatch, change_routing, read_routing
@@ -45,6 +46,7 @@ __all__ = [
     "Records",
     "Replayed",
     "Replayer",
+    "RestartingProducer",
     "Routing",
     "RoutingWatch",
     "Runner",

@@ -33,6 +33,7 @@ from penstock.testing import (
     FaultyStore,
     Latency,
     RecordingObserver,
+    SimulatedLoop,
     Simulation,
     UnreachableStore,
     WitnessStore,
@@ -205,6 +206,32 @@ async def test_a_deadline_with_a_write_in_doubt_means_unknown(world: World) -> N
     with pytest.raises(OutcomeUnknown, match="may have landed or still land"):
         await register.update(appends(b"a"))
     assert world.clock.monotonic() == pytest.approx(8.0)
+
+
+class Stopping(PassingStore):
+    """Its process is stopped for minutes right after a write has landed, before the answer is there."""
+
+    stops = 1
+
+    async def put_if(self, key: str, data: Body, *, version: str | None) -> ObjectMeta:
+        meta = await super().put_if(key, data, version=version)
+        if self.stops:
+            self.stops -= 1
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimulatedLoop)
+            loop.stall(300.0)
+            # The answer is on its way while everything that was overdue fires.
+            await asyncio.sleep(CALL_SECONDS)
+        return meta
+
+
+@simulated
+async def test_a_process_that_was_stopped_past_its_deadline_learns_what_became_of_its_write(world: World) -> None:
+    """Everything is overdue when it goes on, and the store is well: that is no unknown outcome."""
+    register = world.register(Stopping(world.faulty))
+    assert (await register.update(appends(b"a"))).payload == b"a"
+    assert world.clock.monotonic() > 300.0
+    assert world.writes == 1
 
 
 @simulated

@@ -137,6 +137,11 @@ class Producer:
         await self.close()
 
     @property
+    def halted(self) -> bool:
+        """Whether a write of the manifest was given up: then everything is refused, and a new producer is needed."""
+        return self._pipeline.halted is not None
+
+    @property
     def conflict_rate(self) -> float:
         """Writes of the manifest that lost to another writer, per write, so far."""
         return self._pipeline.conflict_rate

@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, cast
 
-from penstock.buffer import ConsumerConfig, Producer, ProducerConfig
+from penstock.buffer import ConsumerConfig, Producer, ProducerConfig, RestartingProducer
 from penstock.catalog import Catalog, CatalogConfig
 from penstock.cli.serving.edge import opened_edge
 from penstock.cli.serving.house_view import DocumentsView, EventBoard, KeptCatalog, QueueView, ServedHouse
@@ -258,7 +258,10 @@ class Serving:
         async with AsyncExitStack() as stack:
             store = await self._opened(url, stack)
             uploads = await self._opened(self.config.uploads_url, stack)
-            producer = Producer(store, self.settings.of(ProducerConfig), observer=self.observer)
+            # One that gave up during an outage must not refuse documents until somebody restarts this process.
+            producer = RestartingProducer(
+                lambda: Producer(store, self.settings.of(ProducerConfig), observer=self.observer)
+            )
             await stack.enter_async_context(producer)
             index = KeptReader(lambda: wiring.reader(url))
             stack.push_async_callback(index.close)

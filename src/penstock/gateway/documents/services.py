@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.buffer import Producer
+from penstock.buffer import RestartingProducer
 from penstock.documents import Notification, encode
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import NotFound
@@ -46,7 +46,7 @@ class DocumentServices:
     # URL of the store with queue and index, for errors and for notes of deliveries.
     url: str
     index: KeptReader
-    producer: Producer
+    producer: RestartingProducer
     # Where the queue is.
     producer_store: ObjectStore
     doors: StoreDoors

@@ -35,7 +35,8 @@ T = TypeVar("T")
 class RegisterPolicy:
     """Time limits and retries of a register."""
 
-    # Time limit of a call with its retries, in seconds. The slowest of 50 contending writers needs a sixth of it.
+    # Time limit of a call with its retries, in seconds, not counting time in which the process was stopped. The
+    # slowest of 50 contending writers needs a sixth of it.
     deadline_seconds: float = 30.0
     # Time after which a store call without an answer counts as lost, in seconds. It leaves time to read again
     # before the deadline.
@@ -56,6 +57,9 @@ class RegisterPolicy:
 
 # Of 64 bits: four billion renewals until a fence begins anew, and as many takeovers until one meets another.
 _RENEWAL_BYTES: Final = 4
+
+# How closely it is counted for how long this process ran while it waited.
+_STEP_SECONDS: Final = 1.0
 
 DEFAULT_POLICY: Final = RegisterPolicy()
 
@@ -214,7 +218,7 @@ class Register(Generic[T]):
         caller = Caller(change, landed, began, self._cell.calls, takes_fence)
         self._committer.submit(caller)
         try:
-            await asyncio.wait((caller.future,), timeout=max(0.0, began + self._policy.deadline_seconds - now))
+            await _answered(caller, began + self._policy.deadline_seconds - now)
             if caller.waits:
                 raise self._expired(caller)
             return caller.future.result()
@@ -234,3 +238,15 @@ class Register(Generic[T]):
     def _check_open(self) -> None:
         if self._closed:
             raise Closed(f"{self} is closed", "close() was called")
+
+
+async def _answered(caller: Caller[T], seconds: float) -> None:
+    """Wait for the answer, for so many seconds in which this process ran.
+
+    One that was stopped, or frozen with its container, wakes up behind all its deadlines. The store had no chance to
+    answer meanwhile, so the time counts step by step, and a step counts the same however late its end is noticed.
+    """
+    while caller.waits and seconds > 0:
+        step = min(seconds, _STEP_SECONDS)
+        await asyncio.wait((caller.future,), timeout=step)
+        seconds -= step

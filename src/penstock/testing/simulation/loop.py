@@ -85,6 +85,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._now
 
+    def stall(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as in a process that is stopped: what was due meanwhile comes due together."""
+        self._now += seconds
+
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.TimerHandle:
