@@ -110,7 +110,7 @@ def test_what_a_bucket_told_is_taken_from_the_queue_without_naming_a_path(tmp_pa
     work = [*bucket, *LOCAL]
     assert "1 uploads" in run(tmp_path, "notify", "event.json", "--source", "s3")
     assert "documents: 1 indexed" in run(tmp_path, "index", *work)
-    assert run(tmp_path, "index", *work) == "nothing waits in the queue\n"
+    assert run(tmp_path, "index", *work) == "the queue is empty\n"
     assert json.loads(run(tmp_path, "search", "fish in a river", "--json"))["bucket"] == "shelf"
     # The event named no version: the listing does.
     assert run(tmp_path, "index", "shelf", "--queue-only", *bucket).startswith("1 to index, 0 to remove")
@@ -154,7 +154,7 @@ def test_a_bucket_is_indexed_into_a_bucket(tmp_path: Path, s3_server: S3Server) 
     told = json.loads(run(tmp_path, "index", f"{prefix}/documents", *work, "--json", env=environment))
     assert (told["listed"]["to_index"], told["done"]["documents"]) == (2, 2)
     again = run(tmp_path, "index", f"{prefix}/documents", *work, env=environment)
-    assert again == "0 to index, 0 to remove, 2 unchanged: nothing is to be done\n"
+    assert again == "0 to index, 0 to remove, 2 unchanged: nothing to do\n"
     one = run(tmp_path, "index", f"{prefix}/documents/bread.md", *work, env=environment)
     assert one.startswith("0 to index, 0 to remove, 1 unchanged")
     hit = json.loads(run(tmp_path, "search", "fish in a river", "-n", "1", "--json", *store, env=environment))

@@ -172,7 +172,7 @@ def test_other_chunks_replace_the_old_ones_while_a_job_that_follows_makes_way_an
         out, err = follower.communicate(timeout=SECONDS_MAX)
     assert (follower.returncode, err) == (0, "")
     # It may have found the rebuild over already: those of a few documents are quick.
-    assert "going on with index default" in out
+    assert "continuing with index default" in out
     # A plain run cuts as the index is cut, and finds nothing to do.
     again = library.say("index", str(tmp_path / "shelf"))
     assert again.output.startswith("0 to index, 0 to remove, 7 unchanged")

@@ -78,7 +78,7 @@ def test_documents_are_counted_and_forgotten_by_filter(store: Path, tmp_path: Pa
     assert "(none)" in shown.stdout
     tried = command(store, "documents", "forget", "--filter", "language = 'de'", "--dry-run")
     assert "fischotter.txt" in tried.stdout
-    assert "1 found, nothing is queued" in tried.stdout
+    assert "1 found, nothing was queued" in tried.stdout
     assert command(store, "documents", "forget", "--filter", "language = 'de'").exit_code == 0
     run = command(store, "index", str(tmp_path / "shelf"), "--engine", "local")
     assert run.exit_code == 0, run.output

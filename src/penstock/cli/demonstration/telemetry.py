@@ -58,7 +58,7 @@ class TelemetryAct:
 
     def play(self) -> bool:
         self._settings.write_text(_SETTINGS)
-        self._console.print("\n[bold]telemetry[/]: samples go in, and PromQL and SQL are asked for them")
+        self._console.print("\n[bold]telemetry[/]: samples go in, and PromQL and SQL count them")
         sent, now_ms = self._send()
         self._console.print(f"{sent.samples:,} samples of {_SERIES} series are durable in the queue")
         first = self._job()

@@ -34,7 +34,7 @@ def _show(stats: TenantStats) -> None:
     click.echo(
         f"{stats.tenant}: {stats.samples:,} samples in {stats.hours:,} hours, {_time(stats.first_ms)} to "
         f"{_time(stats.end_ms)}; {stats.bytes:,} bytes in {stats.blocks:,} blocks, "
-        f"{stats.bytes_per_sample:.2f} a sample; {stats.series:,} series in the newest hour"
+        f"{stats.bytes_per_sample:.2f} per sample; {stats.series:,} series in the newest hour"
     )
     for heading, counted, counts in (
         ("metric", "series", stats.metrics),

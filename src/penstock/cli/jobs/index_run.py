@@ -82,10 +82,10 @@ class IndexRun:
         waiting = bool(listing.events) or bool(listing.under_way) or self._is_waiting(shelf)
         idle = self.interval is None and not waiting
         if shelf.places:
-            self.console.print(_told(listing) + (": nothing is to be done" if idle else ""))
+            self.console.print(_told(listing) + (": nothing to do" if idle else ""))
         if idle:
             if not shelf.places:
-                self.console.print("nothing waits in the queue")
+                self.console.print("the queue is empty")
             return {"listed": fields, "done": None}
         uploads = len(listing.events) - listing.removals
         # The queue has the events now, and the work may take long: a list of many takes memory of it.
@@ -102,7 +102,7 @@ class IndexRun:
         for each in left_out[:_LEFT_OUT_SHOWN_MAX]:
             self.console.print(f"  left out: {each.path!r}: {each.reason}", markup=False)
         if len(left_out) > _LEFT_OUT_SHOWN_MAX:
-            self.console.print(f"  … and {len(left_out) - _LEFT_OUT_SHOWN_MAX:,} more are left out: see --json")
+            self.console.print(f"  … and {len(left_out) - _LEFT_OUT_SHOWN_MAX:,} more were skipped: see --json")
         return {
             "to_index": len(listing.events) - listing.removals,
             "to_remove": listing.removals,
@@ -120,8 +120,8 @@ class IndexRun:
         if not self.console.is_interactive or self.console.quiet:
             raise _too_many(shelf, listing)
         click.confirm(
-            f"{listing.removals:,} of the {listing.known:,} documents of index {shelf.target.name.index} are gone from "
-            "the places you named, and will be removed. Go on?",
+            f"{listing.removals:,} of the {listing.known:,} documents of index {shelf.target.name.index} no longer "
+            "exist in the given places, and will be removed. Continue?",
             abort=True,
         )
 
@@ -146,7 +146,7 @@ class IndexRun:
                 return None
             # With the model and the chunks that it has now, whatever this command was started with.
             shelf, uploads = order.again(shelf), 0
-            console.print(f"going on with index {order.index}, made with {shelf.target.name.model}")
+            console.print(f"continuing with index {order.index}, made with {shelf.target.name.model}")
         return None
 
     def _worked(self, shelf: IndexPlace, uploads: int) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class IndexRun:
             return listing
 
         def failed(error: PenstockError) -> None:
-            self.console.print(f"could not look at the places: {error}; looking again in {interval:g} s", markup=False)
+            self.console.print(f"could not list the places: {error}; retrying in {interval:g} s", markup=False)
 
         return Follower(look, lambda events: send(shelf.url, events, shelf.plan.wiring), interval, failed=failed)
 

@@ -150,7 +150,7 @@ class Rebuild:
         view.working("reindexing")
         if self.before.building is not None and self.aim.building is None:
             given_up, stays = self.before.building.model, self.aim.current.model
-            self.console.print(f"{given_up} is given up; {self.aim.index} stays with {stays}")
+            self.console.print(f"{given_up} is cancelled; {self.aim.index} keeps {stays}")
             self._empty(job)
             return
         # Left by a run that was killed after the new model had taken over.
@@ -164,7 +164,7 @@ class Rebuild:
         settings = job.writer.settings[self.aim.tenant, self.aim.index]
         for model in settings.emptying:
             job.writer.remove_collection(CollectionName(settings.tenant, settings.index, model))
-            self.console.print(f"what {model} had is removed")
+            self.console.print(f"removed the collection of {model}")
         if settings.emptying:
             job.writer.write_settings(msgspec.structs.replace(settings, emptying=()))
 
@@ -179,7 +179,7 @@ class Rebuild:
             raise _incomplete(self.aim.index, remainder.lost)
         settings = job.writer.settings[self.aim.tenant, self.aim.index]
         job.writer.write_settings(settings.flipped(keep=self.keep))
-        self.console.print(f"{self.aim.index} answers with {building.model} now")
+        self.console.print(f"{self.aim.index} now answers with {building.model}")
         self._empty(job)
 
     def _built(self, job: IndexingJob, building: Build) -> Remainder:
@@ -233,7 +233,7 @@ class Rebuild:
         build = self.aim.current
         left = recutting(job.writer.all_entries(self.aim.name).values(), self._fingerprint(build))
         if not left:
-            self.console.print(f"{self.aim.index} is made with {build.model} and these chunks already")
+            self.console.print(f"{self.aim.index} already uses {build.model} and these chunk sizes")
             return
         heads = asyncio.run(heads_of(left, self.plan.reading))
         now_ms = SYSTEM_CLOCK.now_ms()

@@ -17,7 +17,7 @@ __all__ = [
     "yes_option",
 ]
 
-_WRITER_IS_STOPPED: Final = "Only one process may write: one that writes now will be stopped. Go on?"
+_WRITER_IS_STOPPED: Final = "Only one process may write: a running writer will be stopped. Continue?"
 
 store_argument: Final = click.argument("store", metavar="STORE")
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask whether a running writer may be stopped.")

@@ -287,6 +287,6 @@ def _report(
     for reason in skipped:
         click.echo(terminal_text(f"skipped: {reason}"))
     if not queued:
-        click.echo(f"{len(events):,} found, nothing is queued")
+        click.echo(f"{len(events):,} found, nothing was queued")
         return
     click.echo(f"{len(events):,} queued" + (f": {_NEXT}{note}" if events else ""))

@@ -113,5 +113,5 @@ def reindex(
         click.echo(json.dumps(told, ensure_ascii=False))
     if stop.requested:
         stop.await_answer()
-        console.print("ended as asked: nothing is lost, and `penstock reindex` goes on from here")
+        console.print("interrupted: nothing is lost, and `penstock reindex` continues from here")
         raise SystemExit(stop.exit_code)

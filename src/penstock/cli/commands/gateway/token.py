@@ -61,7 +61,7 @@ def create(file: str, tenant: str, scopes: tuple[str, ...], days: int | None, no
     click.echo(json.dumps({"token": text, "tenant": tenant, "scopes": sorted(scopes)}) if as_json else text)
     if sys.stderr.isatty():
         # For people; a script that reads the token is not told.
-        click.echo(f"Keep it: it is not shown again. `penstock serve --tokens {file}` asks for it.", err=True)
+        click.echo(f"Keep it: it is not shown again. `penstock serve --tokens {file}` requires it.", err=True)
 
 
 @token.command(name="list")

@@ -170,10 +170,10 @@ def drop(store: str, collection: str, path: str, yes: bool, settings: Settings) 
     require_collection(Wiring(settings), store, path, *name)
     if not yes:
         click.confirm(
-            f"All rows of {collection} will be lost, and a process that writes now will be stopped. Go on?", abort=True
+            f"All rows of {collection} will be lost, and a running writer will be stopped. Continue?", abort=True
         )
     drop_collection(Wiring(settings), store, path, *name)
-    click.echo(f"{collection} is gone")
+    click.echo(f"removed {collection}")
 
 
 @vector.command()
