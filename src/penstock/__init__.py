@@ -1,1 +1,1 @@
-"""Penstock."""
+"""Durable, exactly-once ingest and indexing on object storage and Spark."""

@@ -1,6 +1,6 @@
-"""Block-valued tables on the key-value store: what every store of blocks is made of, whatever its blocks hold.
+"""Block-valued tables on the key-value store, shared by the stores of time series and vectors.
 
-Names are imported when they are first asked for: a reader loads nothing that writes.
+Names are imported on first use: a reader loads nothing that writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hand batches over through object storage: many producers, one manifest, one fenced consumer, exactly once."""
+"""A queue on object storage: many producers, one manifest, one fenced consumer, exactly once."""
 
 from penstock.buffer.collector import Collector, GarbageReport
 from penstock.buffer.config import CollectorConfig, ConsumerConfig, DeadLetterPolicy, ProducerConfig, RunnerConfig

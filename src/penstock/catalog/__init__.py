@@ -1,4 +1,4 @@
-"""Decide which data files are visible, under one compare-and-swap; plan what to read and what to compact."""
+"""A catalog of data files: decides which are visible, by compare-and-swap, and plans reads and compaction."""
 
 from penstock.catalog.catalog import Catalog, Pinned
 from penstock.catalog.change.compaction import CompactionTask, Lease

@@ -1,7 +1,7 @@
 """Penstock's indexes in frameworks for language models: a retriever for LangChain, a retriever and a reader for LlamaIndex.
 
 Each framework is an extra (`penstock[langchain]`, `penstock[llamaindex]`), and is imported when something of it is first
-made. All of them read beside whoever writes the index, and change nothing.
+made. All of them only read, and work while another process writes the index.
 """
 
 from penstock.connectors.asking import IndexAccess

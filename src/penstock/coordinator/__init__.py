@@ -1,6 +1,6 @@
 """Order writes, batch them, report durability, publish snapshots: generic over a delta and a flush handler.
 
-Names are imported when they are first asked for: a reader knows the bounds of writes and loads nothing that makes them.
+Names are imported on first use: a reader knows the limits of writes without loading the writer.
 """
 
 from __future__ import annotations

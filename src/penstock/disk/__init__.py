@@ -1,4 +1,4 @@
-"""The local-file port, and the operating system's files behind it."""
+"""The local-file interface, and its implementation on the operating system."""
 
 from penstock.disk.direct import DIRECT_BLOCK_BYTES, aligned_buffer, has_direct_writes
 from penstock.disk.os_errors import explain, is_full

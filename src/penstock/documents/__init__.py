@@ -3,7 +3,7 @@
 `penstock.documents.notifications`, `.parsers` and `.embedding` have public lists of their own: each brings libraries
 that not every process needs.
 
-Names are imported when they are first asked for: a search neither parses nor chunks.
+Names are imported on first use: a search neither parses nor chunks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """HTTP and gRPC in and out: tokens and tenants, bounded requests, and the routes of every room.
 
-Names are imported when they are first asked for: a command that makes a token needs no server.
+Names are imported on first use: a command that makes a token needs no server.
 """
 
 from __future__ import annotations

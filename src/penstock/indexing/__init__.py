@@ -1,6 +1,6 @@
 """The indexing job without Spark: registry, settings, planning, rounds and embedding; its heavy stages are a port.
 
-Names are imported when they are first asked for: a worker that reads documents holds no vector store, and a command
+Names are imported on first use: a worker that reads documents holds no vector store, and a command
 that searches reads no documents.
 """
 

@@ -1,4 +1,4 @@
-"""The ordered key-value port over SlateDB."""
+"""An ordered key-value store on object storage, built on SlateDB."""
 
 from penstock.keyvalue.config import KeyValueConfig
 from penstock.keyvalue.damage import get_each

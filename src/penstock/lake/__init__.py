@@ -1,4 +1,4 @@
-"""Query and tidy the data files of a catalog: SQL on DuckDB, sorted merges under leases, retention and vacuum."""
+"""Query and maintain the data files of a catalog: SQL on DuckDB, sorted merges under leases, retention and vacuum."""
 
 from penstock.lake.answer_rows import answer_rows
 from penstock.lake.compactor import CompactionSummary, Compactor, Upkept

@@ -1,4 +1,4 @@
-"""Object storage behind one port."""
+"""Object storage behind one interface: memory, local directories, S3, Azure and Google Cloud Storage."""
 
 from penstock.objects.directory import DirectoryStore
 from penstock.objects.encryption import ENCRYPTION_OPTIONS, check_encryption, without_encryption

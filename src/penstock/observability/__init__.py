@@ -1,4 +1,4 @@
-"""What Penstock tells about itself: the table of names, and the observers that emit them."""
+"""Metrics, logs and traces: the table of their names, and the observers that emit them."""
 
 from penstock.observability import names
 from penstock.observability.names import Event, Kind, Metric, Span

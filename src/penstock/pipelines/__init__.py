@@ -1,6 +1,6 @@
 """Everything on Spark, and the only room that imports pyspark: sessions, sources, and the Java they need.
 
-Names are imported when they are first asked for: `penstock doctor` must work where Spark does not.
+Names are imported on first use: `penstock doctor` must work where Spark does not.
 """
 
 from __future__ import annotations

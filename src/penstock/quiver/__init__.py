@@ -1,4 +1,4 @@
-"""Survive a crash at the edge: Arrow bundles in, immutable segments out to every subscriber, nothing acknowledged lost."""
+"""A store at the edge: Arrow bundles in, immutable segments out to every subscriber, nothing acknowledged lost."""
 
 from penstock.quiver.bundles.bundle import Ack, Bundle
 from penstock.quiver.config import (

@@ -1,4 +1,4 @@
-"""Bring a quiver's segments to a queue, Parquet files or an OTLP collector, and a queue's batches into the stores."""
+"""Deliver a quiver's segments to a queue, Parquet files or an OTLP collector, and a queue's batches to the stores."""
 
 from penstock.relay.config import (
     OtlpOutletConfig,

@@ -1,6 +1,6 @@
 """Similarity and full-text search over block-valued indexes: one writer, many followers, answers of one moment.
 
-Names are imported when they are first asked for: a search loads nothing that writes.
+Names are imported on first use: a search loads nothing that writes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The acts of `penstock demo`: real processes that are killed, and a count of what arrived."""
+"""The parts of `penstock demo`: real processes that are killed, and a count of what arrived."""

@@ -1,1 +1,1 @@
-"""What commands show of a store: its queue, segments, series, vectors and documents."""
+"""What commands print about a store: its queue, segments, series, vectors and documents."""

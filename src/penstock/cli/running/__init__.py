@@ -1,1 +1,1 @@
-"""Processes around a job: Spark with its class archive, signals, and an end in good order."""
+"""Processes around a job: Spark with its class archive, signals, and a clean shutdown."""

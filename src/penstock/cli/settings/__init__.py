@@ -1,1 +1,1 @@
-"""Settings and options: the file, the environment, what commands share, and the doors that they choose."""
+"""Settings and options: the file, the environment, shared options, and the wiring of commands."""

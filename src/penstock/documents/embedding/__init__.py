@@ -1,6 +1,6 @@
 """Embedding: providers, model profiles, and the dispatch that paces, repeats, splits, caches and counts.
 
-Names are imported when they are first asked for: an embedded model sends no requests.
+Names are imported on first use: a built-in model sends no requests.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who may ask, and how much: tokens, names from outside, quotas."""
+"""Access control: tokens, names from outside, quotas."""

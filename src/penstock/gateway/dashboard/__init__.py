@@ -1,1 +1,1 @@
-"""The dashboard: whether anything is lost or late, in one look, and a page for each part behind it."""
+"""The dashboard: whether anything is lost or late, and a page for each part."""

@@ -1,1 +1,1 @@
-"""Answers: the Prometheus HTTP API and SQL, over the data of one tenant."""
+"""Queries: the Prometheus HTTP API and SQL, over the data of one tenant."""

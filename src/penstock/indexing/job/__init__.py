@@ -1,1 +1,1 @@
-"""The job around the rounds: the store's only writer, its threads, its patience, and what it tells of its work."""
+"""The job around the rounds: the store's only writer, its threads, its retries, and its progress."""

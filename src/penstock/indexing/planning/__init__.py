@@ -1,1 +1,1 @@
-"""From events of the queue to documents that wait, and from those to the next round. Pure."""
+"""Planning: from events of the queue to waiting documents, and from those to the next round. Pure."""

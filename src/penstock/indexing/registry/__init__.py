@@ -1,1 +1,1 @@
-"""What an index remembers beside its vectors: its documents, its settings, and that it is being rebuilt."""
+"""What an index stores besides its vectors: its documents, its settings, and whether it is being rebuilt."""

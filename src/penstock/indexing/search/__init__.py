@@ -1,1 +1,1 @@
-"""EmbeddingRequests an index: which collection answers for it, what is known of its documents, and the passages that answer."""
+"""Searching an index: the collection that answers for it, the status of its documents, and the passages that match."""

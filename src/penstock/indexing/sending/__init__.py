@@ -1,1 +1,1 @@
-"""JobProgress an index of documents: what a listing means for it, what a bucket sent, and putting both on the queue."""
+"""Sending events to an index: from listings of places, from notifications of buckets, to the queue."""

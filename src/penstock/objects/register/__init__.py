@@ -1,4 +1,4 @@
-"""One object under compare-and-swap, with a fence: what every room stands on that has to agree on something."""
+"""One object under compare-and-swap, with a fence: the basis of all coordination between processes."""
 
 from penstock.objects.register.format import RegisterFormat
 from penstock.objects.register.register import Register, RegisterPolicy, Token

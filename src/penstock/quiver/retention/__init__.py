@@ -1,1 +1,1 @@
-"""What may come in, what has to go, and the cap that instances share."""
+"""Admission and retention: what may come in, what is removed, and the size limit that instances share."""

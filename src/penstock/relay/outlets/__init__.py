@@ -1,1 +1,1 @@
-"""Where segments go: the port of outlets, and the shipped ones: queues, Parquet files, OTLP collectors."""
+"""Targets of segments: the outlet interface, and queues, Parquet files and OTLP collectors."""

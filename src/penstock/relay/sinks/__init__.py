@@ -1,1 +1,1 @@
-"""Where batches of a queue go without Spark: into the stores of series and of vectors, each counted once."""
+"""Sinks for batches of a queue, without Spark: the stores of series and of vectors, exactly once."""

@@ -1,1 +1,1 @@
-"""A world that one seed decides: the loop, the processes in it, and campaigns over many seeds."""
+"""A simulation driven by one seed: the event loop, its processes, and campaigns over many seeds."""

@@ -1,1 +1,1 @@
-"""Upkeep: closed hours folded, old ones removed, and everything checked."""
+"""Upkeep: merges closed hours, removes old ones, and verifies everything."""

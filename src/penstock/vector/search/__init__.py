@@ -1,1 +1,1 @@
-"""Searching: the nearest rows, the rows that have the words, and one answer of both."""
+"""Searching: the nearest rows, the rows with the words, and one ranking of both."""

@@ -1,1 +1,1 @@
-"""Keeping collections in shape and whole: steps of upkeep and when they are due, checking, mending, repair."""
+"""Upkeep of collections: its steps and when they are due, verification and repair."""

@@ -1,1 +1,1 @@
-"""Writing to a collection: which rows live and die, and the draft that makes it so."""
+"""Writing to a collection: which rows live and die, and the draft of the write."""

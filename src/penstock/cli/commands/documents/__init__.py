@@ -1,1 +1,1 @@
-"""Commands that work on documents: what enters an index, what is found in it, and what became of each."""
+"""Commands that work on documents: index, notify, search, list and rebuild."""

@@ -1,1 +1,1 @@
-"""Commands about the whole product: what serves it, its configuration, and the tokens of its callers."""
+"""Commands about the gateway: serve, its configuration and its tokens."""

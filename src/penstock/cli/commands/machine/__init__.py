@@ -1,1 +1,1 @@
-"""Commands about this machine: what it gives Penstock to stand on, and a demonstration."""
+"""Commands about this machine: doctor and demo."""

@@ -1,1 +1,1 @@
-"""Commands that look into the stores of one room each, verify, tidy and repair them."""
+"""Commands that inspect, verify and maintain the stores of one room each."""

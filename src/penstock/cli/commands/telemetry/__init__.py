@@ -1,1 +1,1 @@
-"""Commands that work on telemetry: what enters, what lands in files and series, and SQL over it."""
+"""Commands that work on telemetry: ingest, landing, SQL and compaction."""

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 through onnxruntime, from weights that a package of a registry carries: the extra `minilm`."""
+"""The model all-MiniLM-L6-v2 through onnxruntime, with weights from a package: the extra `minilm`."""
 
 from penstock.documents.embedding.minilm.encoder import MiniLmEncoder, shared_encoder
 from penstock.documents.embedding.minilm.weights import MiniLmFiles, find_weights

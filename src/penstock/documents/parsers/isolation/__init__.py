@@ -1,4 +1,4 @@
-"""What a parser's process gives up: namespaces, files, system calls, resources. Other processes may give up the same."""
+"""The sandbox of a parser process: namespaces, files, system calls, resources. Other processes may use it too."""
 
 from penstock.documents.parsers.isolation.confinement import Layer, confine, confine_with_threads, own_pipes
 

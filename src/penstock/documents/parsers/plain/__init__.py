@@ -1,1 +1,1 @@
-"""Formats that are text as they stand: plain text, Markdown, source code, JSON."""
+"""Formats that are already text: plain text, Markdown, source code, JSON."""
