@@ -204,7 +204,7 @@ def test_what_was_forgotten_is_shown_so_and_comes_back_with_a_retry(archive: Arc
 def test_a_key_that_nobody_knows_is_refused_with_keys_like_it(archive: Archive, command: str) -> None:
     answer = archive.run(command, "otter.txt")
     assert answer.exit_code == 1
-    assert "knows no document otter.txt" in answer.output
+    assert "has no document otter.txt" in answer.output
     assert "guide/otters.txt" in answer.output
 
 

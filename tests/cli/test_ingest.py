@@ -92,8 +92,8 @@ def test_standard_input_and_a_format_that_nobody_can_guess(tmp_path: Path) -> No
         (["--table", ""], "no name"),
         (["--table", "t" * 1025], "too long"),
         (["--table", "t", "--tenant", "t" * 1025], "too long"),
-        (["--table", "\udcff"], "no UTF-8"),
-        (["--table", "t", "--tenant", "\udcff"], "no UTF-8"),
+        (["--table", "\udcff"], "not UTF-8"),
+        (["--table", "t", "--tenant", "\udcff"], "not UTF-8"),
     ],
 )
 def test_a_name_that_no_table_can_have_is_refused_before_anything_is_sent(

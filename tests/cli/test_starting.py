@@ -41,7 +41,7 @@ def test_a_start_that_is_under_way_is_given_up_when_somebody_asks_for_the_end(nu
         given_up.set()
         return True
 
-    with Stop() as stop, pytest.raises(Closed, match="asked to end"):
+    with Stop() as stop, pytest.raises(Closed, match="interrupted"):
         started(start, stop, give_up)
     assert order == ["failed"]
 

@@ -177,7 +177,7 @@ def test_what_cannot_be_done_is_said_with_a_reason(store: str, tmp_path: Path) -
     unknown.write_text("")
     assert "--format" in ask("import", store, str(unknown), code=1).stderr
     assert "selector" in ask("series", store, "--match", "rate(up[5m])", *PERIOD, code=1).stderr
-    assert "no time" in ask("query", store, "up", "--time", "later", code=2).stderr
+    assert "not a time" in ask("query", store, "up", "--time", "later", code=2).stderr
 
 
 def produce(folder: str, payload: bytes, records: list[bytes]) -> None:

@@ -34,7 +34,7 @@ __all__ = ["Collector", "GarbageReport", "garbage"]
 
 @dataclass(frozen=True, slots=True)
 class GarbageReport:
-    """What one collection came to. Of a dry run, what it would have come to."""
+    """The result of one collection. Of a dry run, what it would have come to."""
 
     deleted: int
     deleted_bytes: int

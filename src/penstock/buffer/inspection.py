@@ -28,7 +28,7 @@ class QueuedReading:
 
 
 async def queued_now(store: ObjectStore, path: str) -> Manifest:
-    """The queue as it is now, empty if it was never written to; only what is looked at is checked."""
+    """The current queue, empty if it was never written to. Only the parts that are read are checked."""
     try:
         return Manifest((await store.get(path)).data)
     except NotFound:

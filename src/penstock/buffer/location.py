@@ -47,7 +47,7 @@ def bucket_prefix(store_url: str) -> str:
 
 
 def key_of(location: str, store_url: str) -> str:
-    """The key under which this store holds what a manifest names; `Corrupt` when nothing can lie there."""
+    """The key in this store of a location in the manifest; `Corrupt` if the location cannot be a key."""
     try:
         check_key(location)
     except InvalidInput as error:

@@ -30,7 +30,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 class ShardKey(StrEnum):
-    """What is hashed."""
+    """The part of a row that decides its shard."""
 
     TENANT = "tenant"
     TENANT_AND_TABLE = "tenant-and-table"

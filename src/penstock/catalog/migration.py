@@ -171,7 +171,7 @@ async def downgrade(catalog: Catalog, *, to: int = 2) -> MigrationReport:
 
 
 async def rebuild_index(catalog: Catalog) -> MigrationReport:
-    """Write every head again, its time index made anew from its files, then the global index."""
+    """Rewrite every head with a time index rebuilt from its files, then the global index."""
     shards = (await catalog.refresh_map()).shards()
     read = await _digests(catalog, [catalog.layout.head(shard) for shard in shards])
     files, written = 0, dict[str, str]()

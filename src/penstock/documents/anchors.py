@@ -45,7 +45,7 @@ _FINAL_FACTOR: Final = np.uint64(0x510E527FADE682D1)
 
 
 def cell_count(size: int, cell_bytes: int = CELL_BYTES) -> int:
-    """How many cells a document of `size` bytes has; an empty one has none."""
+    """The number of cells of a document of `size` bytes; 0 for an empty one."""
     return -(-size // cell_bytes)
 
 

@@ -155,7 +155,7 @@ class BatchRequest(Contract, frozen=True, kw_only=True):
 
 
 class DocumentStatus(StrEnum):
-    """What became of a version of a document."""
+    """The status of a version of a document."""
 
     INDEXED = "indexed"
     EMPTY = "empty"  # parsed, and there was no text in it
@@ -167,7 +167,7 @@ class DocumentStatus(StrEnum):
 
 
 class DocumentReport(Contract, frozen=True, kw_only=True):
-    """What became of one version of one object."""
+    """The outcome of one version of one object."""
 
     doc_id: Sha256
     status: DocumentStatus

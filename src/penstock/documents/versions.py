@@ -25,7 +25,7 @@ __all__ = ["Decision", "ObjectState", "Observation", "Verdict", "decide", "obser
 
 
 class ObjectState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept for one objectKey; serialisable, and never forgotten while the object's events may still come."""
+    """The state of one objectKey; serialisable, and kept while events of the object may still arrive."""
 
     at: datetime
     sequencer: str | None = None
@@ -77,7 +77,7 @@ def observed(state: ObjectState | None, now_ms: int) -> Observation:
 
 
 def decide(state: ObjectState | None, event: Notification) -> Decision:
-    """The decision on one event of an object in `state`; None is an object never heard of."""
+    """The decision on one event of an object in `state`; None is an unknown object."""
     if state is not None:
         refused = _refusal(state, event)
         if refused:

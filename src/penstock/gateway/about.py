@@ -42,7 +42,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class AboutRoutes:
-    """`probes` are asked for readiness, by the name of their part."""
+    """`probes` check readiness, by the name of their part."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class NotificationRules:
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """Where the gateway listens, who may use it, and what it takes."""
+    """Listeners, access and limits of the gateway."""
 
     # Address to listen on. An address other than loopback needs `tokens`.
     host: str = "127.0.0.1"

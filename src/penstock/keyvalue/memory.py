@@ -213,7 +213,7 @@ class MemorySnapshot(_TableReader):
 
 
 class MemoryFollower(_TableReader):
-    """Reads what is durable under a path, looking again when its view is `poll_interval_ms` old."""
+    """Reads durable data under a path, and refreshes its view after `poll_interval_ms`."""
 
     def __init__(
         self, volume: MemoryVolume, path: str = "keyvalue", *, poll_interval_ms: float = 0, clock: Clock = SYSTEM_CLOCK

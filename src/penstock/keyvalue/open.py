@@ -48,7 +48,7 @@ async def open_keyvalue(
     observer: Observer = SILENT,
     **options: Any,
 ) -> KeyValue:
-    """Open the store at `path` as its only writer, creating it if need be and fencing whoever wrote before.
+    """Open the store at `path` as its only writer. Creates it if needed, and fences the previous writer.
 
     A bucket that does not enforce conditional writes, on which the fence rests, is refused; `probe=False` trusts an
     earlier opening.
@@ -82,7 +82,7 @@ async def open_follower(
     observer: Observer = SILENT,
     **options: Any,
 ) -> Reader:
-    """Open the store at `path` for reading what is durable, at most `poll_interval_ms` and one read late.
+    """Open the store at `path` for reading durable data, at most `poll_interval_ms` and one read late.
 
     It needs no permission to write and leaves the writer alone. A scan that runs for more than five
     minutes may meet files that were collected meanwhile, and fails then.

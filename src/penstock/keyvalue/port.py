@@ -135,7 +135,7 @@ class KeyValue(Reader, Protocol):
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """The first key after every key that starts with `prefix`; None when there is none."""
+    """The first key after every key that starts with `prefix`; None if there is no such key."""
     _check_bytes(prefix, "a prefix to scan")
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -51,7 +51,7 @@ class CompactionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkept:
-    """What one upkeep removed."""
+    """The result of one upkeep."""
 
     expired_files: int
     vacuumed: Vacuumed

@@ -39,7 +39,7 @@ _STREAM_BYTES: Final = (16 * 1024, 1024 * 1024)
 
 
 class MergeWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task does. Travels to executors as JSON."""
+    """The work of one task. Travels to executors as JSON."""
 
     sources: tuple[DataFile, ...]
     target: str

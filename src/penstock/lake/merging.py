@@ -42,7 +42,7 @@ class MergeFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the work with this target: a file that is uploaded and not yet listed, or a failure."""
+    """The outcome of a merge: a file that is uploaded and not yet listed, or a failure."""
 
     target: str
     file: DataFile | None = None

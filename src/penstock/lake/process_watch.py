@@ -31,7 +31,7 @@ _SLACK_BYTES: Final = 512 * MIB
 
 
 def resident_bytes(sizes: BinaryIO | None = None) -> int:
-    """What this process holds now; the most that it ever held where the system does not tell.
+    """The resident memory of this process, in bytes; its peak if the system does not report the current value.
 
     `sizes` is `/proc/self/statm`, opened by a process that may no longer open it.
     """
@@ -46,7 +46,7 @@ def resident_bytes(sizes: BinaryIO | None = None) -> int:
 
 
 class ProcessWatch:
-    """Looks at this process while the context is open; `end` is told why, on a thread, and must not return."""
+    """Watches this process while the context is open. `end` is called with the reason, on a thread, and must not return."""
 
     def __init__(
         self,

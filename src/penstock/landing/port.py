@@ -26,13 +26,13 @@ KnownTables = Mapping[tuple[str, str], Columns]
 
 
 def given_up() -> Closed:
-    """What a call raises that was cancelled."""
+    """The error of a cancelled call."""
     return Closed("a round of the telemetry job was cancelled", "the job was stopped", "the next run repeats it")
 
 
 @dataclass(frozen=True, slots=True)
 class LandingTask:
-    """Batches for one task; `part` tells the tasks of a round apart in the names of files."""
+    """Batches for one task; `part` distinguishes the tasks of a round in file names."""
 
     part: int
     # Whose positions these are: the queue of one shard.
@@ -88,7 +88,7 @@ class LandingSamples:
 
 @dataclass(slots=True)
 class LandingAnswer:
-    """What became of a task. `counts` are for the meters, by their own names."""
+    """The result of a task. `counts` are for the meters, by their own names."""
 
     part: int
     files: list[LandedFile] = field(default_factory=list)
@@ -104,7 +104,7 @@ class LandingAnswer:
 
 
 class LandingStage(Protocol):
-    """Blocking; calls come from any thread, and beside each other. What is asked again writes the same files."""
+    """The heavy stage of landing. Blocking; called from several threads at once. What is asked again writes the same files."""
 
     def land(self, tasks: Sequence[LandingTask]) -> list[LandingAnswer]:
         """An answer a task, in their order.

@@ -93,7 +93,7 @@ class LandingSettings:
 
 
 async def land_task(settings: LandingSettings, task: LandingTask, store: ObjectStore | None = None) -> LandingAnswer:
-    """The work of one task, on a store of its own unless one is given."""
+    """The work of one task, on its own store unless one is given."""
     opened = store or await settings.spec.open()
     try:
         return await _Task(settings, task, opened).run()

@@ -47,7 +47,7 @@ _NOT_IN_XML: Final = re.compile(r"[\x00-\x1f\ufffe\uffff]")
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a store knows of an object without reading it."""
+    """The metadata of an object."""
 
     key: str
     size: int

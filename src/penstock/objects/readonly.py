@@ -21,7 +21,7 @@ class _ReadsNow(Protocol):
 
 
 def direct_read(store: ObjectStore) -> DirectRead | None:
-    """How a thread reads a range of an object without the store's loop; None for a store behind a network."""
+    """A function that reads a range of an object without the store's event loop; None for a remote store."""
     if isinstance(store, ReadOnlyStore):
         return direct_read(store.inner)
     return store.read_now if isinstance(store, _ReadsNow) else None

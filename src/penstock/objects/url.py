@@ -126,7 +126,7 @@ def _credentials(netloc: str, path: str) -> bool:
 
 
 def check_endpoint(endpoint: object) -> None:
-    """Refuse what is no address of a service, without repeating what may be a password."""
+    """Reject an invalid service address, without repeating what may be a password."""
     if isinstance(endpoint, str) and _ENDPOINT.fullmatch(endpoint):
         return
     shown = f"endpoint {endpoint!r}" if isinstance(endpoint, str) and _HOST.fullmatch(endpoint) else "the endpoint"
@@ -135,7 +135,7 @@ def check_endpoint(endpoint: object) -> None:
 
 
 def check_sendable(options: Mapping[str, object]) -> None:
-    """Refuse an option that no request could carry, most often a line break behind a pasted key: the client panics."""
+    """Reject an option that cannot be sent, such as a key with a trailing line break: the client panics."""
     for name, value in options.items():
         if not isinstance(value, str) or (value.isprintable() and _is_utf8(value)):
             continue

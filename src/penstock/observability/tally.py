@@ -109,7 +109,7 @@ class Tally(Observer):
 
 
 def recount(figures: bytes, observer: Observer) -> None:
-    """Count and tell what a `Tally` gathered elsewhere, as if it had happened here."""
+    """Emit what a `Tally` gathered elsewhere, as if it had happened here."""
     found = _DECODER.decode(figures)
     for name, labels, values in found.series:
         metric = names.METRICS[name]

@@ -46,7 +46,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Durability(StrEnum):
-    """What an acknowledgement of `ingest` stands for."""
+    """What an acknowledgement of `ingest` means."""
 
     SYNC = "sync"  # a sync of its own
     GROUP = "group"  # a sync shared with whoever came at the same time
@@ -75,7 +75,7 @@ class DeliveryOrder(StrEnum):
 
 
 class OrphanPolicy(StrEnum):
-    """What a subscriber that nobody asks for any more does to the data it has not processed."""
+    """What happens to the unprocessed data of a subscriber without calls."""
 
     KEEP = "keep"  # it keeps its data, until retention takes it
     RELEASE = "release"  # it is unregistered, and its data goes
@@ -128,7 +128,7 @@ class WalConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetentionConfig:
-    """What is kept, for how long, and what happens at the cap."""
+    """What is kept, for how long, and what happens at the size limit."""
 
     max_retain_after_ingestion_hours: float = 72.0
     size_cap: int = 500 << 30

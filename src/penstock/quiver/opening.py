@@ -33,7 +33,7 @@ ACK_SUFFIX = ".log"
 
 @dataclass(slots=True)
 class Findings:
-    """What a start found: in numbers of bundles where they are known, and by file where they are not."""
+    """The findings of a start: in numbers of bundles where they are known, and by file where they are not."""
 
     replayed_bundles: int = 0
     expired_bundles: int = 0

@@ -31,7 +31,7 @@ class RowCompression(StrEnum):
 
 
 class UnprovedPolicy(StrEnum):
-    """What to do with a segment that may have been sent and consumed before a crash, where nobody can tell."""
+    """What to do with a segment if it is unknown after a crash whether it was sent and consumed."""
 
     RESEND = "resend"  # under the same stamp, by which consumers know repeats
     SET_ASIDE = "set_aside"  # a dead letter, until a person replays it

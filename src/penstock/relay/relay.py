@@ -40,7 +40,7 @@ def pause_seconds(config: RelayConfig, failures: int, entropy: Entropy) -> float
 
 
 class Relay:
-    """One subscriber of one quiver, and its outlet, which is closed by whoever made it."""
+    """One subscriber of one quiver, and its outlet, which the caller closes."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class FilePlace:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """The least and greatest value of one column, as Python's own types; None where there is none or it cannot be told."""
+    """The minimum and maximum of one column, as Python values; None if there is none or it is unknown."""
 
     min: int | float | str | bool | None
     max: int | float | str | bool | None

@@ -83,7 +83,7 @@ def _decoded(
 
 
 def whole_table(table: pa.Table, name: str) -> pa.Table:
-    """With all columns of its signal, in the order of the schema, and others behind them; a table of your own as it is."""
+    """A table with all columns of its signal in schema order, followed by others; a table of your own unchanged."""
     signal = signal_of(name)
     if signal is None:
         return table

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class SeededEntropy:
-    """An `Entropy` that replays, with the few draws that tests and faults need besides."""
+    """An `Entropy` that replays, with a few more draws for tests and faults."""
 
     def __init__(self, seed: int | str) -> None:
         self.seed = seed

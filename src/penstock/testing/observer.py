@@ -21,7 +21,7 @@ _Series: TypeAlias = dict[_Labels, float]
 
 
 class RecordingObserver(Observer):
-    """Keeps everything it is told. Queries name some labels and match every series that carries them."""
+    """Keeps every metric, event and span. Queries name some labels and match every series that carries them."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, _Series] = defaultdict(dict)

@@ -72,7 +72,7 @@ CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("penstock_testin
 
 
 def current_process() -> Process | None:
-    """The process that runs this line; None in the world around the processes."""
+    """The simulated process that runs this line; None outside of processes."""
     return CURRENT_PROCESS.get()
 
 

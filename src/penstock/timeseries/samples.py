@@ -27,7 +27,7 @@ _SAMPLE_BYTES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class MetricMetadata:
-    """What a metric is, as exposition formats tell it."""
+    """The type, unit and help of a metric."""
 
     type: str = "unknown"
     help: str = ""

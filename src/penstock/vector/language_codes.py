@@ -51,7 +51,7 @@ _ASCII_LETTERS: Final = "".join(chr(code).lower() if chr(code).isalpha() else " 
 
 
 def guess_language(text: str) -> str | None:
-    """The language of a text by its beginning; None where that does not tell."""
+    """The language of a text, by its beginning; None if unknown."""
     head = text[:_CHARACTERS_MAX]
     if not head.isascii():
         for code, script in _SCRIPTS:
@@ -70,7 +70,7 @@ def _words_of(head: str) -> set[str]:
 
 
 def content_words(question: str) -> list[str]:
-    """The different words of a question in lower case, without those that only hold it together; all where none is left."""
+    """The distinct words of a question in lower case, without function words; all of them if none is left."""
     words = list(dict.fromkeys(word.casefold() for word in re.findall(r"\w+", question)))
     languages = {int(Language.ENGLISH), int(evidence_of(set(words)) or Language.ENGLISH)}
     return [word for word in words if not is_function_word(word.encode(), languages)] or words

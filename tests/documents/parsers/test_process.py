@@ -75,7 +75,7 @@ def test_a_text_over_the_limit_is_refused():
     "name", ["Fenced", "Conflict", "Unavailable", "NoSuchError", "PenstockError", "Any", "annotations", "__doc__", ""]
 )
 def test_errors_that_parsers_do_not_raise_are_an_outcome_of_the_document(name):
-    with pytest.raises(InvalidInput, match="broke its parser") as raised:
+    with pytest.raises(InvalidInput, match="crashed its parser") as raised:
         asked(f"send(outbound, pack(Answer(None, {name!r}, ('a', 'b', 'c'))))")
     assert type(raised.value) is InvalidInput
 
@@ -93,7 +93,7 @@ def test_errors_that_parsers_do_not_raise_are_an_outcome_of_the_document(name):
     ],
 )
 def test_an_answer_that_is_none_is_an_outcome_of_the_document(message):
-    with pytest.raises(InvalidInput, match="broke its parser"):
+    with pytest.raises(InvalidInput, match="crashed its parser"):
         asked(f"send(outbound, {message})")
 
 

@@ -50,7 +50,7 @@ class Shelves(Protocol):
 
 
 def all_keys(shelves: Shelves) -> list[bytes]:
-    """Every key beneath a prefix, as its directories tell: deleting them in one batch removes it whole."""
+    """Every key below a prefix, according to its directories: deleting them in one batch removes it whole."""
     keys = [head_key(shelves.prefix)]
     for shelf, directory in shelves.directories.items():
         keys += [page_key(shelves.prefix, shelf, low) for low in directory.pages.tolist()]

@@ -58,7 +58,7 @@ def is_stored(positions: Mapping[str, int], source: str | None, position: int | 
 
 
 def position_operation(format: StoreFormat, source: str, position: int | None) -> tuple[bytes, bytes | None]:
-    """The write that states a source's position; None lets the source begin anew."""
+    """The write that sets a source's position; None resets the source."""
     if position is None:
         return position_key(source), None
     return position_key(source), format.envelope.seal(RecordKind.POSITION, position.to_bytes(8, "little"))

@@ -27,7 +27,7 @@ S = TypeVar("S")
 async def open_store_reader(
     url: str, path: str, *, staleness_seconds: float, clock: Clock, observer: Observer, **access: Any
 ) -> Reader:
-    """Open a store for reading alone; half the time that an answer may be late is left for reading."""
+    """Open a store for reading only. Half of the allowed staleness is left for reading."""
     poll_ms = max(staleness_seconds * 1000 / 2, 1.0)
     return await open_follower(url, path, poll_interval_ms=poll_ms, clock=clock, observer=observer, **access)
 

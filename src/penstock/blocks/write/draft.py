@@ -39,7 +39,7 @@ H = TypeVar("H", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Drafted(Generic[H]):
-    """What a draft came to: the head and the directories after it, and the writes that make it so."""
+    """The result of a draft: the head and the directories after it, and the writes that make it so."""
 
     head: H
     directories: dict[Shelf, Directory]

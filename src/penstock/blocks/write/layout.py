@@ -50,7 +50,7 @@ class _Grown(Generic[K]):
 
 
 def stack(draft: BlockDraft[Any], shelf: Shelf, content: Block, keys: Array) -> None:
-    """Add rows, in the order of their keys, which are higher than all that are there, behind those of a shelf."""
+    """Append rows to a shelf, in key order; their keys must be higher than all existing ones."""
     if not len(content):
         return
     capacity = _capacity(draft, shelf, content)

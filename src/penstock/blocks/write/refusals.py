@@ -20,7 +20,7 @@ __all__ = ["ChangeReceipt", "ChangeRefusals", "SourcedChange"]
 
 @dataclass(slots=True, eq=False)
 class ChangeReceipt:
-    """What became of an accepted change, beside the order of all writes: whether its flush had to leave it out."""
+    """The outcome of an accepted change: whether its flush had to leave it out."""
 
     refused: PenstockError | None = None
     # Whether somebody who waited for the change has been told.

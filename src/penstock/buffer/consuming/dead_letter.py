@@ -36,7 +36,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a batch that could not be read."""
+    """A batch that could not be read, and why."""
 
     sequence: int
     location: str

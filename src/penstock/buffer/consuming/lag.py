@@ -19,7 +19,7 @@ class Lag:
 
 
 def lag_of(manifest: Manifest, done_through: int | None, now_ms: int) -> Lag:
-    """The lag behind everything through this sequence. A producer's clock that runs ahead counts as no lag."""
+    """The lag after this sequence. A producer's clock that runs ahead counts as no lag."""
     waiting = manifest.after(done_through, 1)
     if not waiting:
         return Lag(0, 0.0)

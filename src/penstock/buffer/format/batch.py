@@ -73,7 +73,7 @@ class Compression(IntEnum):
 
 
 def encode_batch(records: Sequence[Body], compression: Compression = Compression.NONE) -> bytes:
-    """The whole batch object; of no records, one that has none."""
+    """The whole batch object; without records, an empty one."""
     block = RecordBlock()
     block.extend(_all_bytes(records))
     return block.seal(compression)

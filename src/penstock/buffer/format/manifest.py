@@ -38,7 +38,7 @@ _UPGRADE: Final = "upgrade this reader, or check that it is a manifest"
 
 @dataclass(frozen=True, slots=True)
 class MetadataRange:
-    """What was given with the records from `start_index` on, and when they came in."""
+    """The metadata of the records from `start_index` on, and when they arrived."""
 
     start_index: int
     ingestion_time_ms: int

@@ -40,7 +40,7 @@ class Registered(dict[str, int]):
 
 
 class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a source is registered; None before its first position.
+    """The registered position of a source; None before its first.
 
     `complete` is the last position that every shard has, `started` the last that any shard has. They differ when
     a process died between two shards: then the batch that ends at `started` has to be registered once more.

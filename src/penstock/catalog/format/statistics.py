@@ -24,7 +24,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 class ColumnStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one column of one data file.
+    """The statistics of one column of one data file.
 
     `has_nan` matters to floats: None is unknown. `type` is "timestamp" for nanoseconds since the Unix epoch.
     """

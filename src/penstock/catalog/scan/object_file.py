@@ -36,7 +36,7 @@ class Door(Protocol):
 
 
 class LoopDoor:
-    """Runs coroutines on a loop for threads that have none."""
+    """Runs coroutines on an event loop for threads without one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -29,7 +29,7 @@ _FLOAT_MAX: Final = sys.float_info.max
 
 
 def row_filter(schema: pa.Schema, predicates: Sequence[Predicate]) -> pc.Expression | None:
-    """The rows for which all predicates hold; None when there are none."""
+    """A filter for the rows that match all predicates; None without predicates."""
     return conjunction([_one(schema, each) for each in predicates])
 
 

@@ -73,7 +73,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanQuery:
-    """What is asked: rows with a time in `[start, end)` for which all predicates hold, and files by the rest."""
+    """A scan: rows with a time in `[start, end)` for which all predicates hold, and files by the rest."""
 
     start: int | None = None
     end: int | None = None

@@ -65,7 +65,7 @@ class Principal:
 
 
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of a token."""
+    """The stored part of a token."""
 
     id: str
     tenant: str

@@ -31,7 +31,7 @@ AskSql = Callable[[str, str], Awaitable[tuple[list[str], list[list[str]]]]]
 
 
 class DashboardRoutes:
-    """`authenticate` tells whose token it is; without tokens there is nobody to log in."""
+    """`authenticate` returns the owner of a token; without tokens there is no login."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class StageState(StrEnum):
 
 
 class DocumentChange(StrEnum):
-    """What a person can ask for: read a document again, or take it out of the index."""
+    """A change of documents on the dashboard: read a document again, or take it out of the index."""
 
     RETRY = "retry"
     FORGET = "forget"
@@ -124,7 +124,7 @@ class ShownEvent:
 
 
 class HouseView(Protocol):
-    """What is to be seen, by viewer. Each call looks anew, and raises only errors of the house."""
+    """The data of the dashboard, by viewer. Each call looks anew, and raises only errors of the house."""
 
     @property
     def pages(self) -> Sequence[PageLink]:

@@ -35,7 +35,7 @@ class Sender:
 
 
 class NotificationSenders:
-    """`credentials` are the keys and topics of each tenant; `address` tells where a request came from."""
+    """`credentials` are the keys and topics of each tenant; `address` returns the address of a request."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ __all__ = ["DocumentServices", "KeptReader"]
 
 
 class KeptReader:
-    """The index, opened when it is first asked for: before a job has run there is none."""
+    """The index, opened on first use: before a job has run there is none."""
 
     def __init__(self, open: Callable[[], Awaitable[VectorReader]]) -> None:
         self._open, self._opening = open, asyncio.Lock()

@@ -33,7 +33,7 @@ _NO_ROUTE: Final = "none"
 
 
 class Gateway:
-    """`endpoints` are its routes; `book` gives the tokens as they are now, or None to trust this machine."""
+    """`endpoints` are its routes; `book` returns the current tokens, or None to trust this machine."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _EVERY_SCOPE: Final = frozenset(Scope)
 
 
 class Guard:
-    """`book` gives the tokens as they are now, or None on a gateway without any."""
+    """`book` returns the current tokens, or None on a gateway without tokens."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ __all__ = ["IndexingConfig", "IntakeLimits"]
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """What one micro-batch takes from the queue."""
+    """Limits of one micro-batch."""
 
     # Maximum batch objects of notifications in one micro-batch.
     batches_per_trigger: int = 100

@@ -43,7 +43,7 @@ def estimate_cost(
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CostEstimate:
-    """Read and cut all documents in this process; ends early, with what it has, when it is `stopped`."""
+    """Read and chunk all documents in this process; returns early, with what it has, once `stopped`."""
     found = CostEstimate()
     waiting = iter(uploads)
     while (some := list(islice(waiting, _DOCUMENTS_AT_ONCE))) and not stopped():

@@ -195,7 +195,7 @@ def registry_name(name: CollectionName) -> CollectionName:
 
 
 def subject_of(name: CollectionName) -> CollectionName | None:
-    """The collection whose documents' entries lie in `name`; None when it is no registry."""
+    """The collection whose documents are listed in `name`; None if it is not a registry."""
     if not name.model.endswith(_SUFFIX):
         return None
     return CollectionName(name.tenant, name.index, name.model.removesuffix(_SUFFIX))

@@ -24,7 +24,7 @@ __all__ = ["Remainder", "Wish", "changed", "cut_wished", "rebuilding", "recuttin
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody wants an index to be made with; None leaves it as it is."""
+    """The requested settings of an index; None keeps the current one."""
 
     model: str | None = None
     endpoint: str | None = None
@@ -69,7 +69,7 @@ def changed(settings: IndexSettings, wish: Wish) -> IndexSettings:
 
 
 def cut_wished(cut: Cut, wish: Wish) -> Cut:
-    """A cut with what is wished for; a larger target brings its larger maximum along."""
+    """A chunking with the requested sizes; a larger target raises the maximum too."""
     target = wish.target_tokens or cut.target_tokens
     in_proportion = cut.max_tokens if target == cut.target_tokens else target * cut.max_tokens // cut.target_tokens
     overlap = cut.overlap_tokens if wish.overlap_tokens is None else wish.overlap_tokens
@@ -80,7 +80,7 @@ def cut_wished(cut: Cut, wish: Wish) -> Cut:
 
 
 def rebuilding(old: Mapping[str, DocumentEntry], new: Mapping[str, DocumentEntry], fingerprint: str) -> Remainder:
-    """What is left of building one collection from another, told when nothing is pending. Entries are by objectKey."""
+    """What remains of building one collection from another, once nothing is pending. Entries are by objectKey."""
     remainder = Remainder()
     for key, entry in old.items():
         if not entry.state.tombstone and not _is_built(entry, new.get(key), fingerprint):
@@ -97,7 +97,7 @@ def rebuilding(old: Mapping[str, DocumentEntry], new: Mapping[str, DocumentEntry
 
 
 def recutting(entries: Iterable[DocumentEntry], fingerprint: str) -> list[DocumentEntry]:
-    """The documents whose searchable version was cut in another way, and that nobody is making anew."""
+    """The documents whose searchable version has another chunking and is not being rebuilt."""
     return [entry for entry in entries if entry.current and not entry.pending and entry.fingerprint != fingerprint]
 
 

@@ -52,7 +52,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model with its chunking, and the endpoint that embeds with it; none for the embedded one.
+    """A model with its chunking and its endpoint; the built-in model has none.
 
     The profile is of a model that was described by whoever made the index.
     """

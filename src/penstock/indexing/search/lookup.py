@@ -85,7 +85,7 @@ def _find(entries: Sequence[DocumentEntry], key: str, named: Sequence[DocumentEn
         raise NotFound(f"the index has no document {key}", "it is empty", "fill it with `penstock index`")
     near = _near(entries, key)
     remedy = f"did you mean {', '.join(near)}?" if near else "`penstock documents list` shows them all"
-    raise NotFound(f"the index has no document {key}", f"it knows {len(entries):,} others", remedy)
+    raise NotFound(f"the index has no document {key}", f"it has {len(entries):,} others", remedy)
 
 
 def _near(entries: Sequence[DocumentEntry], key: str) -> list[str]:

@@ -83,7 +83,7 @@ class FoundPassages:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which index is asked, and with which model where it is not its own."""
+    """The index to query, and its model if it is not the index's own."""
 
     tenant: str = "default"
     index: str = "default"
@@ -110,7 +110,7 @@ async def passages_in(reader: VectorReader, asked: Asked, question: Question) ->
 
 
 async def answer_in(reader: VectorReader, asked: Asked, question: Question) -> FoundPassages:
-    """The answer of an index, in the order of a reranker where one is asked for."""
+    """The answer of an index, reranked if requested."""
     if question.rerank is None:
         return await _answer(reader, asked, question)
     found = await _answer(reader, asked, replace(question, count=max(question.count, RERANKED), rerank=None))

@@ -27,7 +27,7 @@ _REQUEST_ITEMS: Final = 32
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is said of a model; None leaves it as it is known."""
+    """The description of a model; None keeps what is known."""
 
     dimensions: Count | None = None
     tokens_per_input: Count | None = None
@@ -70,7 +70,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """All of it; what is not said is None or empty."""
+    """All options of a provider; missing ones are None or empty."""
 
     url: str | None = None
     key: str | None = field(default=None, repr=False)

@@ -25,7 +25,7 @@ class LeftOut(NamedTuple):
 
 
 def files_left_out(folder: Path, own: Path | None = None) -> list[LeftOut]:
-    """Those of a folder and below it, in the order of their names; hidden ones and the store `own` are none."""
+    """The skipped files of a folder, sorted by name; hidden files and the store `own` do not count."""
     return sorted(_found(folder, "", own))
 
 

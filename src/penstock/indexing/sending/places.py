@@ -51,7 +51,7 @@ def url_of(store: str) -> str:
 
 
 def with_account(url: str, account: str | None) -> str:
-    """A container by the name that its events have, which tells the account too."""
+    """A container under the name in its events, which includes the account."""
     place = parse_url(url)
     if place.scheme != "az" or account is None or "." in place.place:
         return url

@@ -40,7 +40,7 @@ _FETCH_SECONDS_MAX: Final = 10.0
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a sender must prove to be believed; empty where nothing is asked."""
+    """What a sender must prove; empty if nothing is required."""
 
     keys: Sequence[str] = ()
     tokens: Sequence[str] = ()

@@ -55,7 +55,7 @@ MAGNITUDE_MAX: Final = 1e15
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is asked; the key is for this address alone, and left out of what is printed."""
+    """The endpoint of a model. Its key is sent only to this address, and never printed."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
@@ -63,7 +63,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """What one index has to itself of a model: where it is asked, and its profile. None where the store's holds."""
+    """The part of a model's settings that belongs to one index: where it is asked, and its profile. None where the store's holds."""
 
     endpoint: Endpoint | None = None
     profile: ModelProfile | None = None
@@ -93,7 +93,7 @@ class ModelAccess:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Who embeds. Pickles with the task; the key is left out of what is printed."""
+    """The embedding provider of a job. Pickles with the task; the key is left out of what is printed."""
 
     url: str | None = None
     api_key: str | None = field(default=None, repr=False)

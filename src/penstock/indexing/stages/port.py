@@ -21,7 +21,7 @@ __all__ = ["EmbeddingReply", "Stages", "given_up"]
 
 
 def given_up() -> Closed:
-    """What a call raises that was cancelled."""
+    """The error of a cancelled call."""
     return Closed("a stage of a round was cancelled", "the job was stopped", "the next run repeats it")
 
 

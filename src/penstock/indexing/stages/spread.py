@@ -25,7 +25,7 @@ def parts_of(items: Sequence[T], sizes: Sequence[int], most: int) -> list[list[T
 
 
 def spread(items: Sequence[T], sizes: Sequence[int], workers: int) -> list[list[T]]:
-    """The largest first, each to whoever has least; nobody is left with nothing, and no item is split."""
+    """Distribute items, the largest first, each to the smallest share. No share stays empty, and no item is split."""
     loads = [(0, worker) for worker in range(min(workers, len(items)))]
     parts: list[list[T]] = [[] for _ in loads]
     for place in sorted(range(len(items)), key=lambda place: (-sizes[place], place)):

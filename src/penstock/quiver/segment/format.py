@@ -65,7 +65,7 @@ class SegmentStream(msgspec.Struct, frozen=True):
 
 
 class SegmentMeta(msgspec.Struct, frozen=True):
-    """What is known of a segment without reading its Arrow files."""
+    """The metadata of a segment."""
 
     segment_seq: int
     first_bundle: int

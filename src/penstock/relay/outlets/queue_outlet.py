@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class QueueOutlet:
-    """`journal` is a file of its own, beside the quiver and as durable; `is_waiting` tells whether a segment still is.
+    """`journal` is a durable file next to the quiver; `is_waiting` returns whether a segment still waits.
 
     One outlet, one relay: two on one journal would not know of each other.
     """

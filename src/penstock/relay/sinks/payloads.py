@@ -91,7 +91,7 @@ def encode_table(table: pa.Table, compression: Literal["lz4", "zstd"] | None = "
 
 
 def decode_table(record: bytes | memoryview) -> pa.Table:
-    """The table of a record, as views into it; a stream that promises what it does not hold is refused."""
+    """The table of a record, as views into it. A stream that is shorter than it declares is rejected."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(record), options=_READING).read_all()
         table.validate(full=True)

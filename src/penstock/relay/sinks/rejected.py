@@ -24,7 +24,7 @@ _DIGITS: Final = 20
 
 
 class RejectedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record was in the queue, and what was wrong with it."""
+    """The place of a rejected record in the queue, and the reason."""
 
     sequence: int
     record: int

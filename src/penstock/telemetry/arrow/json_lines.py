@@ -33,7 +33,7 @@ _BLOCK_BYTES_MIN: Final = 1 << 16
 def decode_json_lines(
     body: bytes, source: RowSource, signal: Signal | None = None, limits: DecodeLimits = _LIMITS
 ) -> DecodedRows:
-    """Rows of a table of your own, or of a signal's, whose columns have its types as far as JSON can tell them.
+    """Rows of a table of your own, or of a signal with the types of its columns, as far as JSON allows.
 
     In a signal's table an object of texts is a map, and a whole number may stand where a double belongs.
     """

@@ -56,7 +56,7 @@ def _claimed_size(body: bytes) -> int:
 
 
 def decompressed(body: bytes, encoding: str, bytes_max: int) -> bytes:
-    """What a `Content-Encoding` of HTTP has packed; `AtCapacity` once it is larger than `bytes_max`.
+    """A body without its HTTP `Content-Encoding`; `AtCapacity` once it is larger than `bytes_max`.
 
     Never more than that is unpacked, however little was sent. Several members or frames, one after the other, are one
     body; one that is cut off is refused.

@@ -54,7 +54,7 @@ F = TypeVar("F", bound=_Typed)
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """What a text says about a metric."""
+    """The type, unit and help of a metric in exposition text."""
 
     type: str = "unknown"
     help: str = ""
@@ -63,7 +63,7 @@ class MetricFamily:
 
 @dataclass(frozen=True, slots=True)
 class ExpositionExemplar:
-    """An example behind a sample, mostly the trace of one request."""
+    """The exemplar of a sample, usually the trace of one request."""
 
     labels: Mapping[str, str]
     value: float

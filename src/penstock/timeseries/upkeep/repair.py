@@ -35,7 +35,7 @@ _COMMITS_SKIPPED = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class SeriesRepair:
-    """What was damaged, and what became of it."""
+    """What was damaged, and the result of its repair."""
 
     what: str
     outcome: str

@@ -33,7 +33,7 @@ _TOLD_MAX = 10
 
 @dataclass(slots=True)
 class SeriesVerifyReport:
-    """What was read of a tenant, and what does not agree."""
+    """What was read of a tenant, and its inconsistencies."""
 
     tenant: str
     hours: int = 0

@@ -71,7 +71,7 @@ async def count_values(
 
 
 def facet_of(values: Column, limit: int) -> FacetCounts:
-    """The same of some values at hand; null is none."""
+    """The facet of given values; null does not count."""
     check_limit(limit)
     tally = _Tally(values.type)
     tally.add(compute.drop_null(values))

@@ -41,7 +41,7 @@ _EXAMPLES_MAX: Final = 20
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at, and what is wrong: the first problems in words, and how many more there are."""
+    """What was checked, and its problems: the first problems in words, and how many more there are."""
 
     collection: str
     rows: int = 0

@@ -62,7 +62,7 @@ def status(path: str, as_json: bool) -> None:
 @_path_argument
 @json_option
 def inspect(path: str, as_json: bool) -> None:
-    """List the segments and the subscribers that have not processed them."""
+    """List the segments, and the subscribers they wait for."""
     from penstock.cli.inspection.quiver import segments_of
     from penstock.cli.terminal.tables import table_lines
 
