@@ -46,7 +46,7 @@ __all__ = [
 
 
 class PenstockError(Exception):
-    """The base class of all errors: `what` failed, `why`, and the `remedy`, separately, for logs and the command line."""
+    """The base class of all errors: `what` failed, `why`, and the `remedy`, kept apart for logs and the terminal."""
 
     # The remedy for this kind of failure, unless the raiser gives a better one.
     usual_remedy: ClassVar[str] = "see the cause of this error"

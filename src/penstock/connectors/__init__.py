@@ -4,7 +4,7 @@ Each framework is an extra (`penstock[langchain]`, `penstock[llamaindex]`), and 
 made. All of them only read, and work while another process writes the index.
 """
 
-from penstock.connectors.asking import IndexAccess
+from penstock.connectors.index_access import IndexAccess
 from penstock.connectors.langchain import langchain_retriever
 from penstock.connectors.llamaindex import llamaindex_reader, llamaindex_retriever
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.asking import IndexAccess, missing_framework, passage_id, passage_metadata, waited_for
+from penstock.connectors.index_access import IndexAccess, missing_framework, passage_id, passage_metadata, waited_for
 
 if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever

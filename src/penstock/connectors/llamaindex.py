@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.connectors.asking import IndexAccess, missing_framework, passage_id, passage_metadata, waited_for
+from penstock.connectors.index_access import IndexAccess, missing_framework, passage_id, passage_metadata, waited_for
 
 if TYPE_CHECKING:
     from llama_index.core.readers.base import BaseReader

@@ -46,7 +46,7 @@ def resident_bytes(sizes: BinaryIO | None = None) -> int:
 
 
 class ProcessWatch:
-    """Watches this process while the context is open. `end` is called with the reason, on a thread, and must not return."""
+    """Watches this process while the context is open. `end` gets the reason, on a thread, and must not return."""
 
     def __init__(
         self,

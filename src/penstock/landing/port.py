@@ -104,7 +104,7 @@ class LandingAnswer:
 
 
 class LandingStage(Protocol):
-    """The heavy stage of landing. Blocking; called from several threads at once. What is asked again writes the same files."""
+    """The heavy stage of landing. Blocking; called from several threads at once. A repeated task writes the same files."""
 
     def land(self, tasks: Sequence[LandingTask]) -> list[LandingAnswer]:
         """An answer a task, in their order.

@@ -1,4 +1,4 @@
-"""Notifications of object stores, one module per source: all become an `UploadNotification` or a `DeleteNotification`."""
+"""Notifications of object stores, one module per source: all become `UploadNotification` or `DeleteNotification`."""
 
 from typing import Final
 

@@ -57,7 +57,7 @@ async def answer_questions(
     answers: BinaryIO,
     layers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Answer questions until they end. A first reply without rows says that the process is ready, and how it is confined."""
+    """Answer questions until they end. A first reply without rows says that the process is ready and how it is confined."""
     _send(answers, encode_frame(SqlReply(layers=list(layers))))
     while (question := await asyncio.to_thread(_next_question, questions)) is not None:
         _send(answers, reply(await _outcome(engine, question)))

@@ -107,7 +107,7 @@ def upload_of(
     told: UploadNotification | None = None,
     reread: bool = False,
 ) -> UploadNotification:
-    """The object as seen now, ordered after everything in `state`. What was `told` of the same content before is kept."""
+    """The object as seen now, ordered after everything in `state`. What was `told` of the same content is kept."""
     same = told if told and told.etag == meta.version else None
     return UploadNotification(
         etag=meta.version,

@@ -63,7 +63,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The part of a model's settings that belongs to one index: where it is asked, and its profile. None where the store's holds."""
+    """A model's settings that belong to one index: its endpoint and its profile. None uses those of the store."""
 
     endpoint: Endpoint | None = None
     profile: ModelProfile | None = None

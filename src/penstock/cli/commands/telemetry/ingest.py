@@ -61,7 +61,8 @@ def ingest(
 ) -> None:
     """Send telemetry in a file to a queue or a store at the edge.
 
-    FILE is - for standard input. The command returns when the rows are durable. A malformed file is rejected as a whole. Points, records and spans that cannot be kept are counted.
+    FILE is - for standard input. The command returns when the rows are durable. A malformed file is rejected as a
+    whole. Points, records and spans that cannot be kept are counted.
     """
     if store is not None and quiver is not None:
         raise click.UsageError("rows go to a queue or to a store at the edge: give --store or --quiver")

@@ -67,8 +67,8 @@ def sql(
 ) -> None:
     """Answer a SELECT over the tables of a catalog.
 
-    Tables are metrics, logs, traces and every other table with data files. Conditions on the column `time` limit which files are read. The answer reflects one position of the catalog,
-    which --json prints and --as-of takes.
+    Tables are metrics, logs, traces and every other table with data files. Conditions on the column `time` limit which
+    files are read. The answer reflects one position of the catalog, which --json prints and --as-of takes.
     """
     import asyncio
 

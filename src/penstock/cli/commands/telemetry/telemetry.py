@@ -96,7 +96,8 @@ def run(
 def shards(store: str, as_json: bool, settings: Settings) -> None:
     """List the shards of telemetry with what waits in each.
 
-    A new `[sharding] shards = N` in the configuration takes effect first. No data moves: new rows follow the new layout, and shards of earlier layouts are drained.
+    A new `[sharding] shards = N` in the configuration takes effect first. No data moves: new rows follow the new layout,
+    and shards of earlier layouts are drained.
     """
     import asyncio
 

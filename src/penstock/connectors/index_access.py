@@ -1,4 +1,4 @@
-"""Questions to one index, asked by a framework: with its own loop, or from a thread that has none."""
+"""Access to one index for frameworks: searches and reads, on the caller's event loop or from a thread without one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from penstock.connectors import (
     llamaindex_reader,
     llamaindex_retriever,
 )
-from penstock.connectors.asking import passage_id, passage_metadata, waited_for
+from penstock.connectors.index_access import passage_id, passage_metadata, waited_for
 from penstock.errors import InvalidInput, NotFound, Unavailable
 from penstock.testing.shelf import IndexShelf
 
