@@ -1,4 +1,4 @@
-"""Block-valued tables on the key-value store, shared by the stores of time series and vectors.
+"""Block-valued tables on the key-value store, shared by every store of blocks.
 
 Names are imported on first use: a reader loads nothing that writes.
 """
