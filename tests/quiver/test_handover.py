@@ -127,6 +127,75 @@ def test_memory_that_is_needed_makes_it_a_file(how: str) -> None:
     asyncio.run(scenario())
 
 
+def test_a_subscriber_that_is_about_to_settle_it_gets_the_time_that_writing_would_take() -> None:
+    """Else a fast producer would have every segment written, and wait for that, though its subscriber keeps up."""
+
+    async def scenario() -> None:
+        disk, clock, written = torn(), ManualClock(), list[int]()
+
+        async def offload(work: Callable[..., T], /, *args: Any) -> T:
+            if getattr(work, "__qualname__", "") == "SegmentShelf.write":
+                written.append(args[1])
+                await clock.sleep(0.2)
+            return work(*args)
+
+        store = await registered(disk, "a", clock=clock, offload=offload)
+        (delivery,) = await handed_out(store, "a")
+        flushing = asyncio.create_task(store.flush())
+        await clock.run_for(0.3)
+        await flushing
+        await delivery.ack()
+        await store.sweep()
+        (delivery,) = await handed_out(store, "a", start=FULL)
+        for number in range(2 * FULL, 3 * FULL - 1):
+            await store.ingest(bundle(number))
+        await clock.run_for(0.1)
+        assert written == [1], "the next one is nearly full, and writing this one would take longer"
+        await delivery.ack()
+        waiting = asyncio.create_task(store.next("a"))
+        await asyncio.sleep(0)
+        await store.ingest(bundle(3 * FULL - 1))
+        last = await waiting
+        assert last is not None
+        for number in range(3 * FULL, 4 * FULL - 1):
+            await store.ingest(bundle(number))
+        await clock.run_for(0.5)
+        assert written == [1, last.segment_seq], "its time was up"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_more_callers_than_memory_takes_at_once_are_no_reason_to_write_it() -> None:
+    """They wait until it is settled. Only a lack of room elsewhere is pressing."""
+
+    async def scenario() -> None:
+        written: list[int] = []
+
+        async def offload(work: Callable[..., T], /, *args: Any) -> T:
+            if getattr(work, "__qualname__", "") == "SegmentShelf.write":
+                written.append(args[1])
+            await asyncio.sleep(0)
+            return work(*args)
+
+        async def consume() -> None:
+            while (delivery := await store.next("a")) is not None:
+                await delivery.ack()
+
+        async def produce(first: int) -> None:
+            for number in range(first, first + 10):
+                await store.ingest(bundle(number))
+
+        store = await registered(torn(), "a", offload=offload)
+        store._finaliser._write_seconds = 60.0
+        consumer = asyncio.create_task(consume())
+        await asyncio.gather(*(produce(100 * caller) for caller in range(32)))
+        assert written == []
+        consumer.cancel()
+
+    asyncio.run(scenario())
+
+
 def test_a_refused_segment_comes_again_and_is_kept() -> None:
     async def scenario() -> None:
         disk, clock = torn(), ManualClock()

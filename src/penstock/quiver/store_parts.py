@@ -98,7 +98,7 @@ class StoreParts:
             doors,
             self._changed,
             seconds=config.segment.memory_delivery_seconds if is_allowed else 0.0,
-            is_pressed=lambda: self.finaliser.is_pressed,
+            seconds_left=self.finaliser.memory_seconds_left,
         )
         self.reader = SegmentReader(self.shelf, self.segments, self.handover, doors)
         self.usage = SharedUsage(doors.disk, layout.path, layout.instance) if opened else None

@@ -29,7 +29,8 @@ __all__ = ["Handover"]
 class Handover:
     """One segment at a time. `seconds` is how long it may stay unwritten; 0: not at all.
 
-    `is_pressed` says that its memory is needed, `changed` is notified when that or an outcome may have changed.
+    `seconds_left` tells how soon its memory is needed (0 or less: now), and `changed` is notified when that or an
+    outcome may have changed.
     """
 
     def __init__(
@@ -40,14 +41,14 @@ class Handover:
         changed: WakeUp,
         *,
         seconds: float,
-        is_pressed: Callable[[], bool],
+        seconds_left: Callable[[], float],
     ) -> None:
         self._log = log
         self._subscribers = subscribers
         self._doors = doors
         self._changed = changed
         self._seconds = seconds
-        self._is_pressed = is_pressed
+        self._seconds_left = seconds_left
         self.held: HeldSegment | None = None
 
     def get(self, segment_seq: int) -> HeldSegment | None:
@@ -94,7 +95,8 @@ class Handover:
     async def _is_settled(self, segment_seq: int) -> bool:
         deadline = Deadline(self._doors.clock, self._seconds)
         while segment_seq not in self._log.state.reclaimed:
-            if self._is_pressed() or deadline.passed:
+            left = min(deadline.remaining, self._seconds_left())
+            if left <= 0:
                 return False
-            await self._changed.wait(deadline.remaining)
+            await self._changed.wait(left)
         return True

@@ -164,7 +164,8 @@ class Admission:
                 self._wanted = 0
             # Else the others hear of it, and free what they can.
             await self.publish()
-        if not self._fits(size):
+        # Callers that came meanwhile may have filled memory: that passes with the segment on its way, by itself.
+        if not self._is_crowded() and not self._fits(size):
             # What is in memory can be processed, and cleaned, once it is a file; then its place in the log is free.
             self._finaliser.seal("pressure")
             with suppress(OSError):

@@ -7,6 +7,7 @@ keeps its records until its files are durable.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
@@ -26,6 +27,7 @@ _RETRY_SECONDS_FIRST: Final = 0.1
 # Of the next segment, when it is this full the sealed one is written: the rest is filled meanwhile.
 _PRESSING_PART: Final = 0.75
 _RETRY_SECONDS_MAX: Final = 5.0
+_MOMENT_SECONDS: Final = 1e-3
 
 
 class SegmentWriter(Protocol):
@@ -63,6 +65,9 @@ class Finaliser:
         # How many wait for what is sealed to be written, and whether there is no room for it elsewhere.
         self._hurrying = 0
         self._is_short_of_room = False
+        # When the sealed segment was sealed, and how long it takes to write one; 0 until one was written.
+        self._sealed_at = 0.0
+        self._write_seconds = 0.0
         self._begun = begun
         self._task: asyncio.Task[None] | None = None
         self._retries = True
@@ -81,21 +86,32 @@ class Finaliser:
         """Whether both are full: whoever comes now has to wait."""
         return self.sealed is not None and self.open.bytes >= self._config.target_size
 
+    def memory_seconds_left(self) -> float:
+        """How long what is sealed may still be delivered from memory; 0 or less: it has to be written now.
+
+        Once the next segment is filling up, callers may soon wait for this one. Yet a subscriber that is about to
+        settle it spares the disk its file: it gets as much time as the writing would take, and no more.
+        """
+        if self._hurrying or self._is_short_of_room:
+            return 0.0
+        if not self._is_filling_up:
+            return math.inf
+        left = self._sealed_at + self._write_seconds - self._doors.clock.monotonic()
+        # So short a wait may round to none at all, and would be waited for again and again.
+        return left if left > _MOMENT_SECONDS else 0.0
+
     @property
-    def is_pressed(self) -> bool:
-        """Whether what is sealed must be written soon: somebody waits for that, or the next one is filling up."""
-        return (
-            self._hurrying > 0 or self._is_short_of_room or self.open.bytes >= _PRESSING_PART * self._config.target_size
-        )
+    def _is_filling_up(self) -> bool:
+        return self.open.bytes >= _PRESSING_PART * self._config.target_size
 
     def add(
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
     ) -> None:
-        was_pressed = self.is_pressed
+        was_filling_up = self._is_filling_up
         self.collect(bundles, bundle_seq, ingestion_ms, shared)
         if self.open.bytes >= self._config.target_size:
             self.seal("size")
-        if self.sealed is not None and self.is_pressed and not was_pressed:
+        if self.sealed is not None and self._is_filling_up and not was_filling_up:
             self._changed.notify()
 
     def collect(
@@ -114,6 +130,7 @@ class Finaliser:
             self._changed.notify()
         if self.sealed is None and self.open.bundles:
             self.sealed, self.open = self.open, self._new()
+            self._sealed_at = self._doors.clock.monotonic()
             self._doors.observer.count(names.QUIVER_SEGMENTS_FINALISED, reason=reason)
             self._task = asyncio.create_task(self._finalise(segment_seq))
 
@@ -167,7 +184,7 @@ class Finaliser:
         assert self.sealed is not None
         if segment_seq is None:
             segment_seq = self._number()
-            if self.is_pressed or not await self._hand_over(self.sealed, segment_seq):
+            if self.memory_seconds_left() <= 0 or not await self._hand_over(self.sealed, segment_seq):
                 await self._write_out(self.sealed, segment_seq)
         else:
             await self._write_out(self.sealed, segment_seq)
@@ -181,6 +198,7 @@ class Finaliser:
     async def _write_out(self, sealed: OpenSegment, number: int) -> None:
         pause = _RETRY_SECONDS_FIRST
         while True:
+            started = self._doors.clock.monotonic()
             try:
                 meta = await self._doors.offload(self._writer.write, sealed, number)
                 break
@@ -193,6 +211,9 @@ class Finaliser:
             await self._changed.wait(pause)
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
         self.failure = None
+        seconds = self._doors.clock.monotonic() - started
+        # Together with those before it: a single slow one says little.
+        self._write_seconds = (self._write_seconds + seconds) / 2 if self._write_seconds else seconds
         await self._publish(meta)
 
 
