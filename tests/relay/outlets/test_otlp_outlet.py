@@ -226,8 +226,9 @@ def test_other_slots_can_be_left_alone(collector: Collector) -> None:
         pa.record_batch({"body": [b"x"]}),
         pa.record_batch({"request": pa.array([None], pa.binary())}),
         pa.record_batch({"request": [b"x" * 101]}),
+        pa.record_batch([pa.array([b"x"]), pa.array([b"y"])], names=["request", "request"]),
     ],
-    ids=["text", "no column", "null", "too long"],
+    ids=["text", "no column", "null", "too long", "two columns"],
 )
 def test_a_slot_without_usable_requests_is_refused(collector: Collector, batch: pa.RecordBatch) -> None:
     sent = run(collector.url, [[Bundle({"otlp_logs": batch})]], OtlpOutletConfig(request_bytes_max=100))

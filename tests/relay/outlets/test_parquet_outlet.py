@@ -197,3 +197,38 @@ def test_on_a_real_disk_others_read_the_files(tmp_path: Path) -> None:
 def test_a_name_that_no_file_should_begin_with_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="name = "):
         ParquetOutletConfig(name=name)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([b""], pa.binary(0)),
+        pa.array([[]], pa.list_(pa.int64(), 0)),
+        pa.array([[[]]], pa.list_(pa.list_(pa.int64(), 0))),
+    ],
+    ids=["no bytes", "no elements", "no elements inside a list"],
+)
+def test_what_parquet_cannot_hold_is_a_dead_letter_and_holds_up_nothing(column: Any) -> None:
+    """Arrow calls one of these an error of the disk, and writes the others as files that nobody can read."""
+
+    async def main(simulation: Simulation) -> None:
+        odd = Bundle({"logs": pa.record_batch({"n": column})})
+        disk = await prepared(simulation, [[odd], [rows(2, 3)]])
+        state = await relay(simulation, disk)
+        assert state.subscriptions["parquet"].rejected.keys() == {1}
+        assert values(files(disk)) == [2] * 3
+
+    simulate(main, 1)
+
+
+def test_metadata_of_the_callers_own_never_makes_a_file_unreadable() -> None:
+    async def main(simulation: Simulation) -> None:
+        metadata = {b"ARROW:schema": b"none of Arrow's", b"owner": b"somebody"}
+        batch = pa.record_batch({"n": pa.array([1], pa.int64())}).replace_schema_metadata(metadata)
+        disk = await prepared(simulation, [[Bundle({"logs": batch})]])
+        await relay(simulation, disk)
+        assert values(files(disk)) == [1]
+        (body,) = files(disk).values()
+        assert pq.read_schema(pa.BufferReader(body)).metadata == {b"owner": b"somebody"}
+
+    simulate(main, 1)

@@ -67,9 +67,9 @@ def _signal(slot: str) -> str | None:
 
 
 def _check(slot: str, table: pa.Table, bytes_max: int) -> None:
-    kind = table.schema.field(_COLUMN).type if _COLUMN in table.schema.names else None
+    kind = table.schema.field(_COLUMN).type if table.schema.names.count(_COLUMN) == 1 else None
     if kind is None or not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise InvalidInput(f"slot {slot!r} has no binary column {_COLUMN!r}", f"it has {table.schema.names}")
+        raise InvalidInput(f"slot {slot!r} needs one binary column {_COLUMN!r}", f"it has {table.schema.names}")
     column = table.column(_COLUMN)
     if column.null_count:
         raise InvalidInput(f"slot {slot!r} has {column.null_count} rows without a request")

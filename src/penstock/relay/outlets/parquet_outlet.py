@@ -29,6 +29,14 @@ _TEMPORARY: Final = ".tmp"
 _SLOT_CHARACTERS_MAX: Final = 120
 
 
+# The key under which Parquet files keep their Arrow schema: a caller's own entry of that name makes them unreadable.
+_ARROW_SCHEMA: Final = b"ARROW:schema"
+
+
+class _NoParquet(Exception):
+    """Rows that Parquet cannot hold, or that nobody could read from it."""
+
+
 class ParquetOutlet:
     def __init__(
         self,
@@ -57,7 +65,7 @@ class ParquetOutlet:
                     await self._write_table(delivery.meta, slot, stream, table)
                     stream += 1
             await self._offload(self._sync_folder)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        except _NoParquet as error:
             return Undeliverable(f"segment {delivery.segment_seq} cannot be a Parquet file: {error}")
         except OSError as error:
             # Somebody may have removed the folder: the next try makes it again.
@@ -114,9 +122,28 @@ def file_name(prefix: str, instance: int, meta: SegmentMeta, slot: str, stream: 
 
 def encode_file(rows: pa.Table, config: ParquetOutletConfig) -> pa.Buffer:
     """The bytes of one file; the same rows give the same bytes."""
+    for column in rows.schema:
+        _check_type(column.name, column.type)
+    metadata = dict(rows.schema.metadata or {})
+    if metadata.pop(_ARROW_SCHEMA, None) is not None:
+        rows = rows.replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, row_group_size=config.row_group_rows, compression=config.compression.value)
+    try:
+        pq.write_table(rows, sink, row_group_size=config.row_group_rows, compression=config.compression.value)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        # Arrow tells of some types with an OSError, which must not be taken for one of the disk.
+        raise _NoParquet(str(error)) from error
     return sink.getvalue()
+
+
+def _check_type(column: str, kind: pa.DataType) -> None:
+    """Lists of no elements are written without an error, and cannot be read."""
+    if pa.types.is_fixed_size_list(kind) and kind.list_size == 0:
+        raise _NoParquet(f"column {column!r} has lists of the fixed size 0")
+    for number in range(kind.num_fields):
+        _check_type(column, kind.field(number).type)
 
 
 def _unlink(disk: Disk, path: str) -> None:
