@@ -26,6 +26,7 @@ from penstock.timeseries.promql import (
     StringResult,
     VectorResult,
 )
+from penstock.timeseries.promql.regex import anchored, substituted
 from penstock.timeseries.promql.source import STALE_BITS, STALE_NAN, is_stale
 
 MINUTE = 60_000
@@ -429,3 +430,40 @@ def test_counted_values_of_all_kinds_meet_in_their_labels() -> None:
 def test_a_step_beyond_all_times_is_refused() -> None:
     with pytest.raises(InvalidInput, match="step"):
         engine().query_range("m_total", 0, MINUTE, 10**20)
+
+
+def test_places_are_counted_in_bytes_as_prometheus_counts_them() -> None:
+    said = engine().query('quantile by ("läb el") (2, m_total)', MINUTE).annotations.warnings
+    assert said == ("PromQL warning: quantile value should be between 0 and 1, got 2 (1:26)",)
+    with pytest.raises(InvalidInput, match=r"^1:20: parse error"):
+        engine().query('sum by ("läb el") )', MINUTE)
+
+
+def test_series_that_could_meet_are_counted_before_they_are_paired() -> None:
+    # At no step do two of the right side exist, so that matching is not ambiguous; every pair is possible all the same.
+    many = [({"__name__": "a", "i": str(number)}, [0], [1.0]) for number in range(1000)]
+    one = [({"__name__": "b", "i": str(number)}, [number * MINUTE], [1.0]) for number in range(1000)]
+    small = EngineConfig(lookback_ms=1000, samples_max=1_500_000)
+    asked = Engine(MemorySource(many + one), small)
+    tracemalloc.start()
+    try:
+        with pytest.raises(AtCapacity, match=r"too many (series|samples)"):
+            asked.query_range("a * on () group_left () b", 0, 999 * MINUTE, MINUTE)
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?P<head>p)(.*)", r"(?P<head>p)(\Q.\E|.*)", "(?i)(P)(.*)", "p|(q)(x)?", "", "(.*)(.*)"]
+)
+@pytest.mark.parametrize("template", ["$1-$2", "${head}", "$0", "$3", "$12", r"\1$$", "", "ü$2"])
+def test_replacing_a_column_is_replacing_each_value(pattern: str, template: str) -> None:
+    values = ["p", "pod-1", "", "Pö\n", "q", "qx", r"p\1", "p.", "xp"]
+    compiled = anchored(pattern)
+    alone = [substituted(compiled, template, [value])[0] for value in values]
+    matches = [compiled.fullmatch(value) for value in values]
+    assert substituted(compiled, template, values) == alone
+    assert [text is None for text in alone] == [match is None for match in matches]
+    if template == "$1-$2" and compiled.groups >= 2:
+        assert alone == [match and f"{match.group(1) or ''}-{match.group(2) or ''}" for match in matches]

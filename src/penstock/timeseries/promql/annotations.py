@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from penstock.timeseries.promql.syntax.lexer import position
 from penstock.timeseries.promql.syntax.tree import TextSpan
 
 __all__ = ["NO_ANNOTATIONS", "Annotations", "Notes"]
@@ -42,14 +43,11 @@ class Notes:
         return Annotations(self._listed(self._warnings, "warning"), self._listed(self._infos, "info"))
 
     def _listed(self, found: dict[str, TextSpan], kind: str) -> tuple[str, ...]:
-        shown = [f"{text} ({self._position(place)})" for text, place in _first(found.items(), _SHOWN_MAX)]
+        shown = [
+            f"{text} ({position(self._expression, place.start)})" for text, place in _first(found.items(), _SHOWN_MAX)
+        ]
         more = len(found) - len(shown)
         return (*shown, f"{more} more {kind} annotations omitted") if more else tuple(shown)
-
-    def _position(self, place: TextSpan) -> str:
-        line = self._expression.count("\n", 0, place.start) + 1
-        column = place.start - (self._expression.rfind("\n", 0, place.start) + 1) + 1
-        return f"{line}:{column}"
 
 
 def _first(items: Iterable[tuple[str, TextSpan]], count: int) -> list[tuple[str, TextSpan]]:

@@ -17,7 +17,10 @@ __all__ = ["EvaluationContext"]
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationContext:
-    """`query` are the steps that were asked for, `grid` those evaluated here: in a subquery they differ."""
+    """`query` are the steps that were asked for, `grid` those evaluated here: in a subquery they differ.
+
+    `step_ms` is what `step()` means in a duration: the step of a range query, also of a single step; 0 at one time.
+    """
 
     source: SeriesSource
     config: EngineConfig
@@ -25,13 +28,14 @@ class EvaluationContext:
     notes: Notes
     query: Grid
     grid: Grid
+    step_ms: int
 
     def within(self, grid: Grid) -> EvaluationContext:
         return dataclasses.replace(self, grid=grid)
 
     def milliseconds(self, duration: Duration) -> int:
         range_ms = self.query.end_ms - self.query.start_ms
-        return to_ms(resolve(duration, step_ms=self.query.step_ms if range_ms else 0, range_ms=range_ms))
+        return to_ms(resolve(duration, step_ms=self.step_ms, range_ms=range_ms))
 
     def at_ms(self, modifiers: Modifiers) -> int | None:
         """The fixed time of a selector, if it has one."""

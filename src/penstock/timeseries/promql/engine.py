@@ -46,9 +46,8 @@ class Engine:
         """The value of an expression at one time."""
         tree, kind = self._read(expression)
         time_ms = _checked_time(time_ms)
-        grid = Grid(time_ms, time_ms, 1)
         notes = Notes(expression)
-        evaluator = Evaluator(self._context(grid, notes))
+        evaluator = Evaluator(self._context(Grid(time_ms, time_ms, 1), notes, 0))
         with np.errstate(all="ignore"):
             return _instant_result(evaluator, tree, kind, time_ms, notes)
 
@@ -62,7 +61,7 @@ class Engine:
                 "it must be scalar or instant vector",
             )
         notes = Notes(expression)
-        context = self._context(grid, notes)
+        context = self._context(grid, notes, grid.step_ms)
         context.budget.check_steps(grid.steps)
         evaluator = Evaluator(context)
         with np.errstate(all="ignore"):
@@ -75,7 +74,7 @@ class Engine:
         """What the query of these times is going to ask of its source; without an end it is an instant query."""
         tree, _ = self._read(expression)
         grid = _checked_grid(start_ms, start_ms if end_ms is None else end_ms, step_ms)
-        context = self._context(grid, Notes(expression))
+        context = self._context(grid, Notes(expression), 0 if end_ms is None else grid.step_ms)
         context.budget.check_steps(grid.steps)
         return list(selections(tree, context))
 
@@ -98,9 +97,9 @@ class Engine:
         tree = parse(expression, depth_max=self._config.depth_max, experimental=self._config.experimental)
         return tree, check_types(expression, tree)
 
-    def _context(self, grid: Grid, notes: Notes) -> EvaluationContext:
+    def _context(self, grid: Grid, notes: Notes, step_ms: int) -> EvaluationContext:
         budget = QueryBudget(self._config, self._clock)
-        return EvaluationContext(self._source, self._config, budget, notes, query=grid, grid=grid)
+        return EvaluationContext(self._source, self._config, budget, notes, query=grid, grid=grid, step_ms=step_ms)
 
 
 def _checked_grid(start_ms: int, end_ms: int, step_ms: int) -> Grid:

@@ -5,6 +5,7 @@ An empty value is the same as an absent label, so a set never holds one.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias
@@ -21,12 +22,16 @@ __all__ = [
     "keep",
     "labels_from",
     "metric_names",
+    "projected",
     "replace",
+    "replace_each",
     "set_text",
     "signature",
     "signatures",
     "text",
     "value_of",
+    "values_of",
+    "without_metadata",
 ]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -36,6 +41,8 @@ METRIC_NAME = "__name__"
 _METADATA = frozenset({METRIC_NAME, "__type__", "__unit__"})
 EMPTY_LABELS: Labels = ()
 _NAME = itemgetter(0)  # of a pair
+# Beyond these, the iterators over all rows no longer stay within a processor's cache.
+_COLUMNS_SERIES_MAX = 4096
 _LONG = 255  # lengths from here on take four bytes in a hash
 
 
@@ -48,6 +55,11 @@ def value_of(labels: Labels, name: str) -> str:
         if own == name:
             return value
     return ""
+
+
+def values_of(series: Iterable[Labels], name: str) -> list[str]:
+    """The value of one label in each series."""
+    return [value_of(labels, name) for labels in series]
 
 
 def drop(labels: Labels, names: Iterable[str]) -> Labels:
@@ -70,7 +82,16 @@ def metric_names(series: Iterable[Labels]) -> list[str]:
 
 
 def replace(labels: Labels, name: str, value: str) -> Labels:
-    return labels_from(dict(labels) | {name: value})
+    """With this value for a label; an empty one takes the label away."""
+    pairs = [pair for pair in labels if pair[0] != name]
+    if value:
+        insort(pairs, (name, value))
+    return tuple(pairs)
+
+
+def replace_each(series: Iterable[Labels], name: str, values: Iterable[str]) -> list[Labels]:
+    """The series with a value each for one label."""
+    return [replace(labels, name, value) for labels, value in zip(series, values, strict=True)]
 
 
 def drop_metadata(labels: Labels) -> Labels:
@@ -89,15 +110,33 @@ def signature(names: Iterable[str], *, on: bool) -> Callable[[Labels], Labels]:
 
 
 def signatures(series: Sequence[Labels], names: Iterable[str], *, on: bool) -> list[Labels]:
-    """The same of many label sets: label by label where all of them have the same names, as those of one metric do."""
+    """The same of many label sets."""
+    return projected(series, names if on else (*names, METRIC_NAME), kept=on)
+
+
+def without_metadata(series: Sequence[Labels]) -> list[Labels]:
+    """Many label sets without the metric's name, type and unit."""
+    return projected(series, _METADATA, kept=False)
+
+
+def projected(series: Sequence[Labels], names: Iterable[str], *, kept: bool) -> list[Labels]:
+    """Of each label set the labels with these names, or all others."""
     chosen = frozenset(names)
-    if len(set(map(len, series))) == 1:
-        columns = list(zip(*series, strict=True))
-        if all(len(set(map(_NAME, column))) == 1 for column in columns):
-            told = chosen if on else chosen | {METRIC_NAME}
-            kept = [column for column in columns if (column[0][0] in told) is on]
-            return list(zip(*kept, strict=True)) if kept else [EMPTY_LABELS] * len(series)
-    return [*map(signature(chosen, on=on), series)]
+    columns = _columns(series)
+    if columns is None:
+        return [tuple([pair for pair in labels if (pair[0] in chosen) is kept]) for labels in series]
+    left = [column for column in columns if (column[0][0] in chosen) is kept]
+    if len(left) == len(columns):
+        return list(series)
+    return list(zip(*left, strict=True)) if left else [EMPTY_LABELS] * len(series)
+
+
+def _columns(series: Sequence[Labels]) -> list[tuple[tuple[str, str], ...]] | None:
+    """Label by label, if all series have the same names; of very many, row by row is faster."""
+    if len(series) > _COLUMNS_SERIES_MAX or len(set(map(len, series))) != 1:
+        return None
+    columns = list(zip(*series, strict=True))
+    return columns if all(len(set(map(_NAME, column))) == 1 for column in columns) else None
 
 
 def text(labels: Labels) -> str:

@@ -9,9 +9,12 @@ import functools
 import re
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.errors import InvalidInput, Unsupported
 
-__all__ = ["anchored", "expand"]
+__all__ = ["anchored", "substituted"]
 
 # What a compiled program may take; larger ones are refused by RE2.
 _MEMORY_BYTES_MAX = 8 << 20
@@ -20,6 +23,8 @@ _PATTERN_CHARACTERS_MAX = 10_000
 _SHOWN_CHARACTERS = 100
 # Whatever else is of digits is a name, which no group has.
 _GROUP_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+# Groups of one digit are all that a replacement in RE2 has.
+_REWRITE_GROUP_MAX = 9
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -60,16 +65,47 @@ def _words(error: Exception) -> str:
     return text[: 2 * _SHOWN_CHARACTERS]
 
 
-def expand(template: str, match: Any) -> str:
-    """Replace `$1`, `$name` and `${name}` in a template; groups that do not exist become nothing, `$$` a dollar."""
-    out: list[str] = []
+def substituted(compiled: Any, template: str, values: list[str]) -> list[str | None]:
+    """What a template makes of each value that the pattern matches as a whole; None for the others.
+
+    A template has `$1`, `$name` and `${name}`; groups that do not exist become nothing, `$$` a dollar.
+    """
+    parts = _parts(template, compiled)
+    fast = _arrow_forms(compiled.pattern, parts)
+    if fast is None:
+        return [None if (match := compiled.fullmatch(value)) is None else _filled(parts, match) for value in values]
+    pattern, rewrite = fast
+    texts = pa.array(values, pa.large_string())
+    matches = pc.match_substring_regex(texts, pattern)
+    replaced = pc.replace_substring_regex(texts, pattern, rewrite)
+    found: list[str | None] = pc.if_else(matches, replaced, pa.scalar(None, pa.large_string())).to_pylist()
+    return found
+
+
+def _parts(template: str, compiled: Any) -> list[str | int]:
+    """Texts, and the numbers of groups between them."""
+    parts: list[str | int] = []
     at = 0
     while (dollar := template.find("$", at)) >= 0:
-        out.append(template[at:dollar])
+        parts.append(template[at:dollar])
         name, at = _reference(template, dollar + 1)
-        out.append("$" if name is None else _group(match, name))
-    out.append(template[at:])
-    return "".join(out)
+        parts.append("$" if name is None else _group_number(compiled, name))
+    parts.append(template[at:])
+    return parts
+
+
+def _filled(parts: list[str | int], match: Any) -> str:
+    return "".join([part if isinstance(part, str) else match.group(part) or "" for part in parts])
+
+
+def _arrow_forms(pattern: str, parts: list[str | int]) -> tuple[str, str] | None:
+    """The same for Arrow, whose RE2 does a whole column at once; None for what it has no words for."""
+    # A quotation that nothing ends would swallow what is put around the pattern.
+    groups = [part for part in parts if isinstance(part, int)]
+    if "\\Q" in pattern or any(group > _REWRITE_GROUP_MAX for group in groups):
+        return None
+    rewrite = "".join(f"\\{part}" if isinstance(part, int) else part.replace("\\", "\\\\") for part in parts)
+    return rf"\A(?s:{pattern})\z", rewrite
 
 
 def _reference(template: str, at: int) -> tuple[str | None, int]:
@@ -90,9 +126,7 @@ def _is_word(text: str) -> bool:
     return all(character == "_" or character.isalpha() or character.isdecimal() for character in text)
 
 
-def _group(match: Any, name: str) -> str:
-    key: int | str = int(name) if _GROUP_NUMBER.fullmatch(name) else name
-    try:
-        return match.group(key) or ""
-    except (IndexError, KeyError):
-        return ""
+def _group_number(compiled: Any, name: str) -> int | str:
+    """The number of a group, or nothing if there is none."""
+    number = int(name) if _GROUP_NUMBER.fullmatch(name) else compiled.groupindex.get(name, -1)
+    return number if 0 <= number <= compiled.groups else ""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InvalidInput
-from penstock.timeseries.promql.labels import EMPTY_LABELS, Labels, drop_metadata, text
+from penstock.timeseries.promql.labels import EMPTY_LABELS, Labels, drop_metadata, text, without_metadata
 
 __all__ = ["Cells", "Presence", "VectorFrame", "empty_frame", "merged", "single"]
 
@@ -68,7 +68,11 @@ class VectorFrame:
 
     def named(self) -> VectorFrame:
         """With the names removed that were marked for it. Series that become the same are one, if they never meet."""
-        labels = [drop_metadata(own) if gone else own for own, gone in zip(self.labels, self.unnamed, strict=True)]
+        if self.unnamed.all():
+            labels = without_metadata(self.labels)
+        else:
+            pairs = zip(self.labels, self.unnamed.tolist(), strict=True)
+            labels = [drop_metadata(own) if gone else own for own, gone in pairs]
         plain = VectorFrame(labels, self.values, self.present, np.zeros(len(labels), np.bool_))
         return merged(plain)
 

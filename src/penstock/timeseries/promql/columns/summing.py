@@ -24,9 +24,8 @@ def compensated_mean(terms: Cells, counts: Cells) -> Cells:
     mean = total / counts + error / counts
     overflown = ~np.isfinite(mean)
     if overflown.any():
-        # Scaled before they are added; infinite terms stay what they are.
-        scaled = compensated_sum(terms / np.expand_dims(counts, 1))
-        mean = np.where(overflown & np.isfinite(scaled), scaled, mean)
+        # Scaled before they are added: only infinite terms make it infinite then, and only both of them NaN.
+        mean = np.where(overflown, compensated_sum(terms / np.expand_dims(counts, 1)), mean)
     return mean
 
 

@@ -282,6 +282,7 @@ def _constant(evaluator: ArgumentEvaluator, expr: CallExpr) -> Cells:
         "start": query.start_ms / 1000,
         "end": query.end_ms / 1000,
         "range": range_ms / 1000,
+        # Unlike in a duration, a query of one time has no step here.
         "step": query.step_ms / 1000 if range_ms else 0.0,
     }[expr.function]
     return np.full(evaluator.context.grid.steps, value)

@@ -6,6 +6,7 @@ Label sets are matched once; after that every operation works on whole matrices.
 from __future__ import annotations
 
 import dataclasses
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +15,15 @@ from penstock.errors import InvalidInput
 from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, merged
 from penstock.timeseries.promql.columns.operators import ARITHMETIC, computed
 from penstock.timeseries.promql.context import EvaluationContext
+from penstock.timeseries.promql.evaluation.aggregation import runs_of
 from penstock.timeseries.promql.labels import (
     Labels,
-    drop,
-    drop_metadata,
-    keep,
-    labels_from,
+    projected,
+    replace_each,
     set_text,
-    signature,
-    value_of,
+    signatures,
+    values_of,
+    without_metadata,
 )
 from penstock.timeseries.promql.syntax.tree import BinaryExpr, Cardinality, VectorMatching
 
@@ -49,12 +50,9 @@ class _Sides:
 
 
 def _sides(many: VectorFrame, one: VectorFrame, matching: VectorMatching) -> _Sides:
-    key = signature(matching.labels, on=matching.on)
-    numbers: dict[Labels, int] = {}
-    owners = [
-        np.array([numbers.setdefault(key(labels), len(numbers)) for labels in side.labels], dtype=np.int64)
-        for side in (many, one)
-    ]
+    keys = [signatures(side.labels, matching.labels, on=matching.on) for side in (many, one)]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(chain(*keys)))}
+    owners = [np.fromiter(map(numbers.__getitem__, own), np.int64, len(own)) for own in keys]
     return _Sides(many, one, owners[0], owners[1], list(numbers))
 
 
@@ -105,15 +103,12 @@ class _Pairs:
 
 
 def _pairs(sides: _Sides, context: EvaluationContext) -> _Pairs:
-    partners: dict[int, list[int]] = {}
-    for row, group in enumerate(sides.one_groups.tolist()):
-        partners.setdefault(group, []).append(row)
-    found = [
-        (row, partner) for row, group in enumerate(sides.many_groups.tolist()) for partner in partners.get(group, ())
-    ]
-    context.budget.check_cells(len(found), sides.many.steps)
-    many = np.array([pair[0] for pair in found], dtype=np.int64)
-    one = np.array([pair[1] for pair in found], dtype=np.int64)
+    order, starts, lengths = runs_of(sides.one_groups, len(sides.groups))
+    partners = lengths[sides.many_groups]
+    context.budget.check_cells(int(partners.sum()), sides.many.steps)
+    many = np.repeat(np.arange(len(sides.many_groups)), partners)
+    place = np.arange(len(many)) - np.repeat(np.cumsum(partners) - partners, partners)
+    one = order[starts[sides.many_groups[many]] + place]
     return _Pairs(
         sides.many_groups[many],
         [sides.many.labels[row] for row in many],
@@ -155,11 +150,7 @@ def _applied(expr: BinaryExpr, sides: _Sides, parts: list[_Pairs], *, swapped: b
     many = np.concatenate([part.many for part in parts])
     one = np.concatenate([part.one for part in parts])
     present = np.concatenate([part.present for part in parts])
-    labels = [
-        _result_labels(own, other, expr)
-        for part in parts
-        for own, other in zip(part.many_labels, part.one_labels, strict=True)
-    ]
+    labels = [own for part in parts for own in _result_labels(part, expr)]
     _refuse_ambiguous_many(expr.matching, groups, labels, present)
     left, right = (one, many) if swapped else (many, one)
     values, kept = computed(expr.operator, left, right, returns_bool=expr.returns_bool)
@@ -168,14 +159,14 @@ def _applied(expr: BinaryExpr, sides: _Sides, parts: list[_Pairs], *, swapped: b
     return merged(frame).without_empty()
 
 
-def _result_labels(many: Labels, one: Labels, expr: BinaryExpr) -> Labels:
+def _result_labels(pairs: _Pairs, expr: BinaryExpr) -> list[Labels]:
     matching = expr.matching
-    labels = drop_metadata(many) if expr.operator in ARITHMETIC else many
+    labels = without_metadata(pairs.many_labels) if expr.operator in ARITHMETIC else pairs.many_labels
     if matching.cardinality is Cardinality.ONE_TO_ONE:
-        labels = keep(labels, matching.labels) if matching.on else drop(labels, matching.labels)
-    if not matching.include:
-        return labels
-    return labels_from(dict(labels) | {name: value_of(one, name) for name in matching.include})
+        labels = projected(labels, matching.labels, kept=matching.on)
+    for name in matching.include:
+        labels = replace_each(labels, name, values_of(pairs.one_labels, name))
+    return labels
 
 
 def _refuse_ambiguous_one(sides: _Sides, matching: VectorMatching, *, swapped: bool) -> None:

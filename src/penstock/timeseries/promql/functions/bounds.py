@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame
 from penstock.timeseries.promql.columns.windows import Windows, last_before
-from penstock.timeseries.promql.functions.rates import falls_of, lost_in_resets
+from penstock.timeseries.promql.functions.rates import falls_of, with_resets
 from penstock.timeseries.promql.source import SeriesColumns
 
 __all__ = ["anchored", "bounded_growth", "bounded_samples"]
@@ -76,22 +76,22 @@ def bounded_growth(windows: Windows, *, smoothed: bool, counter: bool, per_secon
     bounds = _bounds(windows, smoothed=smoothed, counter=counter)
     growth = bounds.right - bounds.left
     if counter:
-        growth = growth + _lost(windows.columns, bounds)
+        growth = _with_resets(growth, windows.columns, bounds)
     if per_second:
         growth = growth / ((windows.ends_ms - windows.starts_ms) / 1000)[None, :]
     return windows.frame(growth, bounds.present)
 
 
-def _lost(columns: SeriesColumns, bounds: _Bounds) -> Cells:
-    """What a counter had reached before each fall on its way from the left bound to the right one."""
+def _with_resets(growth: Cells, columns: SeriesColumns, bounds: _Bounds) -> Cells:
+    """Growth with what a counter had reached before each fall on its way from the left bound to the right one."""
     values, falls = columns.values, falls_of(columns)
     some = bounds.present & (bounds.last >= bounds.first)
     first, last = np.where(some, bounds.first, 0), np.where(some, bounds.last, 0)
-    entering = np.where(values[first] < bounds.left, bounds.left, 0.0)
-    leaving = np.where(bounds.right < values[last], values[last], 0.0)
-    alone = np.where(bounds.right < bounds.left, bounds.left, 0.0)
-    lost: Cells = np.where(some, entering + lost_in_resets(values, falls, first, last, some) + leaving, alone)
-    return lost
+    fell_between = np.where(some, values[first], bounds.right) < bounds.left
+    growth = growth + np.where(fell_between, bounds.left, 0.0)
+    growth = with_resets(growth, values, falls, first, last, some)
+    leaving = some & (bounds.right < values[last])
+    return growth + np.where(leaving, values[last], 0.0)
 
 
 def bounded_samples(windows: Windows, *, smoothed: bool) -> SeriesColumns:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.timeseries.promql.columns.frame import Cells, Presence
 
 __all__ = ["bucket_fraction", "bucket_quantile"]
+
+Index = npt.NDArray[np.int64]
 
 # Differences that are nothing but rounding.
 _TOLERANCE = 1e-12
@@ -22,7 +25,7 @@ def bucket_quantile(q: Cells, bounds: Cells, counts: Cells) -> tuple[Cells, Pres
     counts, lifted = _monotonic(counts)
     total = counts[-1]
     rank = np.where(inside, q, 0.0) * total
-    bucket = (~(counts[:-1] >= rank[None, :])).sum(axis=0)
+    bucket = _first_at_least(counts[:-1], rank)
     steps = np.arange(counts.shape[1])
     before = np.maximum(bucket - 1, 0)
     start = np.where(bucket > 0, bounds[before], 0.0)
@@ -34,6 +37,20 @@ def bucket_quantile(q: Cells, bounds: Cells, counts: Cells) -> tuple[Cells, Pres
     found = np.where(bucket == len(bounds) - 1, bounds[-2], found)
     found = np.where(total == 0, np.nan, found)
     return np.where(inside, found, outside), lifted & inside
+
+
+def _first_at_least(counts: Cells, rank: Cells) -> Index:
+    """The first bucket that reaches a rank, by halving: a count that is NaN compares as Prometheus compares it."""
+    low = np.zeros(counts.shape[1], np.int64)
+    high = np.full(counts.shape[1], len(counts))
+    steps = np.arange(counts.shape[1])
+    while (low < high).any():
+        middle = (low + high) // 2
+        reached = counts[np.minimum(middle, len(counts) - 1), steps] >= rank
+        searching = low < high
+        low = np.where(searching & ~reached, middle + 1, low)
+        high = np.where(searching & reached, middle, high)
+    return low
 
 
 def _monotonic(counts: Cells) -> tuple[Cells, Presence]:
@@ -69,17 +86,18 @@ def bucket_fraction(lower: Cells, upper: Cells, bounds: Cells, counts: Cells) ->
 
 
 def _rank(value: Cells, bounds: Cells, counts: Cells) -> Cells:
-    """How many observations lie below a value. Buckets without a finite width are not interpolated."""
-    lows = np.concatenate([[0.0 if bounds[0] > 0 else -np.inf], bounds[:-1]])
-    bucket = np.minimum((bounds[:, None] <= value[None, :]).sum(axis=0), len(bounds) - 1)
-    steps = np.arange(counts.shape[1])
-    low, high = lows[bucket], bounds[bucket]
-    below = np.where(bucket > 0, counts[np.maximum(bucket - 1, 0), steps], 0.0)
-    own = counts[bucket, steps]
-    part = np.where(np.isinf(high), 0.0, (value - low) / (high - low))
-    rank = np.where(np.isneginf(low), own, below + (own - below) * part)
-    # At or below the first bucket's lower edge nothing was counted; at or above the last bound everything.
-    rank = np.where(value <= low, below, rank)
-    rank = np.where(np.isposinf(value), counts[-1], rank)
-    found: Cells = np.minimum(rank, counts[-1])
-    return found
+    """How many observations lie below a value, at most all. A bucket that begins at -Inf is not interpolated."""
+    total = counts[-1]
+    found: Cells = total
+    settled = np.zeros(len(value), np.bool_)
+    below = np.zeros(len(value))
+    low = 0.0 if bounds[0] > 0 else -np.inf
+    for high, own in zip(bounds.tolist(), counts, strict=True):
+        at_edge = ~settled & (low >= value)
+        inside = ~settled & (low < value) & (high > value)
+        within = own if np.isneginf(low) else below + (own - below) * (value - low) / (high - low)
+        found = np.where(at_edge, below, np.where(inside, within, found))
+        settled |= at_edge | inside
+        low, below = high, own
+    bounded: Cells = np.where(found > total, total, found)
+    return bounded

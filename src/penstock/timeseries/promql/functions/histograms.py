@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame
+from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFrame, empty_frame, merged
 from penstock.timeseries.promql.context import EvaluationContext
 from penstock.timeseries.promql.functions.buckets import bucket_fraction, bucket_quantile
 from penstock.timeseries.promql.labels import METRIC_NAME, Labels, drop, replace, value_of
@@ -20,6 +22,8 @@ __all__ = ["histogram_fraction", "histogram_quantile", "histogram_quantiles", "w
 Index = npt.NDArray[np.intp]
 
 _BOUND = "le"
+# Of these, Go reads only those with an exponent.
+_HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+[pP]")
 # Buckets and steps that are computed at once: a dozen arrays of so many numbers stay within a processor's cache.
 _CELLS_AT_ONCE = 1 << 15
 
@@ -63,12 +67,20 @@ def histogram_quantile(q: Cells, frame: VectorFrame, context: EvaluationContext,
 def histogram_quantiles(
     label: str, quantiles: list[Cells], frame: VectorFrame, context: EvaluationContext, place: TextSpan
 ) -> VectorFrame:
-    """One series for each quantile, named in a label."""
+    """One series for each quantile, named in a label: one that varies is another series where it has another value."""
     parts: list[VectorFrame] = []
     for q in quantiles:
         found = histogram_quantile(q, frame, context, place)
-        named = [replace(labels, label, open_metrics_text(float(q[0]))) for labels in found.labels]
-        parts.append(dataclasses.replace(found, labels=named))
+        distinct, numbers = np.unique(q, return_inverse=True)
+        context.budget.check_cells(len(distinct) * len(found.labels), frame.steps)
+        for number, value in enumerate(distinct.tolist()):
+            named = [replace(labels, label, open_metrics_text(value)) for labels in found.labels]
+            asked = found.present & (numbers.ravel() == number)
+            parts.append(dataclasses.replace(found, labels=named, present=asked).without_empty())
+    return merged(_stacked(parts))
+
+
+def _stacked(parts: list[VectorFrame]) -> VectorFrame:
     return VectorFrame(
         [labels for part in parts for labels in part.labels],
         np.concatenate([part.values for part in parts]),
@@ -170,6 +182,8 @@ def _parsed(text: str) -> float | None:
     if not text.isascii() or text != text.strip() or "_" in text:
         return None
     try:
-        return float(text)
-    except ValueError:
+        bound = float.fromhex(text) if _HEXADECIMAL.match(text) else float(text)
+    except (ValueError, OverflowError):
         return None
+    # A number too large for a float is no bound; infinity is spelled out.
+    return None if math.isinf(bound) and "inf" not in text.lower() else bound

@@ -7,6 +7,8 @@ Its labels may change over time, so that one series can become several that foll
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -56,13 +58,17 @@ def info_matchers(matchers: tuple[Matcher, ...]) -> InfoLabels:
 
 def with_info(frame: VectorFrame, info: VectorFrame, asked: InfoLabels) -> VectorFrame:
     """The frame with labels of info series, whose values are the times of their samples: the newest describes."""
-    described = _described(info, frame.covered())
+    plain = [not asked.describes(value_of(own, METRIC_NAME)) for own in frame.labels]
+    targets = _Targets(compress(frame.labels, plain))
+    described = _described(info, [row for row, own in enumerate(info.labels) if own in targets], frame.covered())
     labels: list[Labels] = []
     rows: list[int] = []
     present: list[Presence] = []
     for row, own in enumerate(frame.labels):
-        if asked.describes(value_of(own, METRIC_NAME)):
-            rows, labels, present = [*rows, row], [*labels, own], [*present, frame.present[row]]
+        if not plain[row]:
+            rows.append(row)
+            labels.append(own)
+            present.append(frame.present[row])
             continue
         for infos, shown in described.get(keep(own, _IDENTIFYING), _nothing(frame)):
             if (infos or asked.optional) and (shown & frame.present[row]).any():
@@ -83,10 +89,33 @@ def _nothing(frame: VectorFrame) -> list[tuple[list[Labels], Presence]]:
     return [([], np.ones(frame.steps, np.bool_))]
 
 
-def _described(info: VectorFrame, needed: Presence) -> _Described:
+class _Targets:
+    """What the series to describe are identified by: only info series of these are read.
+
+    As Prometheus selects them: by each label of its own, among series that have the same of these labels.
+    """
+
+    def __init__(self, series: Iterable[Labels]) -> None:
+        self._values: dict[tuple[str, ...], list[set[str]]] = {}
+        for labels in series:
+            target = keep(labels, _IDENTIFYING)
+            own = self._values.setdefault(tuple(name for name, _ in target), [set() for _ in target])
+            for values, (_, value) in zip(own, target, strict=True):
+                values.add(value)
+        # A series without any of them has no target.
+        self._values.pop((), None)
+
+    def __contains__(self, labels: Labels) -> bool:
+        target = keep(labels, _IDENTIFYING)
+        own = self._values.get(tuple(name for name, _ in target), ())
+        return bool(own) and all(value in values for values, (_, value) in zip(own, target, strict=True))
+
+
+def _described(info: VectorFrame, rows: list[int], needed: Presence) -> _Described:
     """For each target: the sets of info series that describe it together, and the steps at which they do."""
     metrics: dict[Labels, dict[str, list[int]]] = {}
-    for row, labels in enumerate(info.labels):
+    for row in rows:
+        labels = info.labels[row]
         names = metrics.setdefault(keep(labels, _IDENTIFYING), {})
         names.setdefault(value_of(labels, METRIC_NAME), []).append(row)
     found: _Described = {}

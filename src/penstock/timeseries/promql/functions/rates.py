@@ -9,7 +9,7 @@ from penstock.timeseries.promql.columns.frame import Cells, Presence, VectorFram
 from penstock.timeseries.promql.columns.windows import Windows
 from penstock.timeseries.promql.source import SeriesColumns
 
-__all__ = ["changes", "extrapolated", "falls_of", "last_two", "lost_in_resets", "resets"]
+__all__ = ["changes", "extrapolated", "falls_of", "last_two", "resets", "with_resets"]
 
 # Samples up to this much further apart than average count as evenly spaced.
 _SPACING_TOLERANCE = 1.1
@@ -34,7 +34,7 @@ def _extended_growth(windows: Windows, present: Presence, falls: Index | None, *
     opening = _taken(windows, first)
     growth = _taken(windows, last) - opening
     if falls is not None and len(falls):
-        growth += lost_in_resets(windows.columns.values, falls, first, last, present)
+        growth = with_resets(growth, windows.columns.values, falls, first, last, present)
     # What the times of samples decide is the same for all series that were sampled together.
     rows = slice(None) if windows.columns.shared_times is None else slice(1)
     times = windows.columns.timestamps
@@ -106,17 +106,25 @@ def falls_of(columns: SeriesColumns) -> Index:
     return np.flatnonzero(fell) + 1
 
 
-def lost_in_resets(values: Cells, falls: Index, first: Index, last: Index, present: Presence) -> Cells:
-    """What counters had reached before each fall between two positions, summed."""
+def with_resets(growth: Cells, values: Cells, falls: Index, first: Index, last: Index, present: Presence) -> Cells:
+    """Growth between two positions with what counters had reached before each fall between them.
+
+    What was reached before the first fall is added alone: it makes up for a large value at the start, and what was
+    reached after it must not be rounded away beside that.
+    """
     low = np.searchsorted(falls, first, "right")
     high = np.searchsorted(falls, last, "right")
     some = present & (high > low)
-    lost = np.zeros(present.shape)
-    if some.any():
-        reached = np.append(values[falls - 1], 0.0)
-        bounds = np.stack([low[some], high[some]], axis=1).ravel()
-        lost[some] = np.add.reduceat(reached, bounds)[::2]
-    return lost
+    if not some.any():
+        return growth
+    reached = np.append(values[falls - 1], 0.0)
+    growth = growth.copy()
+    growth[some] += reached[low[some]]
+    several = some & (high > low + 1)
+    if several.any():
+        bounds = np.stack([low[several] + 1, high[several]], axis=1).ravel()
+        growth[several] += np.add.reduceat(reached, bounds)[::2]
+    return growth
 
 
 def _edges(windows: Windows, present: Presence) -> tuple[Index, Index]:

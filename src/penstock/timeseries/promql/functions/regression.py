@@ -59,7 +59,8 @@ def double_exponential_smoothing(windows: Windows, smoothing: Cells, trend: Cell
     """The smoothed last value of each window. A recurrence: sample by sample, but for all windows at once."""
     present = windows.counts >= _PAIR
     for name, sign, factor in (("smoothing", "sf", smoothing), ("trend", "tf", trend)):
-        wrong = ~((factor > 0) & (factor < 1))
+        # A factor of NaN is none of these: it makes every value NaN.
+        wrong = (factor <= 0) | (factor >= 1)
         if windows.counts.any() and wrong.any():
             raise InvalidInput(
                 f"invalid {name} factor. Expected: 0 < {sign} < 1, got: {factor[wrong][0]:f}",

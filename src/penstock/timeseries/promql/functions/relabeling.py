@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.errors import InvalidInput
 from penstock.timeseries.promql.columns.frame import VectorFrame, merged
-from penstock.timeseries.promql.labels import METRIC_NAME, Labels, replace, value_of
-from penstock.timeseries.promql.regex import anchored, expand
+from penstock.timeseries.promql.labels import METRIC_NAME, replace_each, values_of
+from penstock.timeseries.promql.regex import anchored, substituted
 
 __all__ = ["label_join", "label_replace", "sort_by_label", "sort_by_value"]
 
@@ -24,18 +23,17 @@ def label_replace(frame: VectorFrame, target: str, replacement: str, source: str
     """Set a label from what a pattern finds in another; series whose label does not match stay as they are."""
     _check_label(target, "destination", "label_replace")
     compiled = _compiled(pattern)
-    labels = list(frame.labels)
-    unnamed = frame.unnamed.copy()
+    values = values_of(frame.labels, source)
+    distinct = list(dict.fromkeys(values))
     # What each value of the source becomes; None where it does not match.
-    known: dict[str, str | None] = {}
-    for row, own in enumerate(frame.labels):
-        value = value_of(own, source)
-        if value not in known:
-            match = compiled.fullmatch(value)
-            known[value] = None if match is None else expand(replacement, match)
-        if (text := known[value]) is not None:
-            labels[row] = replace(own, target, text)
-            unnamed[row] &= target != METRIC_NAME
+    known = dict(zip(distinct, substituted(compiled, replacement, distinct), strict=True))
+    rows = [row for row, value in enumerate(values) if known[value] is not None]
+    texts = [text for value in values if (text := known[value]) is not None]
+    labels = list(frame.labels)
+    for row, own in zip(rows, replace_each([labels[row] for row in rows], target, texts), strict=True):
+        labels[row] = own
+    unnamed = frame.unnamed.copy()
+    unnamed[rows] &= target != METRIC_NAME
     return merged(dataclasses.replace(frame, labels=labels, unnamed=unnamed))
 
 
@@ -44,32 +42,36 @@ def label_join(frame: VectorFrame, target: str, separator: str, sources: list[st
     for label in sources:
         _check_label(label, "source", "label_join")
     _check_label(target, "destination", "label_join")
-    labels = [replace(own, target, separator.join(value_of(own, source) for source in sources)) for own in frame.labels]
+    columns = [values_of(frame.labels, source) for source in sources]
+    texts = [separator.join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * len(frame.labels)
+    labels = replace_each(frame.labels, target, texts)
     unnamed = np.zeros_like(frame.unnamed) if target == METRIC_NAME else frame.unnamed
     return merged(dataclasses.replace(frame, labels=labels, unnamed=unnamed))
 
 
 def sort_by_value(frame: VectorFrame, *, descending: bool) -> VectorFrame:
     """By the value at the only step; NaN comes last either way."""
-
-    def key(row: int) -> tuple[bool, float]:
-        value = float(frame.values[row, 0])
-        return math.isnan(value), 0.0 if math.isnan(value) else (-value if descending else value)
-
-    return frame.take(sorted(range(len(frame.labels)), key=key))
+    values = frame.values[:, 0]
+    return frame.take(np.argsort(-values if descending else values, kind="stable"))
 
 
 def sort_by_label(frame: VectorFrame, names: list[str], *, descending: bool) -> VectorFrame:
     """By label values in natural order, and by all labels where those are equal."""
+    rows = sorted(range(len(frame.labels)), key=frame.labels.__getitem__)
+    places = [_natural_places(values_of(frame.labels, name))[rows] for name in reversed(names)]
+    order = np.array(rows, dtype=np.int64)
+    order = order[np.lexsort(places)] if places else order
+    return frame.take(order[::-1] if descending else order)
 
-    def key(row: int) -> tuple[tuple[tuple[int, int, str], ...] | Labels, ...]:
-        labels = frame.labels[row]
-        return (*(_natural(value_of(labels, name)) for name in names), labels)
 
-    return frame.take(sorted(range(len(frame.labels)), key=key, reverse=descending))
+def _natural_places(values: list[str]) -> npt.NDArray[np.int64]:
+    """Numbers that rise as the values do; values that are naturally equal share one."""
+    keys = {value: _natural(value) for value in dict.fromkeys(values)}
+    places = {key: place for place, key in enumerate(sorted(set(keys.values())))}
+    numbers = {value: places[key] for value, key in keys.items()}
+    return np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
 
 
-@functools.lru_cache(maxsize=4096)
 def _natural(value: str) -> tuple[tuple[int, int, str], ...]:
     """Digits compare as numbers, of whatever length, and with other texts as the characters that they are."""
     return tuple(_natural_part(part) for part in _DIGITS.split(value) if part)

@@ -68,10 +68,15 @@ class Lexeme:
 
 
 def problem(expression: str, at: int, why: str) -> SyntaxProblem:
-    """An error that says where: line and column, both from 1."""
+    """An error that says where."""
+    return SyntaxProblem(f"{position(expression, at)}: parse error", why, "correct the expression")
+
+
+def position(expression: str, at: int) -> str:
+    """Line and column, both from 1; columns are bytes, as Prometheus counts them."""
     line = expression.count("\n", 0, at) + 1
-    column = at - (expression.rfind("\n", 0, at) + 1) + 1
-    return SyntaxProblem(f"{line}:{column}: parse error", why, "correct the expression")
+    before = expression[expression.rfind("\n", 0, at) + 1 : at]
+    return f"{line}:{len(before.encode('utf-8', 'surrogatepass')) + 1}"
 
 
 def tokenize(expression: str) -> list[Lexeme]:

@@ -31,16 +31,20 @@ def go_text(value: float) -> str:
 
 def general_text(value: float) -> str:
     """With an exponent where the number would be long, as in JSON."""
+    text = repr(value)
+    if "e" not in text and "n" not in text:
+        # Most numbers: Python writes the same digits.
+        return text.removesuffix(".0")
     size = abs(value)
     if not math.isfinite(value) or size == 0 or _PLAIN_MIN <= size < _PLAIN_MAX:
         return plain_text(value)
-    digits, _, exponent = format(Decimal(repr(value)).normalize(), "e").partition("e")
+    digits, _, exponent = format(Decimal(text).normalize(), "e").partition("e")
     return f"{digits}e{exponent}"
 
 
 def open_metrics_text(value: float) -> str:
-    """As OpenMetrics writes quantiles: whole numbers have a decimal."""
-    text = general_text(value)
+    """As OpenMetrics writes quantiles: whole numbers have a decimal, and zero has no sign."""
+    text = go_text(value or 0.0)
     return f"{text}.0" if text.lstrip("-").isdecimal() else text
 
 
