@@ -26,10 +26,12 @@ from tests.landing.world import (
 )
 from tests.telemetry.samples import SOURCE, every_kind_of_metric, metrics_scope, some_logs, some_spans
 
-from penstock.buffer import ConsumerConfig, DeadLetterPolicy, DeadLetters, queued_now
+from penstock.buffer import Consumer, ConsumerConfig, DeadLetterPolicy, DeadLetters, queued_now
 from penstock.errors import Corrupt, Unsupported
 from penstock.landing import Lander, LandingAnswer, LandingLimits, LandingStage, LandingTask
 from penstock.landing.sink import LandingSink
+from penstock.landing.tables import gather_tables
+from penstock.landing.work import LandingSettings, land_task
 from penstock.objects import open_store
 from penstock.records import ArrowEnvelope, Signal
 from penstock.relay import RelayStamp
@@ -299,6 +301,72 @@ def test_odd_names_and_columns_that_are_missing_stop_nobody(
     assert asyncio.run(sample_values(config, "other")) == Counter(float(number) for number in range(100, 105))
 
 
+VIEWS: list[tuple[Any, list[Any]]] = [
+    (pa.string_view(), ["a", "b", None]),
+    (pa.binary_view(), [b"a", b"b", None]),
+    (pa.list_(pa.string_view()), [["a"], ["b", None], None]),
+    (pa.struct([("q", pa.string_view())]), [{"q": "a"}, {"q": None}, None]),
+    (pa.map_(pa.string_view(), pa.string_view()), [[("k", "a")], [], None]),
+    (pa.list_(pa.binary_view(), 2), [[b"a", b"b"], [b"c", b"d"], None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), VIEWS, ids=[str(kind) for kind, _ in VIEWS])
+def test_views_of_strings_land_as_strings_whoever_sends_them(tmp_path: Path, kind: Any, values: list[Any]) -> None:
+    """Arrow cannot take rows of views: two tenants in one stream, or rows out of order, ended the job for everybody."""
+    config = config_at(tmp_path, series_path="")
+    rows = pa.table(
+        {
+            "tenant": ["acme", "beta", "acme"],
+            "time": pa.array([START + 1, START, START], pa.timestamp("ns", "UTC")),
+            "what": pa.array(values, kind),
+        }
+    )
+
+    async def check() -> None:
+        await produce(config, [{"views": rows}])
+        done = await land(config)
+        assert (done.rows, done.quarantined) == (3, 0)
+        found = await table_rows(config, tenant="acme") + await table_rows(config, tenant="beta")
+        assert [row["what"] for row in found] == [values[2], values[0], values[1]]
+
+    asyncio.run(check())
+
+
+def test_strings_and_views_of_them_are_one_type_and_a_table_that_has_views_keeps_them() -> None:
+    def rows(kind: Any) -> pa.Table:
+        return pa.table({"tenant": ["acme"], "what": pa.array(["a"], kind)})
+
+    mixed = gather_tables([("t", rows(pa.string())), ("t", rows(pa.string_view()))], {})
+    assert (mixed.tables["acme", "t"].num_rows, mixed.misfits) == (2, [])
+    assert mixed.known["acme", "t"]["what"] == "string"
+    earlier = {("acme", "t"): {"tenant": "string", "what": "string_view"}}
+    kept = gather_tables([("t", rows(pa.string_view()))], earlier)
+    assert (kept.tables["acme", "t"].schema.field("what").type, kept.misfits) == (pa.string_view(), [])
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_a_tenant_is_a_tenant_in_every_layout_of_strings(kind: Any) -> None:
+    rows = pa.table({"tenant": pa.array(["acme", "beta", "acme"]).cast(kind), "n": [1, 2, 3]})
+    found = gather_tables([("t", rows)], {}).tables
+    assert {tenant: table["n"].to_pylist() for (tenant, _), table in found.items()} == {"acme": [1, 3], "beta": [2]}
+
+
+def test_a_stream_that_cannot_be_shared_out_is_put_aside_and_its_neighbours_land(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails_at_one(table: pa.Table) -> pa.Table:
+        if "broken" in table.schema.names:
+            raise pa.ArrowNotImplementedError("no kernel")
+        return table
+
+    monkeypatch.setattr("penstock.landing.tables.plain_views", fails_at_one)
+    broken, good = pa.table({"tenant": ["a"], "broken": [1]}), pa.table({"tenant": ["a"], "n": [1]})
+    gathered = gather_tables([("t", broken), ("u", good)], {})
+    assert list(gathered.tables) == [("a", "u")]
+    assert [(one.name, "no kernel" in one.reason, one.rows.num_rows) for one in gathered.misfits] == [("t", True, 1)]
+
+
 def test_columns_stay_known_over_a_restart(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     asyncio.run(produce(config, [{"orders": pa.table({"tenant": ["a"], "n": [1]})}]))
@@ -352,6 +420,37 @@ def test_rows_of_hundreds_of_tenants_that_lie_among_each_other_land_with_their_o
 
 
 @pytest.mark.slow
+def test_the_files_of_one_tenant_do_not_wait_for_those_of_another(tmp_path: Path) -> None:
+    """Each put waits until another one is there: put one after the other, none would ever end."""
+    config = config_at(tmp_path, series_path="")
+
+    async def check() -> None:
+        await produce(config, [{"metrics": pa.concat_tables(metric_rows(0, 2, f"t{one}") for one in range(4))}])
+        store = await open_store(config.url)
+        consumer = Consumer(store, config.consumer)
+        await consumer.start()
+        descriptors = tuple(await consumer.next_descriptors(1))
+        met, waiting = asyncio.Event(), 0
+        put = store.put
+
+        async def put_in_company(key: str, *args: Any, **options: Any) -> Any:
+            nonlocal waiting
+            waiting += 1
+            if waiting == 2:
+                met.set()
+            await met.wait()
+            return await put(key, *args, **options)
+
+        store.put = put_in_company  # type: ignore[method-assign]
+        task = LandingTask(0, "queue", 0, 0, descriptors, writes_files=True, writes_samples=False)
+        answer = await asyncio.wait_for(land_task(LandingSettings.of(config), task, store), 30)
+        assert {file.tenant for file in answer.files} == {"t0", "t1", "t2", "t3"}
+        await consumer.close()
+        await store.close()
+
+    asyncio.run(check())
+
+
 def test_many_tenants_and_one_that_sends_most_of_it(tmp_path: Path) -> None:
     config = config_at(tmp_path, limits=LandingLimits(batches_per_round=8, interval_seconds=0.0))
     loud = [{"metrics": metric_rows(1000 * n, 1000, "loud")} for n in range(3)]

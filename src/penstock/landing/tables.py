@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.landing.port import KnownTables
-from penstock.telemetry import same_but_for_case, schema_of, signal_of, unstorable, whole_table
+from penstock.telemetry import plain_views, same_but_for_case, schema_of, signal_of, unstorable, whole_table
 
-__all__ = ["Gathered", "Misfit", "gather_tables"]
+__all__ = ["UNFORESEEN", "Gathered", "Misfit", "gather_tables", "merge_known"]
 
 compute: Any = pyarrow.compute
+# What work on columns raises where nobody foresaw it; Arrow has an OSError for what Parquet cannot hold.
+UNFORESEEN: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, pa.ArrowException)
 # What the time series take.
 _NAME_BYTES_MAX: Final = 1024
 
@@ -49,9 +51,17 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
     gathered = Gathered()
     parts: dict[tuple[str, str], list[pa.Table]] = {}
     for name, table in found:
-        for tenant, rows in _by_tenant(table):
+        try:
+            shares = list(_by_tenant(plain_views(table)))
+        except UNFORESEEN as error:
+            # It has been acknowledged: a job that stopped at it would stop there again, with everybody's rows behind.
+            reason = f"its rows cannot be shared out by tenant: {error}"[:300]
+            gathered.misfits.append(Misfit(name, "", reason, table))
+            continue
+        for tenant, share in shares:
             key = (tenant, name)
             columns = gathered.known.setdefault(key, dict(known.get(key) or _schema_columns(name)))
+            rows = _with_known_views(share, table.schema, columns)
             reason = _long_name(tenant, name) or _conflict(rows.schema, columns)
             if reason:
                 gathered.misfits.append(Misfit(name, tenant, reason, rows))
@@ -87,14 +97,26 @@ def merge_known(into: dict[tuple[str, str], dict[str, str]], more: Mapping[tuple
     return True
 
 
+def _with_known_views(rows: pa.Table, sent: pa.Schema, columns: Mapping[str, str]) -> pa.Table:
+    """Views as they were sent, where a table has them since before they were made plain."""
+    for place, plain in enumerate(rows.schema):
+        kind = sent.field(plain.name).type if plain.name in sent.names else plain.type
+        if kind != plain.type and columns.get(plain.name) == str(kind):
+            rows = rows.set_column(place, plain.with_type(kind), rows.column(place).cast(kind))
+    return rows
+
+
 def _by_tenant(table: pa.Table) -> Iterable[tuple[str, pa.Table]]:
     """Rows of each tenant; of a table without one, all are nobody's."""
-    if "tenant" not in table.schema.names or not pa.types.is_string(table.schema.field("tenant").type):
-        if "tenant" in table.schema.names:
+    place = table.schema.get_field_index("tenant")
+    if place < 0 or not _is_text(table.schema.field(place).type):
+        if place >= 0:
             table = table.drop_columns(["tenant"])
         nobody: Any = pa.repeat("", table.num_rows)
         yield "", table.add_column(0, "tenant", nobody)
         return
+    if not pa.types.is_string(table.schema.field(place).type):
+        table = table.set_column(place, "tenant", table.column(place).cast(pa.string()))
     coded = compute.fill_null(table.column("tenant"), "").combine_chunks().dictionary_encode()
     tenants = coded.dictionary.to_pylist()
     if len(tenants) == 1:
@@ -107,6 +129,12 @@ def _by_tenant(table: pa.Table) -> Iterable[tuple[str, pa.Table]]:
     ends = np.cumsum(np.bincount(numbers, minlength=len(tenants)))
     for tenant, start, end in zip(tenants, [0, *ends], ends, strict=False):
         yield tenant, rows.slice(start, end - start)
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether values are strings, in whatever layout a producer has them."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _schema_columns(name: str) -> dict[str, str]:

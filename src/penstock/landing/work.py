@@ -16,10 +16,11 @@ import pyarrow as pa
 from penstock.buffer import ConsumedBatch, FetchHandle
 from penstock.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from penstock.landing.config import LandingLimits, TelemetryConfig
+from penstock.landing.file_puts import FilePuts
 from penstock.landing.fitting import split_unfit
 from penstock.landing.port import LandedFile, LandingAnswer, LandingSamples, LandingTask, LostBatch
 from penstock.landing.state import FOLDER, plain_name
-from penstock.landing.tables import Gathered, Misfit, gather_tables
+from penstock.landing.tables import UNFORESEEN, Gathered, Misfit, gather_tables
 from penstock.objects import ObjectStore, StoreSpec
 from penstock.telemetry import (
     DataFileConfig,
@@ -43,7 +44,9 @@ __all__ = ["LandingSettings", "land_task"]
 S = TypeVar("S")
 T = TypeVar("T")
 _FETCHES_AT_ONCE: Final = 8
-_PUTS_AT_ONCE: Final = 8
+_PUTS_AT_ONCE: Final = 16
+# Of files that are on their way to the store, beside those of the table that is being written.
+_PUT_BYTES_MAX: Final = 64 << 20
 _METRICS: Final = "metrics"
 # Columns of metrics that say nothing about series: they need not be copied.
 _NO_SERIES: Final[tuple[str, ...]] = (
@@ -59,8 +62,6 @@ _NO_SERIES: Final[tuple[str, ...]] = (
     "max",
 )
 _NS: Final = 1_000_000
-# What work on columns raises where nobody foresaw it; Arrow has an OSError for what Parquet cannot hold.
-_UNFORESEEN: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, pa.ArrowException)
 # Of a table's name in that of a quarantined object, which has the whole name in its metadata.
 _NAME_CHARACTERS_MAX: Final = 40
 # Numbers of files that each piece of a task has for itself, in one partition.
@@ -146,7 +147,11 @@ class _Task:
     def _code(gathered: Gathered, key: tuple[str, str]) -> None:
         """Give maps numbers, and put aside the rows that would spoil their table."""
         tenant, name = key
-        table, unfit = split_unfit(coded_maps(gathered.tables[key]))
+        try:
+            table, unfit = split_unfit(coded_maps(gathered.tables[key]))
+        except UNFORESEEN as error:
+            reason = f"it cannot be looked through: {error}"[:300]
+            table, unfit = gathered.tables[key].slice(0, 0), [(reason, gathered.tables[key])]
         gathered.misfits += [Misfit(name, tenant, reason, plain_maps(rows)) for reason, rows in unfit]
         if table.num_rows:
             gathered.tables[key] = table
@@ -207,10 +212,12 @@ class _Task:
 
     async def _write_all(self, gathered: Gathered, received_ns: int) -> None:
         await self._quarantine(gathered.misfits)
-        for (_, name), table in sorted(gathered.tables.items()):
-            await self._write(name, table, received_ns)
+        # Hundreds of tenants have a file each: those of one are on their way while the next one's are made.
+        async with FilePuts(self._put, _PUTS_AT_ONCE, _PUT_BYTES_MAX) as puts:
+            for (_, name), table in sorted(gathered.tables.items()):
+                await self._write(name, table, received_ns, puts)
 
-    async def _write(self, name: str, table: pa.Table, received_ns: int) -> None:
+    async def _write(self, name: str, table: pa.Table, received_ns: int, puts: FilePuts) -> None:
         number = self._piece * _FILES_PER_PIECE
 
         def encoded() -> list[EncodedFile]:
@@ -223,11 +230,12 @@ class _Task:
 
         try:
             files = await asyncio.to_thread(encoded)
-        except (InvalidInput, *_UNFORESEEN) as error:
+        except (InvalidInput, *UNFORESEEN) as error:
             # It has been acknowledged: a job that stopped at it would stop there again, with everybody's rows behind.
             await self._quarantine([Misfit(name, "", f"it cannot be written: {error}"[:300], plain_maps(table))])
             return
-        await _gathered(_PUTS_AT_ONCE, self._put, files)
+        for file in files:
+            await puts.add(file)
         self._answer.files += [_described(file) for file in files]
 
     async def _put(self, file: EncodedFile) -> None:
@@ -268,7 +276,7 @@ class _Task:
     def _descriptions(table: pa.Table) -> dict[str, MetricDescription]:
         try:
             return descriptions_of(table)
-        except _UNFORESEEN:
+        except UNFORESEEN:
             # Of rows that lack a metric's name or type; what else is wrong with them is counted row by row.
             return {}
 
@@ -279,7 +287,7 @@ class _Task:
         """
         try:
             yield series_of(batch, self._settings.mapping)
-        except _UNFORESEEN as error:
+        except UNFORESEEN as error:
             if batch.num_rows == 1:
                 self._refuse(f"no series can be made of it: {type(error).__name__}", 1)
                 return

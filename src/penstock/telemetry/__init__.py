@@ -15,6 +15,7 @@ from penstock.telemetry.columns.schemas import (
     signal_of,
 )
 from penstock.telemetry.columns.storable import rows_with_repeated_keys, same_but_for_case, unstorable
+from penstock.telemetry.columns.views import plain_views
 from penstock.telemetry.data_files import (
     ColumnBounds,
     DataFileConfig,
@@ -90,6 +91,7 @@ __all__ = [
     "metric_name",
     "partitioned",
     "plain_maps",
+    "plain_views",
     "query_schema",
     "read_arrow",
     "read_exposition",

@@ -87,11 +87,15 @@ def whole_table(table: pa.Table, name: str) -> pa.Table:
     signal = signal_of(name)
     if signal is None:
         return table
+    fields: list[Any] = list(table.schema)
+    columns: list[Any] = list(table.columns)
+    have = set(table.schema.names)
     for place, field in enumerate(SCHEMAS[signal]):
-        at = table.schema.get_field_index(field.name)
-        if at < 0 and field.nullable:
-            table = table.add_column(min(place, table.num_columns), field, pa.nulls(table.num_rows, field.type))
-    return table
+        if field.name not in have and field.nullable:
+            fields.insert(place, field)
+            columns.insert(place, pa.nulls(table.num_rows, field.type))
+    metadata: Any = table.schema.metadata
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata))
 
 
 def _signal_columns(schema: pa.Schema) -> list[str]:
