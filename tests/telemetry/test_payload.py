@@ -7,13 +7,23 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from tests.telemetry.samples import SOURCE, every_kind_of_metric, some_logs
+from tests.telemetry.samples import SOURCE, every_kind_of_metric, first_write, some_logs
 
 from penstock.errors import Corrupt, InvalidInput, Unsupported
 from penstock.records import ArrowEnvelope, Signal, TelemetryEnvelope, VectorEnvelope, VectorOperation
 from penstock.relay import decode_part
-from penstock.telemetry import decode_otlp, decode_records, encode_arrow, encode_records, whole_table
+from penstock.telemetry import (
+    RemoteWriteVersion,
+    decode_otlp,
+    decode_records,
+    decode_write_requests,
+    encode_arrow,
+    encode_records,
+    narrowed,
+    whole_table,
+)
 
 TABLE = pa.table({"tenant": ["t"], "a": [1]})
 
@@ -90,6 +100,41 @@ def test_columns_of_your_own_tables_are_kept_also_when_they_hold_nothing() -> No
     (found,) = decode_records(records, envelope, 0, leaves_out_empty=True)["mine"]
     assert found.schema.names == ["a", "b"]
     assert whole_table(found, "mine") is found
+
+
+def _metrics(*kinds: str) -> pa.RecordBatch:
+    batch = decode_otlp(Signal.METRICS, every_kind_of_metric().SerializeToString(), SOURCE).batch
+    without_exemplars = batch.set_column(
+        batch.schema.get_field_index("exemplars"), "exemplars", pa.nulls(batch.num_rows, batch.column("exemplars").type)
+    )
+    rows = pa.Table.from_batches([without_exemplars])
+    chosen = rows.filter(pc.is_in(rows.column("type"), value_set=pa.array(kinds)))
+    return pa.RecordBatch.from_arrays(chosen.combine_chunks().to_batches()[0].columns, schema=batch.schema)
+
+
+def test_samples_and_numbers_are_stored_without_the_columns_of_histograms_and_come_back_whole() -> None:
+    series = [({"__name__": "up", "job": "a"}, [(1, 1.0)])]
+    samples = decode_write_requests([first_write(series).SerializeToString()], SOURCE, RemoteWriteVersion.V1).batch
+    widths = []
+    for batch in (samples, _metrics("gauge", "sum")):
+        narrow = narrowed(batch, "metrics")
+        widths.append(narrow.num_columns)
+        records, envelope = encode_records({"metrics": narrow})
+        (found,) = decode_records(records, envelope, 0)["metrics"]
+        assert found.schema.equals(batch.schema)
+        assert found.to_batches()[0].equals(batch)
+    assert widths == [7, 21]
+
+
+def test_rows_with_a_value_in_any_other_column_are_stored_whole() -> None:
+    """So there are three sets of columns, whatever a sender does."""
+    for batch in (_metrics("histogram"), _metrics("gauge", "summary")):
+        assert narrowed(batch, "metrics") is batch
+    logs = decode_otlp(Signal.LOGS, some_logs().SerializeToString(), SOURCE).batch
+    assert narrowed(logs, "logs") is logs
+    mine = pa.record_batch({"tenant": ["t"], "a": pa.nulls(1, pa.int64())})
+    assert narrowed(mine, "mine") is mine
+    assert narrowed(mine, "metrics") is mine
 
 
 def test_a_header_that_does_not_fit_its_schema_is_damage() -> None:

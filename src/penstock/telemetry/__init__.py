@@ -29,7 +29,7 @@ from penstock.telemetry.data_files import (
 from penstock.telemetry.openmetrics import decode_openmetrics, decode_prometheus_text
 from penstock.telemetry.otlp.decode import decode_otlp, decode_otlp_json, decode_otlp_together
 from penstock.telemetry.otlp.encode import encode_otlp
-from penstock.telemetry.payload import decode_records, encode_records, whole_table
+from penstock.telemetry.payload import decode_records, encode_records, narrowed, whole_table
 from penstock.telemetry.remote_write.decode import RemoteWriteVersion, decode_remote_write, decode_write_requests
 from penstock.telemetry.series.conversion import DeltaPolicy, ExponentialPolicy, SeriesConfig, SeriesSamples, series_of
 from penstock.telemetry.series.descriptions import MetricDescription, descriptions_of
@@ -89,6 +89,7 @@ __all__ = [
     "family_of",
     "label_name",
     "metric_name",
+    "narrowed",
     "partitioned",
     "plain_maps",
     "plain_views",

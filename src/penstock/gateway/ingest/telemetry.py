@@ -39,6 +39,7 @@ from penstock.telemetry import (
     decode_otlp_json,
     decode_otlp_together,
     decode_write_requests,
+    narrowed,
     signal_of,
     unpack,
 )
@@ -237,7 +238,8 @@ class IngestRoutes:
     async def _store(self, table: str, found: DecodedRows) -> None:
         """Return once the rows are durable."""
         if found.batch.num_rows:
-            bundle = Bundle({table: found.batch}, signal=table, event_time_ns=_time_range(found.batch))
+            rows = narrowed(found.batch, table)
+            bundle = Bundle({table: rows}, signal=table, event_time_ns=_time_range(rows))
             await self._sink.ingest(bundle, self._config.ingest_seconds_max)
         self._observer.count(names.GATEWAY_ROWS, found.batch.num_rows, signal=table)
         if found.rejected:
@@ -254,6 +256,8 @@ def _time_range(batch: pa.RecordBatch) -> tuple[int, int] | None:
     index = batch.schema.get_field_index("time")
     if index < 0 or not pa.types.is_timestamp(batch.schema.field(index).type):
         return None
-    found = pc.min_max(batch.column(index).cast(pa.timestamp("ns", batch.schema.field(index).type.tz)).cast(pa.int64()))
+    kind = batch.schema.field(index).type
+    column = batch.column(index)
+    found = pc.min_max((column if kind.unit == "ns" else column.cast(pa.timestamp("ns", kind.tz))).view(pa.int64()))
     low, high = found["min"].as_py(), found["max"].as_py()
     return None if low is None else (low, high)

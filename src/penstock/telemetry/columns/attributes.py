@@ -19,12 +19,26 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.telemetry.columns.building import Ints, field, lists, pc, relist
+from penstock.telemetry.columns.entries import EntryColumns, distinct_entries, key_ranks
 from penstock.telemetry.columns.schemas import ValueKind
 from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.outline import Outline, Uncommon, part_columns
 from penstock.telemetry.wire.protobuf import parse
 
-__all__ = ["AttributeColumns", "any_values", "attribute_columns", "json_value", "string_map"]
+__all__ = [
+    "AttributeColumns",
+    "any_values",
+    "attribute_columns",
+    "check_sizes",
+    "coded_columns",
+    "json_value",
+    "sorted_codes",
+    "string_map",
+]
 
+_NO_TEXTS: Final = pa.array([], pa.string())
+_VALUE: Final = "value of an attribute"
+_ENTRY: Final = Outline(frozenset({"array_value", "kvlist_value"}))
 _SIMPLE: Final = (
     ("bool_value", ValueKind.BOOL),
     ("int_value", ValueKind.INT),
@@ -56,43 +70,85 @@ class AttributeColumns:
 
 
 def attribute_columns(key_values: Any, limits: DecodeLimits) -> AttributeColumns:
-    """Of lists of OTLP's `KeyValue`."""
+    """Of lists of OTLP's `KeyValue`, decoded or left as bytes."""
     entries, offsets = lists(key_values)
     limits.check_attributes(int(np.diff(offsets).max(initial=0)))
+    if not len(entries):
+        return AttributeColumns(offsets, _NO_TEXTS, _NO_TEXTS, np.zeros(0, np.int8))
+    if pa.types.is_binary(entries.type):
+        return coded_columns(offsets, *distinct_entries(entries, limits, _decoded_attributes))
     keys = field(entries, "key")
     values, kinds = any_values(field(entries, "value"), limits)
-    _check_sizes(keys, limits)
+    check_sizes(keys, limits)
     return in_order(offsets, keys, values, kinds)
+
+
+def _decoded_attributes(entries: Any, limits: DecodeLimits) -> EntryColumns:
+    found = part_columns(_common().KeyValue.DESCRIPTOR, entries, _ENTRY)
+    keys = found.field("key")
+    values, kinds = any_values(field(found, "value"), limits)
+    check_sizes(keys, limits)
+    return EntryColumns(keys, values, kinds, key_ranks(keys))
 
 
 def string_map(offsets: Ints, keys: Any, values: Any, limits: DecodeLimits) -> AttributeColumns:
     """Of labels that are strings already."""
     limits.check_attributes(int(np.diff(offsets).max(initial=0)))
-    _check_sizes(keys, limits)
-    _check_sizes(values, limits)
+    check_sizes(keys, limits)
+    check_sizes(values, limits)
     return in_order(offsets, keys, values, np.zeros(len(keys), np.int8))
+
+
+def coded_columns(offsets: Ints, distinct: EntryColumns, codes: Ints) -> AttributeColumns:
+    """The same of distinct entries, and which of them each entry is."""
+    ranks = distinct.ranks[codes]
+    if not _rises(ranks, offsets):
+        order, offsets = _sorted_entries(ranks, offsets)
+        codes = codes[order]
+    chosen = pa.array(codes)
+    return AttributeColumns(offsets, distinct.keys.take(chosen), distinct.values.take(chosen), distinct.kinds[codes])
+
+
+def sorted_codes(offsets: Ints, distinct: EntryColumns, codes: Ints) -> Ints:
+    """Distinct entries in the order of their keys within each row; `Uncommon` where a row has a key twice."""
+    ranks = distinct.ranks[codes]
+    if _rises(ranks, offsets):
+        return codes
+    order, _ = _sorted_entries(ranks, offsets)
+    if len(order) < len(codes):
+        raise Uncommon
+    return codes[order]
 
 
 def in_order(offsets: Ints, keys: Any, values: Any, kinds: npt.NDArray[np.int8]) -> AttributeColumns:
     """Sorted by key within each row, each key once: the last one given."""
     if len(keys) == 0:
         return AttributeColumns(offsets, keys, values, kinds)
-    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    encoded = pc.dictionary_encode(keys)
-    names = encoded.dictionary.to_pylist()
-    ranks = np.empty(len(names), np.int64)
-    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    places = rows * len(names) + ranks[np.asarray(encoded.indices)]
-    steps = np.diff(places)
-    if np.all(steps > 0):
+    ranks = key_ranks(keys)
+    if _rises(ranks, offsets):
         return AttributeColumns(offsets, keys, values, kinds)
+    order, offsets = _sorted_entries(ranks, offsets)
+    chosen = pa.array(order)
+    return AttributeColumns(offsets, keys.take(chosen), values.take(chosen), kinds[order])
+
+
+def _rises(ranks: Ints, offsets: Ints) -> bool:
+    """Whether each entry is above the one before it in its row."""
+    falls = ranks[1:] <= ranks[:-1]
+    starts = offsets[1:-1]
+    falls[starts[(starts > 0) & (starts < len(ranks))] - 1] = False
+    return not falls.any()
+
+
+def _sorted_entries(ranks: Ints, offsets: Ints) -> tuple[Ints, Ints]:
+    """Which entries, by rank within each row and of a rank the last one; and the offsets of the rows among them."""
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    places = rows * (int(ranks.max()) + 1) + ranks
     order = np.argsort(places, kind="stable")
-    is_last = np.append(np.diff(places[order]) != 0, True)
-    order = order[is_last]
+    order = order[np.append(np.diff(places[order]) != 0, True)]
     new = np.zeros(len(offsets), np.int64)
     np.cumsum(np.bincount(rows[order], minlength=len(offsets) - 1), out=new[1:])
-    chosen = pa.array(order)
-    return AttributeColumns(new, keys.take(chosen), values.take(chosen), kinds[order])
+    return order, new
 
 
 def any_values(values: Any, limits: DecodeLimits) -> tuple[Any, npt.NDArray[np.int8]]:
@@ -105,13 +161,13 @@ def any_values(values: Any, limits: DecodeLimits) -> tuple[Any, npt.NDArray[np.i
             texts = _filled(texts, open_, kinds, field(values, name), kind)
         for name, kind, render in (
             ("bytes_value", ValueKind.BYTES, lambda value: base64.b64encode(value).decode()),
-            ("array_value", ValueKind.JSON, lambda value: _rendered(_array(value["values"], limits, 1))),
-            ("kvlist_value", ValueKind.JSON, lambda value: _rendered(_object(value["values"], limits, 1))),
+            ("array_value", ValueKind.JSON, lambda value: _rendered(_array(value, limits))),
+            ("kvlist_value", ValueKind.JSON, lambda value: _rendered(_object(value, limits))),
         ):
             texts = _spelled(texts, open_, kinds, field(values, name), kind, render)
         kinds[open_] = ValueKind.EMPTY
         texts = pc.fill_null(texts, "")
-    _check_sizes(texts, limits)
+    check_sizes(texts, limits)
     return texts, kinds
 
 
@@ -143,7 +199,7 @@ def _spelled(
     return pc.replace_with_mask(texts, pa.array(given), spelled)
 
 
-def _check_sizes(texts: Any, limits: DecodeLimits) -> None:
+def check_sizes(texts: Any, limits: DecodeLimits) -> None:
     longest = pc.max(pc.binary_length(texts)).as_py()
     limits.check_value(longest or 0)
 
@@ -169,35 +225,38 @@ def json_value(value: Any, limits: DecodeLimits, depth: int = 0) -> Any:
     return None if kind is None else getattr(value, kind)
 
 
-def _array(items: list[bytes], limits: DecodeLimits, depth: int) -> list[Any]:
-    message = _any_value()
-    return [json_value(parse(message, item, "value of an attribute"), limits, depth) for item in items]
+def _array(found: Any, limits: DecodeLimits) -> list[Any]:
+    """Of an `ArrayValue` that is undecoded, or whose items are."""
+    if isinstance(found, bytes):
+        items = parse(_common().ArrayValue, found, _VALUE).values
+    else:
+        items = [parse(_common().AnyValue, item, _VALUE) for item in found["values"]]
+    return [json_value(item, limits, 1) for item in items]
 
 
-def _object(items: list[Any], limits: DecodeLimits, depth: int) -> dict[str, Any]:
-    """Entries are undecoded, or decoded down to the value, as deep as the fast decoder went."""
-    found: dict[str, Any] = {}
-    for item in items:
+def _object(found: Any, limits: DecodeLimits) -> dict[str, Any]:
+    """Of a `KeyValueList` that is undecoded, or decoded down to the entries or their values, as the decoder left it."""
+    if isinstance(found, bytes):
+        return {
+            one.key: json_value(one.value, limits, 1) for one in parse(_common().KeyValueList, found, _VALUE).values
+        }
+    entries: dict[str, Any] = {}
+    for item in found["values"]:
         if isinstance(item, bytes):
-            entry = parse(_key_value(), item, "value of an attribute")
-            found[entry.key] = json_value(entry.value, limits, depth)
+            entry = parse(_common().KeyValue, item, _VALUE)
+            entries[entry.key] = json_value(entry.value, limits, 1)
         else:
-            value = parse(_any_value(), item["value"] or b"", "value of an attribute")
-            found[item["key"]] = json_value(value, limits, depth)
-    return found
+            value = parse(_common().AnyValue, item["value"] or b"", _VALUE)
+            entries[item["key"]] = json_value(value, limits, 1)
+    return entries
 
 
 def _rendered(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _any_value() -> Any:
-    from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+def _common() -> Any:
+    """The messages of attributes, imported when they are needed."""
+    from opentelemetry.proto.common.v1 import common_pb2
 
-    return AnyValue
-
-
-def _key_value() -> Any:
-    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-
-    return KeyValue
+    return common_pb2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
+
+from penstock.telemetry.columns.schemas import NANOSECONDS
 
 __all__ = [
     "Ints",
@@ -22,6 +25,7 @@ __all__ = [
     "places",
     "relist",
     "taken",
+    "timestamps",
     "to_ints",
     "to_lists",
 ]
@@ -31,6 +35,9 @@ pc: Final[Any] = pyarrow.compute
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _INT64_MAX: Final = 2**63 - 1
+# Columns that are equal in all rows: so many are kept, of so many rows at most. Few of them take over 200 KB.
+_KEPT_MAX: Final = 64
+_KEPT_ROWS_MAX: Final = 16384
 
 
 def field(structs: Any, *path: str) -> Any:
@@ -56,6 +63,9 @@ def to_ints(array: Any) -> Ints:
 
 def lists(array: Any) -> tuple[Any, Ints]:
     """All items of lists, and the offsets of the lists among them; a null list is an empty one."""
+    if not array.null_count:
+        bounds = np.asarray(array.offsets, np.int64)
+        return array.flatten(), bounds - bounds[0]
     lengths = to_ints(pc.fill_null(pc.list_value_length(array), 0))
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -84,8 +94,21 @@ def taken(array: Any, rows: Ints) -> Any:
     return array.take(places(rows))
 
 
-def constant(value: Any, kind: Any, rows: int) -> Any:
+def constant(value: str | None, kind: Any, rows: int) -> Any:
+    """The same value in all rows; None for null. Arrays do not change, so that small ones are made once for many requests."""
+    return _kept_constant(value, kind, rows) if rows <= _KEPT_ROWS_MAX else _constant(value, kind, rows)
+
+
+def _constant(value: str | None, kind: Any, rows: int) -> Any:
     return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+
+
+_kept_constant: Final = lru_cache(maxsize=_KEPT_MAX)(_constant)
+
+
+def timestamps(nanoseconds: Ints) -> Any:
+    """Numbers as times, without a copy."""
+    return pa.Array.from_buffers(NANOSECONDS, len(nanoseconds), [None, pa.py_buffer(nanoseconds)])
 
 
 def counts64(array: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
@@ -94,12 +117,14 @@ def counts64(array: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
     return array.cast(pa.int64(), safe=False), too_large
 
 
-def nanoseconds(array: Any, *, zero_is_null: bool = True) -> tuple[Any, npt.NDArray[np.bool_]]:
+def nanoseconds(array: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
     """Times of OTLP, and which of them are beyond the year 2262. Zero means that there is none."""
-    numbers, too_large = counts64(array)
-    if zero_is_null:
-        numbers = pc.if_else(pc.equal(numbers, 0), pa.scalar(None, pa.int64()), numbers)
-    return numbers.cast(pa.timestamp("ns", tz="UTC")), too_large
+    numbers = np.asarray(array.fill_null(0) if array.null_count else array).view(np.int64)
+    missing = numbers == 0
+    if missing.all():
+        return constant(None, NANOSECONDS, len(numbers)), missing & False
+    times = pa.array(numbers, mask=missing).view(NANOSECONDS) if missing.any() else timestamps(numbers)
+    return times, numbers < 0
 
 
 def hex_ids(array: Any, size: int) -> tuple[Any, npt.NDArray[np.bool_]]:

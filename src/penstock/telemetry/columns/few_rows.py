@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.telemetry.columns.rows import RowSource, assembled
 from penstock.telemetry.columns.schemas import ValueKind
 from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.outline import Uncommon
 
 __all__ = ["Entries", "FewMaps", "FewRows", "Uncommon", "entries_of", "is_short", "nanoseconds_of", "text_of"]
 
@@ -26,10 +27,6 @@ _INT64_MAX: Final = 2**63 - 1
 # Keys in their order, values as text, and the kind of each value.
 Entries: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[int]]
 _NOTHING: Final[Entries] = ((), (), ())
-
-
-class Uncommon(Exception):
-    """The request holds what only the decoder in bulk knows."""
 
 
 def is_short(bodies: Sequence[bytes], limits: DecodeLimits) -> bool:

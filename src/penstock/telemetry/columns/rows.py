@@ -11,10 +11,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.telemetry.columns.building import constant, pc
+from penstock.telemetry.columns.building import Ints, constant, pc, taken
 from penstock.telemetry.columns.schemas import NANOSECONDS, TENANT, TIME
 
-__all__ = ["DecodedRows", "RowSource", "accepted", "assembled", "empty", "one_batch", "text_or_null", "together"]
+__all__ = [
+    "DecodedRows",
+    "RowSource",
+    "accepted",
+    "assembled",
+    "empty",
+    "one_batch",
+    "text_of_rows",
+    "text_or_null",
+    "together",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +55,10 @@ class RowSource:
 def assembled(schema: pa.Schema, columns: Mapping[str, Any], rows: int, source: RowSource) -> pa.RecordBatch:
     """A batch of the schema; columns that are not given are null."""
     given = {TENANT: constant(source.tenant, pa.string(), rows), **columns}
-    if TIME in given:
+    if TIME in given and given[TIME].null_count:
         given[TIME] = pc.fill_null(given[TIME], pa.scalar(source.received_ns, pa.int64()).cast(NANOSECONDS))
     arrays = [
-        _fitting(given[field.name], field.type) if field.name in given else pa.nulls(rows, field.type)
+        _fitting(given[field.name], field.type) if field.name in given else constant(None, field.type, rows)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -88,6 +98,12 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     if len(batches) > 1:
         raise InvalidInput("the rows do not fit one batch", "a column has over 2 GiB", "send less at once")
     return batches[0] if batches else empty(table.schema)
+
+
+def text_of_rows(array: Any, rows: Ints) -> Any:
+    """Of rows that belong to the texts with these numbers; OTLP's empty text is none."""
+    texts = text_or_null(array)
+    return constant(None, pa.string(), len(rows)) if texts.null_count == len(texts) else taken(texts, rows)
 
 
 def text_or_null(array: Any) -> Any:

@@ -19,9 +19,11 @@ from penstock.telemetry.columns.rows import DecodedRows, RowSource
 from penstock.telemetry.otlp.json_mapping import protobuf_of_json
 from penstock.telemetry.otlp.logs import log_rows
 from penstock.telemetry.otlp.metrics import metric_rows
+from penstock.telemetry.otlp.outline import OUTLINE
 from penstock.telemetry.otlp.short_requests import short_rows
 from penstock.telemetry.otlp.traces import span_rows
 from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.outline import outlined
 from penstock.telemetry.wire.protobuf import parse, to_arrow
 
 __all__ = ["decode_otlp", "decode_otlp_json", "decode_otlp_together", "otlp_rows", "request_message"]
@@ -58,11 +60,13 @@ def decode_otlp_json(signal: Signal, body: bytes, source: RowSource, limits: Dec
 
 def _decoded(signal: Signal, bodies: Sequence[bytes], source: RowSource, limits: DecodeLimits) -> DecodedRows:
     what, message = f"OTLP {signal.name.lower()} request", request_message(signal)
-    parsed = [parse(message, body, what) for body in bodies]
-    if is_short(bodies, limits):
-        with suppress(Uncommon):
+    parsed = None
+    with suppress(Uncommon):
+        if is_short(bodies, limits):
+            parsed = [parse(message, body, what) for body in bodies]
             return short_rows(signal, parsed, source, limits)
-    return otlp_rows(signal, to_arrow(message, bodies, what, parsed=parsed), source, limits)
+        return otlp_rows(signal, outlined(message.DESCRIPTOR, bodies, OUTLINE), source, limits)
+    return otlp_rows(signal, to_arrow(message, bodies, what, parsed), source, limits)
 
 
 def otlp_rows(signal: Signal, request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.telemetry.columns.attributes import attribute_columns
 from penstock.telemetry.columns.building import (
+    constant,
     counts64,
     field,
     hex_ids,
@@ -22,8 +23,9 @@ from penstock.telemetry.columns.building import (
     to_ints,
     to_lists,
 )
-from penstock.telemetry.columns.rows import DecodedRows, RowSource, accepted, assembled, text_or_null, together
+from penstock.telemetry.columns.rows import DecodedRows, RowSource, accepted, assembled, text_of_rows, together
 from penstock.telemetry.columns.schemas import METRICS, OTLP
+from penstock.telemetry.otlp.outline import opened_parts
 from penstock.telemetry.otlp.source import OtlpItems, open_request
 from penstock.telemetry.wire.limits import DecodeLimits
 
@@ -50,39 +52,40 @@ def metric_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits
 
 
 def _points(found: OtlpItems, kind: str, columns_of: _Reader, source: RowSource, limits: DecodeLimits) -> DecodedRows:
-    data = field(found.items, kind)
-    points, metric_of = opened(field(data, "data_points"))
+    data, present = opened_parts(field(found.items, kind), _message(kind))
+    points, data_of = opened(field(data, "data_points"))
+    metric_of = data_of if present is None else present[data_of]
     limits.check_rows(len(points))
-    names = taken(field(found.items, "name"), metric_of)
+    names = field(found.items, "name")
     times, no_time = nanoseconds(field(points, "time_unix_nano"))
     starts, no_start = nanoseconds(field(points, "start_time_unix_nano"))
-    flags = field(points, "flags").cast(pa.int64()).cast(pa.int32(), safe=False)
+    flags = np.asarray(field(points, "flags")).view(np.int32)
     labels = attribute_columns(field(points, "attributes"), limits)
     columns: _Columns = {
         "time": times,
         "start_time": starts,
-        "metric": names,
-        "type": pa.repeat(kind, len(points)),
-        "convention": pa.repeat(OTLP, len(points)),
-        "unit": text_or_null(taken(field(found.items, "unit"), metric_of)),
-        "description": text_or_null(taken(field(found.items, "description"), metric_of)),
+        "metric": taken(names, metric_of),
+        "type": constant(kind, pa.string(), len(points)),
+        "convention": constant(OTLP, pa.string(), len(points)),
+        "unit": text_of_rows(field(found.items, "unit"), metric_of),
+        "description": text_of_rows(field(found.items, "description"), metric_of),
         "labels": labels.map(),
         "label_types": labels.types(),
-        "flags": flags,
+        "flags": pa.array(flags),
         **found.columns(metric_of),
     }
     faults: _Faults = [
-        (np.asarray(pc.equal(names, "")), "points have a metric without a name"),
+        (np.asarray(pc.equal(names, ""))[metric_of], "points have a metric without a name"),
         (no_time | no_start, "points have a time beyond the year 2262"),
     ]
     if kind in ("sum", "histogram", "exponential_histogram"):
-        numbers = to_ints(taken(field(data, "aggregation_temporality"), metric_of))
+        numbers = to_ints(taken(field(data, "aggregation_temporality"), data_of))
         known = (numbers == 1) | (numbers == 2)
         columns["temporality"] = taken(pa.array(TEMPORALITIES, pa.string()), np.where(known, numbers, 0))
         faults.append((~known, f"points of a {kind} say neither cumulative nor delta"))
     if kind == "sum":
-        columns["monotonic"] = taken(field(data, "is_monotonic"), metric_of)
-    recorded = (to_ints(flags) & NO_RECORDED_VALUE) == 0
+        columns["monotonic"] = taken(field(data, "is_monotonic"), data_of)
+    recorded = (flags & NO_RECORDED_VALUE) == 0
     more, more_faults = columns_of(points, recorded)
     columns |= more
     if kind != "summary":
@@ -94,8 +97,9 @@ _Reader: TypeAlias = Callable[[Any, _Mask], tuple[_Columns, _Faults]]
 
 
 def _numbers(points: Any, recorded: _Mask) -> tuple[_Columns, _Faults]:
-    doubles, ints = field(points, "as_double"), field(points, "as_int")
-    value = pc.coalesce(doubles, ints.cast(pa.float64(), safe=False))
+    value, ints = field(points, "as_double"), field(points, "as_int")
+    if ints.null_count < len(ints):
+        value = pc.coalesce(value, ints.cast(pa.float64(), safe=False))
     missing = np.asarray(value.is_null()) & recorded
     return {"value": value, "int_value": ints}, [(missing, "points have no value")]
 
@@ -147,6 +151,23 @@ _KINDS: Final[dict[str, _Reader]] = {
 }
 
 
+_MESSAGES: Final = {
+    "gauge": "Gauge",
+    "sum": "Sum",
+    "histogram": "Histogram",
+    "exponential_histogram": "ExponentialHistogram",
+    "summary": "Summary",
+    "exemplar": "Exemplar",
+}
+
+
+def _message(part: str) -> Any:
+    """The class of a part of a metric."""
+    from opentelemetry.proto.metrics.v1 import metrics_pb2
+
+    return getattr(metrics_pb2, _MESSAGES[part])
+
+
 def _extent(points: Any) -> _Columns:
     return {name: field(points, name) for name in ("sum", "min", "max")}
 
@@ -177,7 +198,8 @@ def _exemplars(array: Any, limits: DecodeLimits) -> Any:
     kind = METRICS.field("exemplars").type
     items, offsets = lists(array)
     if len(items) == 0:
-        return pa.nulls(len(array), kind)
+        return constant(None, kind, len(array))
+    items, _ = opened_parts(items, _message("exemplar"))
     times, _ = nanoseconds(field(items, "time_unix_nano"))
     ints = field(items, "as_int")
     found = attribute_columns(field(items, "filtered_attributes"), limits)

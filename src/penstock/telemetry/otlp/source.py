@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.telemetry.columns.attributes import AttributeColumns, attribute_columns
-from penstock.telemetry.columns.building import Ints, field, opened, pc, taken
-from penstock.telemetry.columns.rows import text_or_null
+from penstock.telemetry.columns.building import Ints, field, opened, pc
+from penstock.telemetry.columns.rows import text_of_rows
 from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["OtlpItems", "open_request"]
@@ -35,8 +35,8 @@ class OtlpItems:
         return {
             "resource": resources.map(),
             "resource_types": resources.types(),
-            "scope": text_or_null(taken(self.scope_names, scope_rows)),
-            "scope_version": text_or_null(taken(self.scope_versions, scope_rows)),
+            "scope": text_of_rows(self.scope_names, scope_rows),
+            "scope_version": text_of_rows(self.scope_versions, scope_rows),
             "scope_attributes": scopes.map(),
             "scope_attribute_types": scopes.types(),
         }

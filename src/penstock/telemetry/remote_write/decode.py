@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
-from penstock.telemetry.columns.attributes import AttributeColumns, string_map
+from penstock.telemetry.columns.attributes import AttributeColumns, coded_columns, string_map
 from penstock.telemetry.columns.building import (
     Ints,
     constant,
@@ -30,15 +30,17 @@ from penstock.telemetry.columns.building import (
     to_ints,
     to_lists,
 )
+from penstock.telemetry.columns.entries import distinct_entries
 from penstock.telemetry.columns.few_rows import Uncommon, is_short
 from penstock.telemetry.columns.rows import DecodedRows, RowSource, accepted, assembled, together
 from penstock.telemetry.columns.schemas import METRICS, NANOSECONDS, PROMETHEUS
-from penstock.telemetry.remote_write.encoded_sizes import write_request_sizes
 from penstock.telemetry.remote_write.messages import write_request_v1, write_request_v2
 from penstock.telemetry.remote_write.native_histograms import native_rows
+from penstock.telemetry.remote_write.plain_series import decoded_labels, plain_rows
 from penstock.telemetry.remote_write.short_requests import short_write_rows
 from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
+from penstock.telemetry.wire.outline import Outline, outlined
 from penstock.telemetry.wire.protobuf import parse, to_arrow
 
 __all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_requests"]
@@ -49,6 +51,7 @@ _MS_MAX: Final = (2**63 - 1) // _MS
 _TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
 _FIRST: Final = "remote write 1.0 request"
 _NAME: Final = "__name__"
+_OUTLINE: Final = Outline(frozenset({"labels"}))
 _LATE: Final = "samples have a time beyond the year 2262"
 _NO_ROWS: Final = DecodedRows(pa.RecordBatch.from_pylist([], METRICS))
 
@@ -81,14 +84,25 @@ def decode_write_requests(
                     return short_write_rows(
                         [parse(write_request_v1(), one, _FIRST) for one in unpacked], source, limits
                     )
-            request = to_arrow(write_request_v1(), unpacked, _FIRST, write_request_sizes)
-            found = _first_version(request, limits)
+            with suppress(Uncommon):
+                return _outlined_rows(outlined(write_request_v1().DESCRIPTOR, unpacked, _OUTLINE), source, limits)
+            found = _first_version(to_arrow(write_request_v1(), unpacked, _FIRST), limits)
         else:
             assert len(unpacked) == 1, "references of several requests cannot be told apart"
             found = _second_version(to_arrow(write_request_v2(), unpacked, "remote write 2.0 request"), limits)
         return found.decoded(source, limits)
     except (pa.ArrowInvalid, OverflowError) as error:
         raise InvalidInput("the remote write request cannot be kept", str(error)[:200]) from error
+
+
+def _outlined_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+    with suppress(Uncommon):
+        return plain_rows(request, source, limits)
+    found = _first_version(request, limits)
+    if found.faults.reasons and len(pc.list_flatten(request.column("timeseries")).field("exemplars").values):
+        # Of series that are refused nobody decodes the exemplars, and their labels may be malformed.
+        raise Uncommon
+    return found.decoded(source, limits)
 
 
 class _SeriesFaults:
@@ -282,8 +296,11 @@ def _with_sound_references(series: Any, symbols: int, faults: _SeriesFaults) -> 
 
 
 def _label_pairs(array: Any, limits: DecodeLimits) -> AttributeColumns:
-    labels, offsets = lists(array)
-    return string_map(offsets, field(labels, "name"), field(labels, "value"), limits)
+    entries, offsets = lists(array)
+    if pa.types.is_binary(entries.type):
+        limits.check_attributes(int(np.diff(offsets).max(initial=0)))
+        return coded_columns(offsets, *distinct_entries(entries, limits, decoded_labels))
+    return string_map(offsets, field(entries, "name"), field(entries, "value"), limits)
 
 
 def _label_references(array: Any, symbols: Any, limits: DecodeLimits) -> AttributeColumns:

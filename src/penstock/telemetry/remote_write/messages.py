@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["write_request_v1", "write_request_v2"]
+__all__ = ["label", "write_request_v1", "write_request_v2"]
 
 _Fields = list[tuple[str, int, str]]
 
@@ -72,6 +72,11 @@ _V2: Final[dict[str, _Fields]] = {
 def write_request_v1() -> Any:
     """The message class `prometheus.WriteRequest`."""
     return _messages("prometheus", "penstock/remote_write_1.proto", "v1")["WriteRequest"]
+
+
+def label() -> Any:
+    """The message class `prometheus.Label`."""
+    return _messages("prometheus", "penstock/remote_write_1.proto", "v1")["Label"]
 
 
 def write_request_v2() -> Any:

@@ -1,4 +1,4 @@
-"""Protobuf straight into nested Arrow columns: the only module that knows `ptars`.
+"""Protobuf straight into nested Arrow columns: the only module that imports `ptars`.
 
 Two decoders share the work. upb, the protobuf project's own, judges: what it refuses is refused, and a request in
 which fields are repeated, mixed up or unknown is put into order by it. `ptars` then turns the bytes into columns, many
@@ -10,20 +10,15 @@ A message within a message of its own kind comes as undecoded bytes: `attributes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import InvalidInput
 
-__all__ = ["EncodedSizes", "arrow_schema", "has_ptars", "parse", "to_arrow", "walked"]
-
-EncodedSizes: TypeAlias = Callable[[pa.RecordBatch], npt.NDArray[np.int64]]
+__all__ = ["arrow_schema", "handler_of", "has_ptars", "parse", "to_arrow", "walked"]
 
 
 def parse(message: Any, body: bytes, what: str) -> Any:
@@ -38,25 +33,12 @@ def parse(message: Any, body: bytes, what: str) -> Any:
     return found
 
 
-def to_arrow(
-    message: Any,
-    bodies: Sequence[bytes],
-    what: str,
-    sizes: EncodedSizes | None = None,
-    parsed: Sequence[Any] | None = None,
-) -> pa.RecordBatch:
+def to_arrow(message: Any, bodies: Sequence[bytes], what: str, parsed: Sequence[Any] | None = None) -> pa.RecordBatch:
     """Messages as rows of `arrow_schema(message.DESCRIPTOR)`; `InvalidInput` if any of them is malformed.
 
-    `sizes` gives the bytes that each row of a batch takes in canonical form. A body of just that size holds known fields
-    only, each once and spelled in the shortest way, which leaves decoders nothing to differ on: it needs no other judge.
     `parsed` are the messages of the bodies, for a caller that has them.
     """
-    handler = _handler(message)
-    if handler is not None and sizes is not None:
-        with suppress(ValueError):
-            batch = _decoded(handler, bodies)
-            if np.array_equal(sizes(batch), [len(body) for body in bodies]):
-                return batch
+    handler = handler_of(message.DESCRIPTOR)
     found = parsed or [parse(message, body, what) for body in bodies]
     if handler is None:
         return walked(*found)
@@ -92,13 +74,13 @@ def _canonical(found: Any) -> bytes:
     return body
 
 
-@lru_cache(maxsize=16)
-def _handler(message: Any) -> Any:
+@lru_cache(maxsize=32)
+def handler_of(descriptor: Any) -> Any:
+    """The fast decoder of a message; None where it is not installed."""
     if not has_ptars():
         return None
     import ptars
 
-    descriptor = message.DESCRIPTOR
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
