@@ -65,12 +65,14 @@ def test_a_slice_is_not_taken_for_the_whole() -> None:
 
 
 def test_what_is_kept_is_bounded_and_the_last_used_stays() -> None:
-    memory, decode = EntryMemory(bytes_max=1000), CountingDecoder()
+    """Also of sets of a few bytes each: what they take beside those counts."""
+    memory, decode = EntryMemory(bytes_max=100_000), CountingDecoder()
     for number in range(500):
         memory.decoded(entries("often"), LIMITS, decode)
         memory.decoded(entries(f"once {number}"), LIMITS, decode)
-        assert memory.bytes <= 1000
+        assert memory.bytes <= 100_000
     assert decode.asked == 501
+    assert len(memory) < 30
 
 
 def test_many_entries_at_once_are_not_kept() -> None:

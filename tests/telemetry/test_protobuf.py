@@ -217,7 +217,7 @@ def campaign_of_the_short_way(mutations: int, *, seed: int) -> None:
         body = first_write(SERIES * (1 + number % 3)).SerializeToString()
         body = mutate(body, chance) if number % 2 else _byte_changed(body, chance)
         with contextlib.suppress(Uncommon):
-            fast = remote_write._outlined_rows(
+            fast = remote_write._first_rows(
                 outlined(message.DESCRIPTOR, [body], remote_write._OUTLINE), SOURCE, DecodeLimits()
             )
             passed += 1

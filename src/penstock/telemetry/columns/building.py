@@ -35,8 +35,8 @@ pc: Final[Any] = pyarrow.compute
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _INT64_MAX: Final = 2**63 - 1
-# Columns that are equal in all rows: so many are kept, of so many rows at most. Few of them take over 200 KB.
-_KEPT_MAX: Final = 64
+# Columns that are equal in all rows: so many are kept, of so many rows at most. Most take less than 200 KB.
+_KEPT_MAX: Final = 32
 _KEPT_ROWS_MAX: Final = 16384
 
 

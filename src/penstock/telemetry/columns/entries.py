@@ -21,8 +21,9 @@ from penstock.telemetry.wire.limits import DecodeLimits
 
 __all__ = ["EntryColumns", "EntryDecoder", "EntryMemory", "distinct_entries", "key_ranks"]
 
-# Of the bytes that entries are looked up by. What they decode to takes a few times as much.
-_KEPT_BYTES_MAX: Final = 4 << 20
+# Of the bytes that entries are looked up by, and what each set takes beside them. Decoded they take a few times as much.
+_KEPT_BYTES_MAX: Final = 8 << 20
+_SET_BYTES: Final = 4 << 10
 # Of the entries of one request: more of them rarely come again as they are, and looking them up takes its time.
 _SET_BYTES_MAX: Final = 32 << 10
 
@@ -50,6 +51,9 @@ class EntryMemory:
         self._known: OrderedDict[_Key, EntryColumns] = OrderedDict()
         self._turn = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def decoded(self, entries: Any, limits: DecodeLimits, decode: EntryDecoder) -> EntryColumns:
         """`entries` are bytes, from the beginning of their buffers. What `decode` raises is not kept."""
         offsets, data = entries.buffers()[1:]
@@ -72,7 +76,7 @@ class EntryMemory:
 
 
 def _size(key: _Key) -> int:
-    return len(key[2]) + len(key[3])
+    return _SET_BYTES + len(key[2]) + len(key[3])
 
 
 _MEMORY: Final = EntryMemory()

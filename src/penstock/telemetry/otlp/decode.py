@@ -24,7 +24,7 @@ from penstock.telemetry.otlp.short_requests import short_rows
 from penstock.telemetry.otlp.traces import span_rows
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.outline import outlined
-from penstock.telemetry.wire.protobuf import parse, to_arrow
+from penstock.telemetry.wire.protobuf import canonical, parse, to_arrow
 
 __all__ = ["decode_otlp", "decode_otlp_json", "decode_otlp_together", "otlp_rows", "request_message"]
 
@@ -66,6 +66,11 @@ def _decoded(signal: Signal, bodies: Sequence[bytes], source: RowSource, limits:
             parsed = [parse(message, body, what) for body in bodies]
             return short_rows(signal, parsed, source, limits)
         return otlp_rows(signal, outlined(message.DESCRIPTOR, bodies, OUTLINE), source, limits)
+    parsed = parsed or [parse(message, body, what) for body in bodies]
+    with suppress(Uncommon):
+        # Once it is put into order, most of what was out of the ordinary no longer is.
+        ordered = [canonical(one) for one in parsed]
+        return otlp_rows(signal, outlined(message.DESCRIPTOR, ordered, OUTLINE), source, limits)
     return otlp_rows(signal, to_arrow(message, bodies, what, parsed), source, limits)
 
 

@@ -41,7 +41,7 @@ from penstock.telemetry.remote_write.short_requests import short_write_rows
 from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.outline import Outline, outlined
-from penstock.telemetry.wire.protobuf import parse, to_arrow
+from penstock.telemetry.wire.protobuf import canonical, parse, to_arrow
 
 __all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_requests"]
 
@@ -49,8 +49,8 @@ _LIMITS: Final = DecodeLimits()
 _MS: Final = 1_000_000
 _MS_MAX: Final = (2**63 - 1) // _MS
 _TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
-_FIRST: Final = "remote write 1.0 request"
 _NAME: Final = "__name__"
+# In the second version labels are references, and nothing is left.
 _OUTLINE: Final = Outline(frozenset({"labels"}))
 _LATE: Final = "samples have a time beyond the year 2262"
 _NO_ROWS: Final = DecodedRows(pa.RecordBatch.from_pylist([], METRICS))
@@ -77,32 +77,41 @@ def decode_write_requests(
     unpacked: Sequence[bytes], source: RowSource, version: RemoteWriteVersion, limits: DecodeLimits = _LIMITS
 ) -> DecodedRows:
     """The messages of requests, unpacked. Of the second version it must be one: its texts are numbered in each."""
+    is_first = version is RemoteWriteVersion.V1
+    assert is_first or len(unpacked) == 1, "references of several requests cannot be told apart"
+    message, rows = (write_request_v1(), _first_rows) if is_first else (write_request_v2(), _second_rows)
+    what = f"remote write {'1.0' if is_first else '2.0'} request"
     try:
-        if version is RemoteWriteVersion.V1:
-            if is_short(unpacked, limits):
-                with suppress(Uncommon):
-                    return short_write_rows(
-                        [parse(write_request_v1(), one, _FIRST) for one in unpacked], source, limits
-                    )
+        if is_first and is_short(unpacked, limits):
             with suppress(Uncommon):
-                return _outlined_rows(outlined(write_request_v1().DESCRIPTOR, unpacked, _OUTLINE), source, limits)
-            found = _first_version(to_arrow(write_request_v1(), unpacked, _FIRST), limits)
-        else:
-            assert len(unpacked) == 1, "references of several requests cannot be told apart"
-            found = _second_version(to_arrow(write_request_v2(), unpacked, "remote write 2.0 request"), limits)
-        return found.decoded(source, limits)
+                return short_write_rows([parse(message, one, what) for one in unpacked], source, limits)
+        with suppress(Uncommon):
+            return rows(outlined(message.DESCRIPTOR, unpacked, _OUTLINE), source, limits)
+        parsed = [parse(message, one, what) for one in unpacked]
+        with suppress(Uncommon):
+            # Once it is put into order, most of what was out of the ordinary no longer is.
+            ordered = [canonical(one) for one in parsed]
+            return rows(outlined(message.DESCRIPTOR, ordered, _OUTLINE), source, limits)
+        return rows(to_arrow(message, unpacked, what, parsed), source, limits)
     except (pa.ArrowInvalid, OverflowError) as error:
         raise InvalidInput("the remote write request cannot be kept", str(error)[:200]) from error
 
 
-def _outlined_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
-    with suppress(Uncommon):
-        return plain_rows(request, source, limits)
+def _first_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+    series = pc.list_flatten(request.column("timeseries"))
+    is_outline = pa.types.is_binary(series.type.field("labels").type.value_type)
+    if is_outline:
+        with suppress(Uncommon):
+            return plain_rows(request, source, limits)
     found = _first_version(request, limits)
-    if found.faults.reasons and len(pc.list_flatten(request.column("timeseries")).field("exemplars").values):
+    if is_outline and found.faults.reasons and len(series.field("exemplars").values):
         # Of series that are refused nobody decodes the exemplars, and their labels may be malformed.
         raise Uncommon
     return found.decoded(source, limits)
+
+
+def _second_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
+    return _second_version(request, limits).decoded(source, limits)
 
 
 class _SeriesFaults:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 
-__all__ = ["arrow_schema", "handler_of", "has_ptars", "parse", "to_arrow", "walked"]
+__all__ = ["arrow_schema", "canonical", "handler_of", "has_ptars", "parse", "to_arrow", "walked"]
 
 
 def parse(message: Any, body: bytes, what: str) -> Any:
@@ -43,13 +43,13 @@ def to_arrow(message: Any, bodies: Sequence[bytes], what: str, parsed: Sequence[
     if handler is None:
         return walked(*found)
     # Another size than in canonical form: fields are repeated or out of the ordinary, and decoders may differ on them.
-    whole = [body if one.ByteSize() == len(body) else _canonical(one) for one, body in zip(found, bodies, strict=True)]
+    whole = [body if one.ByteSize() == len(body) else canonical(one) for one, body in zip(found, bodies, strict=True)]
     try:
         return _decoded(handler, whole)
     except ValueError:
         # Fields of a known number and another type are unknown fields to upb, and an error to ptars.
         try:
-            return _decoded(handler, [_canonical(one) for one in found])
+            return _decoded(handler, [canonical(one) for one in found])
         except ValueError:
             return walked(*found)
 
@@ -68,7 +68,8 @@ def _decoded(handler: Any, bodies: Sequence[bytes]) -> pa.RecordBatch:
     return batch
 
 
-def _canonical(found: Any) -> bytes:
+def canonical(found: Any) -> bytes:
+    """A message with each field once and in order, and without unknown ones, which it loses."""
     found.DiscardUnknownFields()
     body: bytes = found.SerializeToString(deterministic=True)
     return body
