@@ -108,7 +108,7 @@ _kept_constant: Final = lru_cache(maxsize=_KEPT_MAX)(_constant)
 
 def timestamps(nanoseconds: Ints) -> Any:
     """Numbers as times, without a copy."""
-    return pa.Array.from_buffers(NANOSECONDS, len(nanoseconds), [None, pa.py_buffer(nanoseconds)])
+    return pa.Array.from_buffers(NANOSECONDS, len(nanoseconds), [None, pa.py_buffer(nanoseconds.data)])
 
 
 def counts64(array: Any) -> tuple[Any, npt.NDArray[np.bool_]]:

@@ -96,4 +96,4 @@ def key_ranks(keys: Any) -> Ints:
     names = encoded.dictionary.to_pylist()
     ranks = np.empty(len(names), np.int64)
     ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    return ranks[np.asarray(encoded.indices)]
+    return np.asarray(ranks[np.asarray(encoded.indices)])

@@ -39,7 +39,7 @@ def decoded_labels(entries: Any, limits: DecodeLimits) -> EntryColumns:
 
 def plain_rows(request: pa.RecordBatch, source: RowSource, limits: DecodeLimits) -> DecodedRows:
     """One row a sample."""
-    series = request.column("timeseries").flatten()
+    series = pc.list_flatten(request.column("timeseries"))
     limits.check_rows(len(series))
     others = [request.column("metadata"), series.field("exemplars"), series.field("histograms")]
     if any(len(one.values) for one in others):
@@ -76,7 +76,8 @@ def _label_columns(labels: Any, samples: Ints, limits: DecodeLimits) -> dict[str
         rows = np.repeat(np.arange(len(samples)), samples)
         entries, offsets = relist(offsets, rows)
         metrics, codes = metrics[rows], codes[entries]
-    chosen, bounds = pa.array(codes), pa.array(offsets, pa.int32())
+    chosen: Any = pa.array(codes)
+    bounds: Any = pa.array(offsets, pa.int32())
     maps: Any = pa.MapArray.from_arrays(bounds, names.take(chosen), values.take(chosen))
     return {"metric": values.take(pa.array(metrics)), "labels": maps}
 

@@ -190,7 +190,7 @@ def text_lengths(texts: Any) -> _Sizes:
 
 
 def _varints(numbers: Any) -> _Sizes:
-    return np.searchsorted(_VARINT_STEPS, numbers, side="right") + 1
+    return np.asarray(np.searchsorted(_VARINT_STEPS, numbers, side="right") + 1, np.int64)
 
 
 def _delimited(sizes: _Sizes) -> _Sizes:
