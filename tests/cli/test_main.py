@@ -1,5 +1,7 @@
 """The command line names its commands, refuses others, and explains expected failures without a traceback."""
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from click.testing import CliRunner
 
 from penstock.cli import penstock
 from penstock.cli.main import _COMMANDS
-from penstock.errors import PenstockError
+from penstock.cli.terminal.explanation import system_refusal
+from penstock.errors import NotFound, PenstockError, PermissionDenied, StorageFull
 
 # What is left of 80 columns beside the longest name of a command.
 HELP_LINE_MAX = 63
@@ -52,6 +55,23 @@ def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path: Path) -> 
     assert answer.exit_code == 1
     assert "Not a directory" in answer.output
     assert "Traceback" not in answer.output
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "remedy"),
+    [
+        (errno.ENOENT, NotFound, "folder that exists"),
+        (errno.EACCES, PermissionDenied, "owner and the mode"),
+        (errno.ENOSPC, StorageFull, "free some room"),
+        (errno.EIO, PenstockError, "its disk"),
+    ],
+)
+def test_what_the_system_refuses_has_a_name_and_a_remedy(number: int, kind: type[PenstockError], remedy: str) -> None:
+    told = system_refusal(OSError(number, os.strerror(number), "notes.txt"))
+    assert type(told) is kind
+    assert told.what == "notes.txt cannot be used"
+    assert told.why == os.strerror(number)
+    assert remedy in told.remedy
 
 
 class Interrupted(BytesIO):

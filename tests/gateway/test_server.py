@@ -10,7 +10,7 @@ import pytest
 
 from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import InvalidInput, Unavailable
-from penstock.gateway import Gateway, GatewayConfig, HttpServer, serving
+from penstock.gateway import Gateway, GatewayConfig, GrpcServer, HttpServer, serving
 from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
 from penstock.gateway.http.listening import listening_sockets
@@ -385,3 +385,18 @@ def test_a_certificate_that_cannot_be_used_is_refused_at_start(certificate, tmp_
         config = GatewayConfig(port=0, certificate=str(pair[0]), certificate_key=str(pair[1]))
         with pytest.raises(InvalidInput, match="certificate cannot be used"):
             HttpServer(Gateway(APP, config), config)
+
+
+def test_grpc_refuses_such_a_certificate_as_http_does(certificate, tmp_path, capfd):
+    cert, _ = certificate
+    config = GatewayConfig(certificate=str(cert), certificate_key=str(tmp_path / "none.pem"))
+    with pytest.raises(InvalidInput, match="certificate cannot be used"):
+        asyncio.run(GrpcServer(None, None, config).start(0))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 0, -1])
+@pytest.mark.parametrize("name", ["idle_seconds_max", "header_seconds_max", "query_seconds_max"])
+def test_a_bound_that_bounds_nothing_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=name):
+        GatewayConfig(**{name: value})

@@ -118,3 +118,12 @@ def test_a_token_file_is_for_its_owner_and_one_that_root_mounts_for_the_group(mo
 def test_a_folder_in_the_place_of_the_token_file_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be read"):
         TokenBook.load(tmp_path)
+
+
+def test_a_token_file_that_cannot_be_written_is_named_and_not_its_temporary_file(tmp_path):
+    book, _ = TokenBook.new().issue("acme", [Scope.READ], 0)
+    path = tmp_path / "nowhere" / "tokens.json"
+    with pytest.raises(NotFound) as refused:
+        book.save(path, replaces=None)
+    assert refused.value.what == f"{path} cannot be written"
+    assert "create it" in refused.value.remedy

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 import click
 
 from penstock.cli.running.interrupted_import import end_during_imports
-from penstock.cli.terminal.explanation import explain
+from penstock.cli.terminal.explanation import explain, system_refusal
 from penstock.cli.terminal.extras import explain_missing
 from penstock.errors import BudgetSpent, PenstockError
 
@@ -171,7 +171,7 @@ class _Commands(click.Group):
 
             if error.errno == EPIPE:
                 _read_enough(context)
-            explain(PenstockError(str(error.filename or "the system refused"), error.strerror or str(error)))
+            explain(system_refusal(error))
             context.exit(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import inf
 from typing import Final
 
 from penstock.errors import InvalidInput
@@ -160,6 +161,20 @@ class GatewayConfig:
                 "create tokens with `penstock token create` and set `tokens` to their file, or listen on 127.0.0.1",
             )
 
+    def check_certificate(self) -> None:
+        """Refuse a certificate or a key that TLS cannot use."""
+        import ssl
+
+        if self.certificate is None:
+            return
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.certificate_key)
+        except (OSError, ssl.SSLError) as error:
+            why = f"{self.certificate} with the key {self.certificate_key}: {error}"
+            raise InvalidInput(
+                "the certificate cannot be used", why, "check certificate and certificate_key"
+            ) from error
+
 
 def check_networks(name: str, networks: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
     """Addresses and networks as such; `InvalidInput` names the one that is none."""
@@ -176,5 +191,5 @@ def check_networks(name: str, networks: Iterable[str]) -> tuple[IPv4Network | IP
 
 def _check_positive(name: str, value: float) -> None:
     # NaN is neither above nor below zero.
-    if not value > 0:
-        raise InvalidInput(f"{name} = {value}", "it must be above zero")
+    if not 0 < value < inf:
+        raise InvalidInput(f"{name} = {value}", "it must be a number above zero")

@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.disk import explain
 from penstock.errors import Conflict, Corrupt, InvalidInput, NotFound, PermissionDenied
 from penstock.gateway.access.naming import check_tenant
 from penstock.ids import SYSTEM_ENTROPY, Entropy
@@ -196,6 +197,12 @@ class TokenBook:
         found = path.read_bytes() if path.exists() else None
         if found != (replaces.encode() if replaces else None):
             raise Conflict(f"{path} was changed meanwhile", "somebody else wrote it", "try again")
+        try:
+            self._write(path)
+        except OSError as error:
+            raise explain(f"{path} cannot be written", error) from error
+
+    def _write(self, path: Path) -> None:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as opened:

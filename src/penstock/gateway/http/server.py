@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -22,7 +21,6 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import InvalidInput
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.http.listening import listening_sockets, written_address
 
@@ -188,6 +186,7 @@ class HttpServer:
     """One listener. `port` is the one it has: where 0 was asked for, the system chose."""
 
     def __init__(self, app: Any, config: GatewayConfig, *, host: str | None = None, port: int | None = None) -> None:
+        config.check_certificate()
         bounds = {
             "seconds_max": config.header_seconds_max,
             "bytes_max": config.header_bytes_max,
@@ -216,13 +215,7 @@ class HttpServer:
         )
         self._server = _Quiet(settings)
         self._host, self._port = settings.host, settings.port
-        try:
-            settings.load()
-        except (OSError, ssl.SSLError) as error:
-            why = f"{config.certificate} with the key {config.certificate_key}: {error}"
-            raise InvalidInput(
-                "the certificate cannot be used", why, "check certificate and certificate_key"
-            ) from error
+        settings.load()
 
     @property
     def port(self) -> int:

@@ -77,7 +77,8 @@ class GrpcServer:
         )
         self._server.add_generic_rpc_handlers((_Handler(self),))
         host, port = self._config.host, self._config.grpc_port if port is None else port
-        # gRPC prints why it cannot bind, and raises without it.
+        # gRPC prints why it cannot, and raises without it.
+        self._config.check_certificate()
         await check_listening(host, port)
         address = written_address(host, port)
         try:

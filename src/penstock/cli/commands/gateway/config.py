@@ -116,10 +116,7 @@ def _look_at_edge(folder: Path) -> None:
 
 async def _gateway(gateway: object) -> None:
     """The token file, keys of notifications, and the certificate."""
-    import ssl
-
     from penstock.cli.settings.secrets import read_secret
-    from penstock.errors import InvalidInput
     from penstock.gateway import GatewayConfig, TokenBook
 
     assert isinstance(gateway, GatewayConfig)
@@ -127,10 +124,4 @@ async def _gateway(gateway: object) -> None:
         TokenBook.load(Path(gateway.tokens))
     for file in (file for files in gateway.notifications.key_files.values() for file in files):
         read_secret(file)
-    if gateway.certificate is not None:
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                gateway.certificate, gateway.certificate_key
-            )
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidInput("the certificate cannot be used", str(error), "check both files") from error
+    gateway.check_certificate()
