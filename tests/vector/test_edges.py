@@ -365,3 +365,46 @@ def test_rows_that_are_no_arrow_table_are_refused(table: Any) -> None:
             await collection.upsert(table)
 
     with_store(work)
+
+
+def test_a_removal_without_a_filter_is_refused_and_removes_nothing(rows: Make) -> None:
+    """Elsewhere None stands for all rows; a program whose filter is missing must not lose them."""
+
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a", "b"], [[0.0, 0.0], [1.0, 0.0]], year=[1, 2]))
+        await store.flush()
+        missing: Any
+        for missing in (None, True, "year = 1", {}):
+            with pytest.raises(InvalidInput, match="nothing was deleted"):
+                await collection.delete_where(missing)
+        assert await collection.count() == 2
+        assert await collection.delete_where(attribute("year") >= 2) == 1
+
+    with_store(work)
+
+
+def test_columns_limits_and_names_that_are_none_are_refused_by_what_they_are(rows: Make) -> None:
+    async def work(store: VectorStore, collection: Collection) -> None:
+        await collection.upsert(rows(["a"], [[0.0, 0.0]], year=[1]))
+        await store.flush()
+        calls: list[Callable[[Any], Awaitable[object]]] = [
+            lambda odd: collection.search([[0.0, 0.0]], columns=odd),
+            lambda odd: collection.get(["a"], odd),
+            lambda odd: anext(collection.scan(columns=odd)),
+            lambda odd: anext(collection.scan(page_rows=odd)),
+            lambda odd: collection.facet(odd),
+            lambda odd: collection.facet("year", limit=odd),
+            collection.current_version,
+            store.drop,
+        ]
+        for call in calls:
+            for odd in (None, 1.5, b"text", ["text", None], object()):
+                with pytest.raises(InvalidInput):
+                    await call(odd)
+        for one_alone in ("text", ""):
+            with pytest.raises(InvalidInput, match="a list of names"):
+                await collection.get(["a"], one_alone)
+        with pytest.raises(InvalidInput, match="a tenant, an index and a model"):
+            await store.compact("tenant/index/model")  # type: ignore[arg-type]
+
+    with_store(work)

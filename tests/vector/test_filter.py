@@ -127,3 +127,30 @@ def test_nothing_equals_what_is_no_number() -> None:
 def test_an_integer_that_no_float_is_equal_to_is_refused() -> None:
     with pytest.raises(InvalidInput, match="9007199254740993"):
         check_filter(attribute("price") == 2**53 + 1, _KNOWN)
+
+
+def test_a_comparison_with_none_is_refused_and_not_taken_for_an_open_end() -> None:
+    """A bound that a program did not have would match every row."""
+    year = attribute("year")
+    for compared in (
+        lambda: year < None,
+        lambda: year <= None,
+        lambda: year > None,
+        lambda: year >= None,
+        lambda: year.between(None, 3),
+        lambda: year.between(3, None),
+    ):
+        with pytest.raises(InvalidInput, match="None is no value"):
+            compared()
+
+
+@pytest.mark.parametrize("values", ["en", b"en", 3, None, True])
+def test_a_value_alone_is_not_taken_for_several(values: object) -> None:
+    with pytest.raises(InvalidInput, match="put it into a list"):
+        attribute("lang").is_in(values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [None, 3, ["lang"], b"lang"])
+def test_an_attribute_is_named_by_a_text(name: object) -> None:
+    with pytest.raises(InvalidInput):
+        attribute(name)  # type: ignore[arg-type]

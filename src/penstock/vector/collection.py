@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from penstock.blocks import BlockReader, StateMoved
+from penstock.blocks import BlockReader, StateMoved, check_name
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import compute
-from penstock.vector.attributes import AttributeType, Scalar
+from penstock.vector.attributes import AttributeType, Scalar, describe
 from penstock.vector.bounds import whole_number
-from penstock.vector.filter import Filter
+from penstock.vector.filter import Filter, attribute
 from penstock.vector.format.document_log import DocumentMark
 from penstock.vector.format.identity import ABSENT, identities_of, identities_of_versions
 from penstock.vector.format.keys import ROW_FAMILIES, CollectionName, Family
@@ -37,7 +37,7 @@ from penstock.vector.operations import (
 )
 from penstock.vector.read.facets import FacetCounts, chosen_rows, count_values
 from penstock.vector.read.lookup import document_blocks, find_rows
-from penstock.vector.read.row_columns import COLUMNS, read_columns
+from penstock.vector.read.row_columns import COLUMNS, check_columns, read_columns
 from penstock.vector.read.scan_pages import PAGE_ROWS, ListRequest, id_pages, list_rows
 from penstock.vector.read.stats import CollectionStats, stats_of
 from penstock.vector.rows import Rows, check_ids, prepared_queries, read_rows, read_updates, shared_values, text_array
@@ -132,7 +132,7 @@ class CollectionReader:
             probes,
             recall_target,
             fusion or BY_RANK,
-            columns,
+            check_columns(columns),
             rerank=rerank,
             group=group,
         )
@@ -142,12 +142,12 @@ class CollectionReader:
 
     async def get(self, ids: Iterable[str], columns: Sequence[str] = COLUMNS) -> pa.Table:
         """The visible rows of these ids, in their order, one for each time an id is given; absent ones are left out."""
-        names = check_ids(text_array("ids", ids))
+        names, wanted = check_ids(text_array("ids", ids)), check_columns(columns)
 
         async def read(blocks: BlockReader, state: CollectionState) -> pa.Table:
             state.require(ROW_FAMILIES)
             rows = await find_rows(blocks, state, identities_of(names))
-            return pa.table(await read_columns(blocks, state, rows[rows != ABSENT], columns))
+            return pa.table(await read_columns(blocks, state, rows[rows != ABSENT], wanted))
 
         return await self._views.read(self.spec, read)
 
@@ -183,9 +183,10 @@ class CollectionReader:
 
     async def facet(self, name: str, filter: Filter | None = None, limit: int = 100) -> FacetCounts:
         """The most frequent values of an attribute among the visible rows that match, each with its count."""
+        counted = attribute(name).name
 
         async def read(blocks: BlockReader, state: CollectionState) -> FacetCounts:
-            return await count_values(blocks, state, name, filter, limit)
+            return await count_values(blocks, state, counted, filter, limit)
 
         return await self._views.read(self.spec, read)
 
@@ -199,6 +200,7 @@ class CollectionReader:
 
     async def current_version(self, document: str) -> str | None:
         """The version of a document that is current, or None."""
+        check_name("document", document)
 
         async def read(blocks: BlockReader, state: CollectionState) -> str | None:
             state.require((Family.DOCUMENTS,))
@@ -260,6 +262,10 @@ class Collection(CollectionReader):
 
     async def delete_where(self, filter: Filter, *, durable: bool = False) -> int:
         """Remove the visible rows that match at this moment, and say how many; one that is written meanwhile is spared."""
+        if not isinstance(filter, Filter):
+            # Elsewhere None stands for all rows. A program whose filter is missing must not delete them.
+            why = f"its filter is {describe(filter)}, and delete_where takes no other way to say all rows"
+            raise InvalidInput("nothing was deleted", why, "pass a filter, or drop the collection")
         async with self._views.held(self.spec) as (blocks, state):
             ids = await chosen_rows(blocks, state, filter)
             for page in id_pages(ids, _DELETED_AT_ONCE):

@@ -114,22 +114,26 @@ class Attribute:
         return Not(self == value)
 
     def __lt__(self, value: Scalar) -> Range:
-        return Range(self.name, high=value, high_included=False)
+        return Range(self.name, high=self._bound(value), high_included=False)
 
     def __le__(self, value: Scalar) -> Range:
-        return Range(self.name, high=value)
+        return Range(self.name, high=self._bound(value))
 
     def __gt__(self, value: Scalar) -> Range:
-        return Range(self.name, low=value, low_included=False)
+        return Range(self.name, low=self._bound(value), low_included=False)
 
     def __ge__(self, value: Scalar) -> Range:
-        return Range(self.name, low=value)
+        return Range(self.name, low=self._bound(value))
 
     def between(self, low: Scalar, high: Scalar) -> Range:
         """From `low` to `high`, both included."""
-        return Range(self.name, low, high)
+        return Range(self.name, self._bound(low), self._bound(high))
 
     def is_in(self, values: Iterable[Scalar]) -> In:
+        # The letters of a text are texts too, and would be taken for the values.
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            what = f"the filter asks whether {self.name!r} is in {describe(values)}"
+            raise InvalidInput(what, "is_in takes several values", "put it into a list")
         return In(self.name, tuple(values))
 
     def is_null(self) -> IsNull:
@@ -140,8 +144,17 @@ class Attribute:
         """Rows that have a value for it, whatever it is."""
         return Not(self.is_null())
 
+    def _bound(self, value: Scalar) -> Scalar:
+        """An open end must be meant: a bound that a program did not have would match, or delete, every row."""
+        if value is None:
+            what = f"the filter compares {self.name!r} with None"
+            raise InvalidInput(what, "None is no value", "leave the comparison out, or use is_null()")
+        return value
+
 
 def attribute(name: str) -> Attribute:
+    if not isinstance(name, str):
+        raise InvalidInput(f"a filter on attribute {describe(name)}", "an attribute is named by a text")
     return Attribute(name)
 
 

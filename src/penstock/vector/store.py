@@ -225,7 +225,7 @@ class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, Collecti
 
         Writes that are accepted later make it anew, with other dimensions if need be.
         """
-        known = self._schemas.get(name)
+        known = self._schemas.get(_checked(name))
         if known is None and name not in await self.collections():
             return False
         spec = CollectionSpec(name, 1, DistanceMetric.COSINE) if known is None else known.spec
@@ -268,7 +268,7 @@ class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, Collecti
         all the same.
         """
         failures: list[Exception] = []
-        for found in [name] if name is not None else await self.collections():
+        for found in [_checked(name)] if name is not None else await self.collections():
             try:
                 collection = await self.collection(found.tenant, found.index, found.model)
                 failure = await compact_collection(
@@ -344,3 +344,11 @@ def _analysis(analysis: TextAnalysis | str) -> TextAnalysis:
         return TextAnalysis(analysis)
     except ValueError as error:
         raise InvalidInput(f"analysis = {analysis!r}", f"texts are indexed by {', '.join(TextAnalysis)}") from error
+
+
+def _checked(name: CollectionName) -> CollectionName:
+    """A text is no collection's name, and would pass for that of one that is not there."""
+    if not isinstance(name, CollectionName):
+        why = "a collection has a tenant, an index and a model"
+        raise InvalidInput(f"collection {name!r:.60}", why, "give a CollectionName")
+    return name

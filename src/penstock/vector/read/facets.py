@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks import BlockReader, Shelf
-from penstock.errors import InvalidInput
 from penstock.vector.arrays import Column, compute
 from penstock.vector.attributes import Scalar
+from penstock.vector.bounds import whole_number
 from penstock.vector.filter import Filter, IsNull, check_filter
 from penstock.vector.format.content import ColumnBlock
 from penstock.vector.format.idset import IdSet
@@ -79,8 +79,7 @@ def facet_of(values: Column, limit: int) -> FacetCounts:
 
 
 def check_limit(limit: int) -> None:
-    if not 1 <= limit <= FACET_VALUES_MAX:
-        raise InvalidInput(f"{limit} values of a facet", f"it has 1 to {FACET_VALUES_MAX:,}")
+    whole_number("limit", limit, 1, FACET_VALUES_MAX, f"a facet has 1 to {FACET_VALUES_MAX:,} values")
 
 
 class _Tally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,12 +23,15 @@ _NAMES: Final = Shelf(Family.NAMES)
 _TEXTS: Final = Shelf(Family.TEXTS)
 
 
-def check_columns(wanted: Sequence[str]) -> Sequence[str]:
-    """Refuse a column that rows do not have."""
-    for name in wanted:
-        if name not in COLUMNS:
-            raise InvalidInput(f"column {name!r}", f"rows have the columns {', '.join(COLUMNS)}")
-    return wanted
+def check_columns(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The names of columns; refuses one that rows do not have, and one alone that is not in a list."""
+    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+        raise InvalidInput(f"columns = {wanted!r:.60}", "they are a list of names", 'write ["text"]')
+    names = tuple(wanted)
+    for name in names:
+        if not isinstance(name, str) or name not in COLUMNS:
+            raise InvalidInput(f"column {name!r:.60}", f"rows have the columns {', '.join(COLUMNS)}")
+    return names
 
 
 async def read_columns(

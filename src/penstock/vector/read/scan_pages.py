@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks import BlockReader
-from penstock.errors import InvalidInput
 from penstock.vector.arrays import Ids
+from penstock.vector.bounds import whole_number
 from penstock.vector.filter import Filter
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.keys import ROW_FAMILIES
@@ -37,11 +37,9 @@ class ListRequest:
     __slots__ = ("columns", "page_rows", "where")
 
     def __init__(self, where: Filter | None, columns: Sequence[str], page_rows: int) -> None:
-        if not 1 <= page_rows <= _PAGE_ROWS_MAX:
-            raise InvalidInput(f"page_rows = {page_rows}", f"a page has 1 to {_PAGE_ROWS_MAX} rows")
         self.where = where
         self.columns = check_columns(columns)
-        self.page_rows = page_rows
+        self.page_rows = whole_number("page_rows", page_rows, 1, _PAGE_ROWS_MAX, f"a page has 1 to {_PAGE_ROWS_MAX} rows")
 
 
 async def list_rows(blocks: BlockReader, state: CollectionState, request: ListRequest) -> AsyncIterator[pa.Table]:
