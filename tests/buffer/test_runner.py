@@ -264,6 +264,7 @@ async def test_a_stop_that_comes_before_the_run_has_begun_is_not_lost(simulation
     made.stop()
     async with asyncio.timeout(60.0):
         await running
-    assert not sink.records and await queued(store) == [0, 1, 2]
+    assert not sink.records
+    assert await queued(store) == [0, 1, 2]
     await made.run(until_empty=True)
     assert sink.last == 2, "it held for one run"

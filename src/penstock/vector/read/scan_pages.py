@@ -39,7 +39,9 @@ class ListRequest:
     def __init__(self, where: Filter | None, columns: Sequence[str], page_rows: int) -> None:
         self.where = where
         self.columns = check_columns(columns)
-        self.page_rows = whole_number("page_rows", page_rows, 1, _PAGE_ROWS_MAX, f"a page has 1 to {_PAGE_ROWS_MAX} rows")
+        self.page_rows = whole_number(
+            "page_rows", page_rows, 1, _PAGE_ROWS_MAX, f"a page has 1 to {_PAGE_ROWS_MAX} rows"
+        )
 
 
 async def list_rows(blocks: BlockReader, state: CollectionState, request: ListRequest) -> AsyncIterator[pa.Table]:
