@@ -175,7 +175,7 @@ def test_drop_asks_first_and_then_removes_a_collection_for_good(store: str) -> N
     assert run("stats", store, "--json").output
     answer = run("drop", store, "acme/manual/org/model", "--yes")
     assert answer.exit_code == 0, answer.output
-    assert "is gone" in answer.output
+    assert "removed acme" in answer.output
     assert "There is no collection yet." in run("verify", store).output
     again = run("drop", store, "acme/manual/org/model", "--yes")
     assert isinstance(again.exception, NotFound)
