@@ -155,7 +155,7 @@ def test_no_more_queries_run_at_once_than_are_configured():
         first = asyncio.ensure_future(processes.query("hang", tenant="a", seconds_max=30))
         while not processes._busy:  # noqa: ASYNC110 - nothing tells when a process is busy
             await asyncio.sleep(0)
-        with pytest.raises(DeadlineExceeded, match="not begun"):
+        with pytest.raises(DeadlineExceeded, match="not started"):
             await processes.query("rows", tenant="a", seconds_max=0.05)
         first.cancel()
 
