@@ -11,6 +11,7 @@ last one was answered. Bodies: OTLP metrics and remote write of several sizes, a
 of one run on one machine; the ratio is what counts.
 
     python benchmarks/gateway.py [--seconds 5] [--connections 16]
+    python benchmarks/gateway.py --distinct       # no attribute or series twice in a body, and 32 bodies in turn
     python benchmarks/gateway.py --overload       # more than it can take, then kill -9, then a count of what it kept
     python benchmarks/gateway.py --twice [--seconds 60]    # exactly twice its capacity, the same count
     python benchmarks/gateway.py --split          # processor time of decoding and of storing, by requests taken together
@@ -31,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +60,8 @@ PEERS: Final = {
 
 # More than are let in at once, so that twice the capacity is offered whatever is answered.
 _CONNECTIONS_MAX: Final = 512
+# Bodies that are sent in turn.
+_DISTINCT: Final = 32
 # Of requests that the gateway decodes together.
 _GROUP_BYTES_MAX: Final = 2 << 20
 
@@ -69,9 +73,30 @@ class Body:
     headers: dict[str, str]
     data: bytes
     points: int
+    # Sent in turn with it.
+    others: tuple[bytes, ...] = ()
+
+    def requests(self) -> Iterator[bytes]:
+        """As they go over the wire, for ever."""
+        found = []
+        for data in (self.data, *self.others):
+            head = [f"POST {self.path} HTTP/1.1", "host: localhost", f"content-length: {len(data)}"]
+            head += [f"{name}: {value}" for name, value in self.headers.items()]
+            found.append(("\r\n".join(head) + "\r\n\r\n").encode() + data)
+        return cycle(found)
 
 
-def otlp(points: int) -> Body:
+def otlp(points: int, distinct: int = 0) -> Body:
+    """`distinct` bodies beside it, in which no two points have an attribute in common."""
+    found = _otlp_bytes(points, None)
+    others = tuple(_otlp_bytes(points, sender) for sender in range(distinct))
+    if distinct:
+        found, others = others[0], others[1:]
+    headers = {"content-type": "application/x-protobuf"}
+    return Body(f"OTLP, {points:,} points", "/v1/metrics", headers, found, points, others)
+
+
+def _otlp_bytes(points: int, sender: int | None) -> bytes:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     request = ExportMetricsServiceRequest()
@@ -82,23 +107,32 @@ def otlp(points: int) -> Body:
             point = gauge.data_points.add(time_unix_nano=1_700_000_000_000_000_000 + number, as_double=number + one)
             for key in ("host", "zone", "service"):
                 attribute = point.attributes.add(key=key)
-                attribute.value.string_value = f"{key}-{one}"
-    data = request.SerializeToString()
-    return Body(f"OTLP, {points:,} points", "/v1/metrics", {"content-type": "application/x-protobuf"}, data, points)
+                attribute.value.string_value = f"{key}-{one}" if sender is None else f"{key}-{sender}-{number}-{one}"
+    data: bytes = request.SerializeToString()
+    return data
 
 
-def remote_write(series: int) -> Body:
+def remote_write(series: int, distinct: int = 0) -> Body:
+    """`distinct` bodies beside it, all of other series."""
+    found = _write_bytes(series, None)
+    others = tuple(_write_bytes(series, sender) for sender in range(distinct))
+    if distinct:
+        found, others = others[0], others[1:]
+    headers = {"content-type": "application/x-protobuf", "content-encoding": "snappy"}
+    return Body(f"remote write, {series:,} series", "/api/v1/write", headers, found, series, others)
+
+
+def _write_bytes(series: int, sender: int | None) -> bytes:
     from penstock.telemetry.remote_write.messages import write_request_v1
 
     request = write_request_v1()()
     for number in range(series):
         one = request.timeseries.add()
-        for name, value in (("__name__", "http_requests_total"), ("instance", f"host-{number}"), ("job", "api")):
+        instance = f"host-{number}" if sender is None else f"host-{sender}-{number}"
+        for name, value in (("__name__", "http_requests_total"), ("instance", instance), ("job", "api")):
             one.labels.add(name=name, value=value)
         one.samples.add(timestamp=1_700_000_000_000 + number, value=float(number))
-    data = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
-    headers = {"content-type": "application/x-protobuf", "content-encoding": "snappy"}
-    return Body(f"remote write, {series:,} series", "/api/v1/write", headers, data, series)
+    return bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
 
 
 # Servers ---------------------------------------------------------------------------------------------------
@@ -173,9 +207,7 @@ async def load(
     port: int, body: Body, connections: int, seconds: float, refused: Counter[str] | None = None
 ) -> tuple[np.ndarray, float]:
     """Latencies of all requests that were taken, and how long it took; `refused` counts the others, by status."""
-    head = [f"POST {body.path} HTTP/1.1", "host: localhost", f"content-length: {len(body.data)}"]
-    head += [f"{name}: {value}" for name, value in body.headers.items()]
-    request = ("\r\n".join(head) + "\r\n\r\n").encode() + body.data
+    requests = body.requests()
     latencies: list[float] = []
     end = time.perf_counter() + seconds
 
@@ -183,7 +215,7 @@ async def load(
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.perf_counter() < end:
             began = time.perf_counter()
-            writer.write(request)
+            writer.write(next(requests))
             await writer.drain()
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             status = answer.split()[1]
@@ -295,9 +327,7 @@ class Offer:
 
 async def offer(port: int, pid: int, body: Body, rate: float, seconds: float, refused: Counter[str]) -> Offer:
     """Send `rate` requests a second, each on a connection that is free; those for which none is are counted as unsent."""
-    head = [f"POST {body.path} HTTP/1.1", "host: localhost", f"content-length: {len(body.data)}"]
-    head += [f"{name}: {value}" for name, value in body.headers.items()]
-    request = ("\r\n".join(head) + "\r\n\r\n").encode() + body.data
+    requests = body.requests()
     free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     found, under_way = Offer(), set[asyncio.Task[None]]()
     began = time.perf_counter()
@@ -308,7 +338,7 @@ async def offer(port: int, pid: int, body: Body, rate: float, seconds: float, re
             free.pop()[1].close()
         connection = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
         reader, writer = connection
-        writer.write(request)
+        writer.write(next(requests))
         await writer.drain()
         answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         status = answer.split()[1]
@@ -448,6 +478,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--distinct", action="store_true")
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--split", action="store_true")
@@ -467,7 +498,9 @@ def main() -> None:
             print(f"{body.name}, {len(body.data):,} bytes a request")
             overload(body, asked.seconds)
         return
-    for body in (otlp(100), otlp(1_000), otlp(10_000), remote_write(1_000), remote_write(10_000)):
+    distinct = _DISTINCT if asked.distinct else 0
+    bodies = [otlp(points, distinct) for points in (100, 1_000, 10_000)]
+    for body in (*bodies, *[remote_write(series, distinct) for series in (1_000, 10_000)]):
         print(f"{body.name}, {len(body.data):,} bytes a request")
         peers = [kind for kind in PEERS if shutil.which(PEERS[kind][0])] if body.path == "/api/v1/write" else []
         rates = {

@@ -24,6 +24,7 @@ from penstock.telemetry.columns.schemas import ValueKind
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.outline import Outline, Uncommon, part_columns
 from penstock.telemetry.wire.protobuf import parse
+from penstock.telemetry.wire.text_pairs import text_pairs
 
 __all__ = [
     "AttributeColumns",
@@ -84,10 +85,16 @@ def attribute_columns(key_values: Any, limits: DecodeLimits) -> AttributeColumns
 
 
 def _decoded_attributes(entries: Any, limits: DecodeLimits) -> EntryColumns:
-    found = part_columns(_common().KeyValue.DESCRIPTOR, entries, _ENTRY)
-    keys = found.field("key")
-    values, kinds = any_values(field(found, "value"), limits)
+    is_text, keys, values = text_pairs(entries, is_nested=True)
+    kinds = np.zeros(len(entries), np.int8)
+    if not is_text.all():
+        found = part_columns(_common().KeyValue.DESCRIPTOR, entries.filter(pa.array(~is_text)), _ENTRY)
+        others, kinds[~is_text] = any_values(field(found, "value"), limits)
+        places = pa.array(np.where(is_text, np.cumsum(is_text) - 1, len(keys) + np.cumsum(~is_text) - 1))
+        keys = pa.concat_arrays([keys, found.field("key")]).take(places)
+        values = pa.concat_arrays([values, others]).take(places)
     check_sizes(keys, limits)
+    check_sizes(values, limits)
     return EntryColumns(keys, values, kinds, key_ranks(keys))
 
 

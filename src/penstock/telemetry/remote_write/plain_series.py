@@ -19,6 +19,7 @@ from penstock.telemetry.columns.schemas import METRICS, PROMETHEUS
 from penstock.telemetry.remote_write.messages import label
 from penstock.telemetry.wire.limits import DecodeLimits
 from penstock.telemetry.wire.outline import Outline, Uncommon, part_columns
+from penstock.telemetry.wire.text_pairs import text_pairs
 
 __all__ = ["decoded_labels", "plain_rows"]
 
@@ -30,8 +31,10 @@ _MS_MAX: Final = (2**63 - 1) // _MS
 
 def decoded_labels(entries: Any, limits: DecodeLimits) -> EntryColumns:
     """Of the bytes of labels."""
-    found = part_columns(label().DESCRIPTOR, entries, _LABEL)
-    names, values = found.field("name"), found.field("value")
+    is_plain, names, values = text_pairs(entries, is_nested=False)
+    if not is_plain.all():
+        found = part_columns(label().DESCRIPTOR, entries, _LABEL)
+        names, values = found.field("name"), found.field("value")
     check_sizes(names, limits)
     check_sizes(values, limits)
     return EntryColumns(names, values, np.zeros(len(names), np.int8), key_ranks(names))
