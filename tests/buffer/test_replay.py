@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from tests.buffer.consumers import MANIFEST, consumer, filled, queued, the_next
@@ -108,6 +109,10 @@ async def test_what_is_no_dead_letter_is_not_found(simulation: Simulation) -> No
     store, _ = await with_dead_letter(simulation)
     with pytest.raises(NotFound, match="no dead letter 7"):
         await replayer(simulation, store).replay(7)
+    odd: Any
+    for odd in (None, "7", 7.0, True):
+        with pytest.raises(InvalidInput, match="a sequence is a whole number"):
+            await replayer(simulation, store).replay(odd)
 
 
 @pytest.mark.cases(quick=24)

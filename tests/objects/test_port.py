@@ -54,3 +54,9 @@ def test_one_key_alone_is_not_taken_for_as_many_keys_as_it_has_letters() -> None
     assert check_keys(key for key in ("a", "b")) == ["a", "b"]
     with pytest.raises(InvalidInput, match="letters would be taken for keys"):
         check_keys("ab")
+
+
+@pytest.mark.parametrize("keys", [None, 3, True, object()])
+def test_what_is_no_list_of_keys_is_refused(keys: object) -> None:
+    with pytest.raises(InvalidInput, match="no list of keys"):
+        check_keys(keys)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typing import Final
 from penstock.buffer.format.manifest import Descriptor, Manifest
 from penstock.buffer.location import batch_time_ms, bucket_prefix
 from penstock.errors import NotFound
-from penstock.objects import ObjectStore
+from penstock.objects import Object, ObjectStore
 
 __all__ = ["OldestEntry", "oldest_ms_of"]
 
@@ -39,16 +39,18 @@ class OldestEntry:
     async def look(self) -> bool:
         """See the manifest as it is now; False when there is none."""
         try:
-            if self._version is None:
-                found = await self._store.get(self._path)
-            else:
-                found = await self._store.get_if_changed(self._path, version=self._version)
+            found = await self._read()
         except NotFound:
             return False
         if found is not None:
             await self._follow(Manifest(found.data))
             self._version, self.written_ms = found.meta.version, found.meta.modified_ms
         return True
+
+    async def _read(self) -> Object | None:
+        if self._version is None:
+            return await self._store.get(self._path)
+        return await self._store.get_if_changed(self._path, version=self._version)
 
     async def _follow(self, manifest: Manifest) -> None:
         if manifest.next_sequence < self._next_sequence:

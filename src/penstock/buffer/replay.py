@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from penstock.buffer.config import ProducerConfig
+from penstock.buffer.consuming.cursor import whole_number
 from penstock.buffer.consuming.dead_letter import DeadLetter, DeadLetters, Replay
 from penstock.buffer.consuming.fetch import UNREADABLE
 from penstock.buffer.format.batch import decode_batch
@@ -80,6 +81,7 @@ class Replayer:
         `NotFound`: there is no such letter. `Corrupt`: its batch still cannot be read. `Conflict`: somebody
         else replays it now. `OutcomeUnknown`: it may have been replayed and consumed.
         """
+        sequence = whole_number(sequence, "no dead letter can be replayed")
         letter, version = await self._letters.read_version(sequence)
         manifest = await self._register.read()
         self._check_left(letter, manifest)

@@ -156,6 +156,8 @@ def check_keys(keys: Iterable[str]) -> list[str]:
         # A text is a sequence of its letters, and each of them is a key that may well exist.
         why = "it is one text, and its letters would be taken for keys"
         raise InvalidInput(f"keys {keys[:80]!r} cannot be used", why, "put the key into a list")
+    if not isinstance(keys, Iterable):
+        raise InvalidInput(f"keys {keys!r:.80} cannot be used", "they are no list of keys", "put the key into a list")
     return [check_key(key) for key in keys]
 
 

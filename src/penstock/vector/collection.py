@@ -262,12 +262,9 @@ class Collection(CollectionReader):
 
     async def delete_where(self, filter: Filter, *, durable: bool = False) -> int:
         """Remove the visible rows that match at this moment, and say how many; one that is written meanwhile is spared."""
-        if not isinstance(filter, Filter):
-            # Elsewhere None stands for all rows. A program whose filter is missing must not delete them.
-            why = f"its filter is {describe(filter)}, and delete_where takes no other way to say all rows"
-            raise InvalidInput("nothing was deleted", why, "pass a filter, or drop the collection")
+        where = _filter_to_delete_by(filter)
         async with self._views.held(self.spec) as (blocks, state):
-            ids = await chosen_rows(blocks, state, filter)
+            ids = await chosen_rows(blocks, state, where)
             for page in id_pages(ids, _DELETED_AT_ONCE):
                 names = await read_columns(blocks, state, page, ["id"])
                 await self._write(Delete(identities_of(names["id"]), page), durable=durable)
@@ -426,3 +423,11 @@ class Changes:
     def _add(self, collection: Collection, operation: Operation) -> Changes:
         self._operations.append((collection.spec, operation))
         return self
+
+
+def _filter_to_delete_by(filter: object) -> Filter:
+    """Elsewhere None stands for all rows. A program whose filter is missing must not delete them."""
+    if not isinstance(filter, Filter):
+        why = f"the filter is {describe(filter)}, and None does not stand for all rows here"
+        raise InvalidInput("nothing was deleted", why, "pass a filter, or drop the collection")
+    return filter

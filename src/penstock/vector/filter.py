@@ -144,7 +144,7 @@ class Attribute:
         """Rows that have a value for it, whatever it is."""
         return Not(self.is_null())
 
-    def _bound(self, value: Scalar) -> Scalar:
+    def _bound(self, value: Scalar | None) -> Scalar:
         """An open end must be meant: a bound that a program did not have would match, or delete, every row."""
         if value is None:
             what = f"the filter compares {self.name!r} with None"

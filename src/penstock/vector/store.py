@@ -346,7 +346,7 @@ def _analysis(analysis: TextAnalysis | str) -> TextAnalysis:
         raise InvalidInput(f"analysis = {analysis!r}", f"texts are indexed by {', '.join(TextAnalysis)}") from error
 
 
-def _checked(name: CollectionName) -> CollectionName:
+def _checked(name: object) -> CollectionName:
     """A text is no collection's name, and would pass for that of one that is not there."""
     if not isinstance(name, CollectionName):
         why = "a collection has a tenant, an index and a model"

@@ -23,15 +23,16 @@ _NAMES: Final = Shelf(Family.NAMES)
 _TEXTS: Final = Shelf(Family.TEXTS)
 
 
-def check_columns(wanted: Iterable[str]) -> tuple[str, ...]:
+def check_columns(wanted: object) -> tuple[str, ...]:
     """The names of columns; refuses one that rows do not have, and one alone that is not in a list."""
     if isinstance(wanted, str) or not isinstance(wanted, Iterable):
         raise InvalidInput(f"columns = {wanted!r:.60}", "they are a list of names", 'write ["text"]')
-    names = tuple(wanted)
-    for name in names:
+    names = []
+    for name in wanted:
         if not isinstance(name, str) or name not in COLUMNS:
             raise InvalidInput(f"column {name!r:.60}", f"rows have the columns {', '.join(COLUMNS)}")
-    return names
+        names.append(name)
+    return tuple(names)
 
 
 async def read_columns(

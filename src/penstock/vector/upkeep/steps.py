@@ -40,11 +40,14 @@ _BY_ID: Final = (Family.VECTORS, Family.NAMES, Family.TEXTS, Family.COLUMN)
 # The order of a sweep.
 _SWEPT: Final = (*_BY_ID, Family.DICTIONARY, Family.TERMS, Family.DOCUMENTS, Family.POSTINGS)
 
-# A collection that has grown by this factor gets its lists shaped anew: each row is moved about once a doubling.
+# A collection that has grown or shrunk by this factor gets its lists shaped anew: each row is moved about once a doubling.
 _GROWTH: Final = 2
 
 # The same when so many of its rows have taken the place of others: what drifts is found again by the same probes.
 _DRIFT: Final = 0.1
+
+# Lists are not shaped while more than this share of all rows lies in lists that are to be split.
+_UNSPLIT: Final = 0.25
 
 # How many times over a bound a writer that never pauses may go before its flushes do upkeep. With four, lists hold
 # up to eight times what they should and half of all rows may be dead: a search then still costs a fraction of one
@@ -76,8 +79,13 @@ async def maintain(
 ) -> tuple[CollectionState, Operations] | None:
     """One step of upkeep, or None if nothing is due; with `whole`, of a sweep over everything."""
     budget = _Budget(config.upkeep_bytes)
-    overfull = _overfull(state, config, patience, budget)
     sweep = _sweep(state, config, whole, patience)
+    # Rows that move between lists of many clusters never meet the lists that those are cut into, and a search would look
+    # for them beside where they lie. So lists are split first; where that cannot wait, they are shaped once more later.
+    unsplit = state.head.sweep is None and sweep is not None and sweep.shaping and _is_unsplit(state, config)
+    if unsplit and not whole and patience <= 1:
+        sweep = None
+    overfull = _overfull(state, config, patience, budget)
     if not len(overfull) and sweep is None:
         return None
     draft = CollectionDraft(state)
@@ -91,6 +99,8 @@ async def maintain(
             else:
                 await _rewrite(blocks, draft, shelf, lows, sweep)
         head = _advanced(head, sweep, rest)
+        if unsplit and rest is None:
+            head = msgspec.structs.replace(head, replaced=head.rows + head.hidden)
     centroids = state.centroids
     if len(lists):
         head, centroids = await _reshape(blocks, draft, head, lists, shaped, config, observer)
@@ -141,13 +151,31 @@ def _sweep(state: CollectionState, config: VectorConfig, whole: bool, patience: 
     return Sweep(int(Family.POSTINGS), 0, head.next_list, 0, SweepKind.LISTS) if outgrown or drifted else None
 
 
+def _is_unsplit(state: CollectionState, config: VectorConfig) -> bool:
+    """Whether a large part of all rows lies in lists that are due to be split, and can be."""
+    if len(state.centroids) >= config.lists_max:
+        return False
+    rows = state.list_rows
+    return bool(rows[_are_overfull(state, config, 1.0)].sum() > _UNSPLIT * rows.sum())
+
+
 def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
     if rest is not None:
         return msgspec.structs.replace(head, sweep=rest)
     head = msgspec.structs.replace(head, sweep=None, dead=max(0, head.dead - sweep.dead))
     if sweep.shaping:
-        head = msgspec.structs.replace(head, shaped=head.rows + head.hidden, replaced=msgspec.UNSET)
-    return head
+        return msgspec.structs.replace(head, shaped=head.rows + head.hidden, replaced=msgspec.UNSET)
+    return _counted_drift(head, sweep)
+
+
+def _counted_drift(head: Head, sweep: Sweep) -> Head:
+    """After a sweep of dead rows: deleting rows and writing others drifts as far as replacing them does."""
+    living = head.rows + head.hidden
+    if head.shaped > _GROWTH * living:
+        # Few of the rows that lists were shaped for are left, and whatever comes now comes to lists of others.
+        return msgspec.structs.replace(head, shaped=living, replaced=living or msgspec.UNSET)
+    replaced = min(sweep.dead, living - max(0, head.shaped - sweep.dead))
+    return msgspec.structs.replace(head, replaced=replaced) if replaced > (head.replaced or 0) else head
 
 
 def _next_buckets(
