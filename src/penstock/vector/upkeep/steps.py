@@ -46,6 +46,9 @@ _GROWTH: Final = 2
 # The same when so many of its rows have taken the place of others: what drifts is found again by the same probes.
 _DRIFT: Final = 0.1
 
+# Rows of a list or two, whose shape does not matter.
+_FEW_ROWS: Final = 256
+
 # Lists are not shaped while more than this share of all rows lies in lists that are to be split.
 _UNSPLIT: Final = 0.25
 
@@ -171,7 +174,7 @@ def _advanced(head: Head, sweep: Sweep, rest: Sweep | None) -> Head:
 def _counted_drift(head: Head, sweep: Sweep) -> Head:
     """After a sweep of dead rows: deleting rows and writing others drifts as far as replacing them does."""
     living = head.rows + head.hidden
-    if head.shaped > _GROWTH * living:
+    if head.shaped > max(_GROWTH * living, _FEW_ROWS):
         # Few of the rows that lists were shaped for are left, and whatever comes now comes to lists of others.
         return msgspec.structs.replace(head, shaped=living, replaced=living or msgspec.UNSET)
     replaced = min(sweep.dead, living - max(0, head.shaped - sweep.dead))
