@@ -275,6 +275,64 @@ def test_a_condition_may_name_times_that_nanoseconds_do_not_reach(where: str, co
     run(session())
 
 
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("(n IS DISTINCT FROM 3 OR n < 2)", 297),
+        ("(n IS NOT DISTINCT FROM 3 OR n < 2)", 9),
+        ("{'a': n, 'b': host} IN ({'a': 1, 'b': 'h1'}, {'a': 2, 'b': 'h2'})", 6),
+        ("pair IN ({'a': 1}, {'a': 2})", 6),
+    ],
+)
+def test_a_condition_that_arrow_cannot_judge_is_judged_by_duckdb(where: str, count: int) -> None:
+    async def session() -> None:
+        catalog = await small_catalog(MemoryStore(), ManualClock())
+        for number in range(3):
+            pairs = pa.array([{"a": one} for one in range(100)])
+            await add(catalog, f"{number}.parquet", rows(100, start=number * HOUR, pair=pairs))
+        assert await ask(catalog, f"SELECT count(*) FROM cpu WHERE {where}") == [(count,)]
+
+    run(session())
+
+
+@pytest.mark.parametrize("sql", ["SHOW TABLES", "show all tables", "DESCRIBE"])
+def test_tables_are_listed_as_they_are_at_a_position_and_for_a_tenant(sql: str) -> None:
+    async def session() -> None:
+        catalog = await a_catalog()
+        before = (await catalog.hold()).position
+        await add(catalog, "other.parquet", rows(7), table="disks", tenant="beta")
+        assert await ask(catalog, sql) == [("cpu",), ("disks",)]
+        assert await ask(catalog, sql, as_of=before) == [("cpu",)]
+        assert await ask(catalog, sql, tenant="beta") == [("disks",)]
+        async with SqlEngine(catalog, SqlConfig()) as engine:
+            cut = await engine.query(sql, rows_max=1)
+        assert (cut.table.num_rows, cut.is_cut) == (1, True)
+
+    run(session())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SHOW DATABASES",
+        "SHOW TABLES FROM main",
+        "SELECT * FROM (SHOW TABLES)",
+        "SELECT table_name FROM information_schema.tables",
+        "SELECT * FROM duckdb_tables",
+        "SELECT * FROM sqlite_master",
+        "WITH x AS (SELECT * FROM pg_catalog.pg_tables) SELECT * FROM x",
+    ],
+)
+def test_questions_about_the_engine_itself_are_refused_with_what_to_ask_instead(sql: str) -> None:
+    """The engine holds just the tables that a query names: the answer was always empty."""
+
+    async def session() -> None:
+        with pytest.raises(InvalidInput, match="SHOW TABLES"):
+            await ask(await a_catalog(), sql)
+
+    run(session())
+
+
 def test_tables_that_differ_in_case_alone_are_asked_for_one_at_a_time() -> None:
     async def session() -> None:
         catalog = await a_catalog()

@@ -13,7 +13,7 @@ from penstock.catalog.migration import MigrationReport, downgrade, migrate, rebu
 from penstock.catalog.plan import Plan
 from penstock.catalog.reader import HeldCatalog, PastCatalog
 from penstock.catalog.scan.fragments import file_dataset, references
-from penstock.catalog.scan.object_file import Door, LoopDoor, ObjectFiles, TailCache
+from penstock.catalog.scan.object_file import Door, LoopDoor, ObjectFiles, RangeStore, TailCache
 from penstock.catalog.scan.row_filter import conjunction, row_filter, time_filter
 from penstock.catalog.scan.scan import Scan, ScanQuery, scanner_of
 from penstock.catalog.scan.schemas import damaged, unified, union_schema
@@ -40,6 +40,7 @@ __all__ = [
     "Plan",
     "Position",
     "Predicate",
+    "RangeStore",
     "Registered",
     "Scan",
     "ScanQuery",

@@ -8,6 +8,7 @@ from penstock.lake.merging import LocalMerging, MergeFailure, MergePlace, MergeR
 from penstock.lake.process_watch import ProcessWatch, resident_bytes
 from penstock.lake.sql import SqlAnswer, SqlEngine
 from penstock.lake.sql_config import SqlConfig
+from penstock.lake.sql_source import SqlPin, SqlPlan, SqlSource, SqlState
 from penstock.lake.statement import scans_tables_once, tables_of
 
 __all__ = [
@@ -24,6 +25,10 @@ __all__ = [
     "SqlAnswer",
     "SqlConfig",
     "SqlEngine",
+    "SqlPin",
+    "SqlPlan",
+    "SqlSource",
+    "SqlState",
     "Upkept",
     "answer_rows",
     "merge_one",

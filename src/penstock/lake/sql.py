@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.catalog import Catalog, Position
+from penstock.catalog import Position
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import DeadlineExceeded
 from penstock.lake.planned_dataset import TIME_COLUMN
 from penstock.lake.sql_config import SqlConfig
 from penstock.lake.sql_run import SqlRun, connect
 from penstock.lake.sql_snapshot import SqlSnapshot, TableColumns
-from penstock.lake.statement import checked_select
+from penstock.lake.sql_source import SqlSource
+from penstock.lake.statement import checked_select, lists_tables
 from penstock.loops import Threads
 from penstock.observability import SILENT, Observer, names
 
@@ -50,7 +50,7 @@ class SqlEngine:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: SqlSource,
         config: SqlConfig | None = None,
         *,
         known: Mapping[str, pa.Schema] | None = None,
@@ -87,8 +87,7 @@ class SqlEngine:
 
     async def tables(self, *, tenant: str | None = None) -> list[str]:
         """Tables that have files, and those that are known."""
-        found = (await self._catalog.plan(tenant=tenant)).table["table"]
-        return sorted({*self._columns.known, *(str(name) for name in pc.unique(found).to_pylist())} - {""})
+        return await SqlSnapshot(self._catalog, self._columns, tenant, await self._catalog.hold()).tables()
 
     async def query(
         self,
@@ -107,10 +106,15 @@ class SqlEngine:
         try:
             cursor = self._cursor()
             wanted = checked_select(sql, cursor)
+            is_listing = lists_tables(sql, cursor)
             snapshot = await SqlSnapshot.take(self._catalog, self._columns, tenant, as_of, seconds)
             try:
-                await snapshot.open(wanted, sql)
-                answer = await self._run(SqlRun(sql, rows, self._config, snapshot, cursor), seconds, began)
+                if is_listing:
+                    listed = pa.table({"name": pa.array(await snapshot.tables(), pa.string())})
+                    answer = self._answer(listed.slice(0, rows), listed.num_rows > rows, snapshot, began)
+                else:
+                    await snapshot.open(wanted, sql)
+                    answer = await self._run(SqlRun(sql, rows, self._config, snapshot, cursor), seconds, began)
             finally:
                 await snapshot.close()
             outcome = "answered"
@@ -141,9 +145,10 @@ class SqlEngine:
             self.running -= 1
             if not work.done():
                 await query.give_up(work)
-        table, is_cut = work.result()
-        snapshot = query.snapshot
-        self._observer.observe(names.SQL_PLAN_SECONDS, snapshot.plan_seconds)
+        self._observer.observe(names.SQL_PLAN_SECONDS, query.snapshot.plan_seconds)
+        return self._answer(*work.result(), query.snapshot, began)
+
+    def _answer(self, table: pa.Table, is_cut: bool, snapshot: SqlSnapshot, began: float) -> SqlAnswer:
         return SqlAnswer(
             table=table,
             is_cut=is_cut,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -26,6 +26,10 @@ _INTERRUPT_SECONDS: Final = 0.05
 _BASE: Final = "penstock_base_"
 # What DuckDB says when it cannot hand a time to Arrow.
 _NO_NANOSECONDS: Final = "to Timestamp(NS)"
+# What DuckDB and Arrow say of a condition that one of them cannot hand to the other.
+_NO_SUCH_FILTER: Final = ("Arrow Scan Pushdown", "ArrowNotImplementedError")
+# Of which types conditions stay with DuckDB.
+Hidden: TypeAlias = Callable[[pa.DataType], bool]
 
 
 class SqlRun:
@@ -52,19 +56,19 @@ class SqlRun:
         with self._connection as connection:
             try:
                 try:
-                    return self._answered(connection, hides_times=False)
-                except duckdb.ConversionException as error:
-                    if _NO_NANOSECONDS not in str(error):
+                    return self._answered(connection, _is_float)
+                except (duckdb.Error, pa.ArrowException) as error:
+                    hidden = _judged_by_duckdb(error)
+                    if hidden is None or self.snapshot.reader.failure is not None:
                         raise
-                    # A condition names a time that nanoseconds do not reach, such as the year 9999: DuckDB judges it.
-                    return self._answered(connection, hides_times=True)
+                    return self._answered(connection, hidden)
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 raise self._explained(error) from error
 
-    def _answered(self, connection: duckdb.DuckDBPyConnection, *, hides_times: bool) -> tuple[pa.Table, bool]:
+    def _answered(self, connection: duckdb.DuckDBPyConnection, hidden: Hidden) -> tuple[pa.Table, bool]:
         base = _base_of(self.snapshot.datasets)
         for name, dataset in self.snapshot.datasets.items():
-            _register(connection, name, dataset, base, hides_times)
+            _register(connection, name, dataset, base, hidden)
         self._check()
         return self._answer(connection.execute(self._sql).to_arrow_reader(_BATCH_ROWS))
 
@@ -139,9 +143,9 @@ def connect(config: SqlConfig) -> duckdb.DuckDBPyConnection:
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset, base: str, hides_times: bool
+    connection: duckdb.DuckDBPyConnection, name: str, dataset: PlannedDataset, base: str, is_hidden: Hidden
 ) -> None:
-    hidden = [field.name for field in dataset.schema if _is_hidden(field, hides_times)]
+    hidden = [field.name for field in dataset.schema if is_hidden(field.type) or OPAQUE in (field.metadata or {})]
     if not hidden:
         connection.register(name, dataset)
         return
@@ -152,11 +156,24 @@ def _register(
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS {select}")
 
 
-def _is_hidden(field: pa.Field[pa.DataType], hides_times: bool) -> bool:
-    """Whether a filter on this column has to stay with DuckDB."""
-    if hides_times and pat.is_timestamp(field.type):
-        return True
-    return pat.is_floating(field.type) or OPAQUE in (field.metadata or {})
+def _is_float(kind: pa.DataType) -> bool:
+    return pat.is_floating(kind)
+
+
+def _is_float_or_time(kind: pa.DataType) -> bool:
+    return pat.is_floating(kind) or pat.is_timestamp(kind)
+
+
+def _judged_by_duckdb(error: Exception) -> Hidden | None:
+    """Columns whose conditions are left to DuckDB when the query is run again; None when that would not help."""
+    text = str(error)
+    if _NO_NANOSECONDS in text:
+        # A condition names a time that nanoseconds do not reach, such as the year 9999.
+        return _is_float_or_time
+    if any(one in text for one in _NO_SUCH_FILTER):
+        # IS DISTINCT FROM beside an OR, or an IN over structs.
+        return lambda _: True
+    return None
 
 
 def _base_of(tables: Iterable[str]) -> str:

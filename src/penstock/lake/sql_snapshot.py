@@ -12,9 +12,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from penstock.catalog import (
-    Catalog,
     DataFile,
-    HeldCatalog,
     LoopDoor,
     ObjectFiles,
     Position,
@@ -23,6 +21,8 @@ from penstock.catalog import (
 )
 from penstock.errors import InvalidInput
 from penstock.lake.planned_dataset import OPAQUE, PlannedDataset
+from penstock.lake.sql_source import SqlSource, SqlState
+from penstock.lake.statement import check_table
 from penstock.lake.text_columns import columns_to_read, mark_repeated
 
 __all__ = ["SqlSnapshot", "TableColumns"]
@@ -57,7 +57,7 @@ class TableColumns:
 class SqlSnapshot:
     """What one query sees. Make it with `take`; its datasets are read on the engine's threads."""
 
-    def __init__(self, catalog: Catalog, columns: TableColumns, tenant: str | None, held: HeldCatalog) -> None:
+    def __init__(self, catalog: SqlSource, columns: TableColumns, tenant: str | None, held: SqlState) -> None:
         self._catalog = catalog
         self._columns = columns
         self._tenant = tenant
@@ -72,7 +72,7 @@ class SqlSnapshot:
 
     @classmethod
     async def take(
-        cls, catalog: Catalog, columns: TableColumns, tenant: str | None, as_of: Position | None, seconds: float
+        cls, catalog: SqlSource, columns: TableColumns, tenant: str | None, as_of: Position | None, seconds: float
     ) -> SqlSnapshot:
         found = cls(catalog, columns, tenant, await catalog.hold(as_of))
         if as_of is not None or seconds > catalog.config.grace_seconds / 2:
@@ -89,6 +89,7 @@ class SqlSnapshot:
                 table = await self._spelled_otherwise(name)
                 schema = await self._schema(table) if table else None
             if schema is None:
+                check_table(name)
                 continue
             if (there := spelled.setdefault(_folded(name), table)) != table:
                 raise InvalidInput(
@@ -105,6 +106,10 @@ class SqlSnapshot:
                 self._add_plan_seconds,
                 self._columns.time_column,
             )
+
+    async def tables(self) -> list[str]:
+        """Names of the tables that have files, and of those that are known."""
+        return sorted({*self._columns.known, *await self._held.tables(tenant=self._tenant)})
 
     async def _schema(self, table: str) -> pa.Schema | None:
         """The columns of a table; None when it has no files."""

@@ -18,7 +18,7 @@ from penstock.undecodable import UNDECODABLE
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["checked_select", "scans_tables_once", "tables_of"]
+__all__ = ["check_table", "checked_select", "lists_tables", "scans_tables_once", "tables_of"]
 
 # DuckDB makes a SELECT of some other statements, such as PRAGMA.
 _FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(", "describe", "show", "summarize"})
@@ -26,6 +26,19 @@ _FIRST_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "(
 # read files, `query`, which runs another text, and those that change the engine (`enable_logging` can end the process).
 _TABLE_FUNCTIONS: Final = frozenset(
     {"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"}
+)
+_SHOW_WORDS: Final = frozenset({"show", "describe"})
+# What SHOW TABLES, and SHOW ALL TABLES or DESCRIBE without a table, are to DuckDB's parser.
+_LISTINGS: Final = frozenset({'"tables"', "__show_tables_expanded"})
+# Where DuckDB tells of itself. It holds just the tables that a query names, so its answer would be wrong.
+_OWN_SCHEMAS: Final = frozenset({"information_schema", "pg_catalog"})
+_OWN_TABLES: Final = frozenset(
+    {
+        f"duckdb_{what}"
+        for what in ("columns", "constraints", "databases", "indexes", "logs", "schemas", "tables", "types")
+    }
+    | {"duckdb_views", "pragma_database_list", "sqlite_master", "sqlite_schema"}
+    | {"sqlite_temp_master", "sqlite_temp_schema"}
 )
 # Statements that every engine takes for a query.
 _PORTABLE_WORDS: Final = frozenset({"select", "with", "from", "values", "table", "("})
@@ -50,6 +63,7 @@ def checked_select(sql: str, parser: duckdb.DuckDBPyConnection) -> set[str]:
             # DuckDB's own `get_table_names` binds the query to tables without columns, and refuses JOIN … USING.
             syntax = _syntax(sql, parser)
             _check_functions(syntax)
+            _check_listings(syntax, is_show=_first_word(sql) in _SHOW_WORDS)
             return _tables(syntax)
     except duckdb.Error as error:
         raise InvalidInput("the query cannot be read", str(error).strip(), "correct it") from error
@@ -79,6 +93,41 @@ def _check_functions(syntax: dict[str, Any]) -> None:
             known = ", ".join(sorted(_TABLE_FUNCTIONS))
             why = f"{name}(…) in the place of a table reaches beyond the catalog"
             raise InvalidInput("the query cannot be run", why, f"query the tables of the catalog; functions:  {known}")
+
+
+def lists_tables(sql: str, parser: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a text that `checked_select` let pass is SHOW TABLES, in one of its forms."""
+    return _first_word(sql) in _SHOW_WORDS and any(_is_listing(node) for node, _ in _nodes(_syntax(sql, parser)))
+
+
+def _check_listings(syntax: dict[str, Any], *, is_show: bool) -> None:
+    """Refuse what asks the engine about itself, except for the list of tables."""
+    for node, _ in _nodes(syntax):
+        if _asks_engine(node) or (_is_listing(node) and not is_show):
+            raise _engine_refusal()
+
+
+def check_table(name: str) -> None:
+    """Refuse a name that the catalog does not have, and that the engine would take for a table about itself."""
+    if name.lower() in _OWN_TABLES:
+        raise _engine_refusal()
+
+
+def _engine_refusal() -> InvalidInput:
+    why = "it asks the engine about itself, which knows nothing of the catalog"
+    return InvalidInput("the query cannot be run", why, "use SHOW TABLES, or DESCRIBE and the name of a table")
+
+
+def _asks_engine(node: dict[str, Any]) -> bool:
+    if node.get("type") == "BASE_TABLE":
+        return str(node.get("schema_name")).lower() in _OWN_SCHEMAS
+    # DESCRIBE and SUMMARIZE have the table within them; of the others, SHOW DATABASES is one.
+    is_show = node.get("type") == "SHOW_REF" and node.get("show_type") in {"SHOW_UNQUALIFIED", "SHOW_FROM"}
+    return is_show and not node.get("query") and not _is_listing(node)
+
+
+def _is_listing(node: dict[str, Any]) -> bool:
+    return node.get("type") == "SHOW_REF" and node.get("table_name") in _LISTINGS
 
 
 def _tables(syntax: dict[str, Any]) -> set[str]:

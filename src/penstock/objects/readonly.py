@@ -20,7 +20,7 @@ class _ReadsNow(Protocol):
     def read_now(self, key: str, start: int, end: int) -> bytes: ...
 
 
-def direct_read(store: ObjectStore) -> DirectRead | None:
+def direct_read(store: object) -> DirectRead | None:
     """A function that reads a range of an object without the store's event loop; None for a remote store."""
     if isinstance(store, ReadOnlyStore):
         return direct_read(store.inner)

@@ -19,7 +19,7 @@ from pyarrow import fs
 from penstock.catalog.format.data_file import DataFile
 from penstock.catalog.format.layout import CatalogLayout
 from penstock.errors import InvalidInput, PenstockError, Unsupported
-from penstock.objects import ObjectStore, direct_read
+from penstock.objects import direct_read
 
 __all__ = ["Door", "LoopDoor", "ObjectFiles", "TailCache"]
 
@@ -81,13 +81,19 @@ class TailCache:
                 self._bytes -= len(self._tails.popitem(last=False)[1])
 
 
+class RangeStore(Protocol):
+    """Where ranges of objects are read; every object store is one."""
+
+    async def get_range(self, key: str, start: int, end: int, *, version: str | None = None) -> bytes: ...
+
+
 class ObjectFiles(fs.FileSystemHandler):
     """The files of one plan as a file system that can be read and nothing else.
 
     `failure` is the first error of the store: engines that call this report it in words of their own.
     """
 
-    def __init__(self, store: ObjectStore, layout: CatalogLayout, door: Door, tails: TailCache) -> None:
+    def __init__(self, store: RangeStore, layout: CatalogLayout, door: Door, tails: TailCache) -> None:
         self._store = store
         self._direct = direct_read(store)
         self._layout = layout

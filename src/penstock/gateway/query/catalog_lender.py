@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,10 @@ from penstock.gateway.query.sql_frames import (
 )
 from penstock.objects import ObjectStore
 
+if TYPE_CHECKING:
+    from penstock.catalog import DataFile, Position
+    from penstock.lake import SqlPin
+
 __all__ = ["CatalogLender", "LendableCatalog", "Loan"]
 
 # Requests of one borrower that are answered at once; others wait in the pipe.
@@ -37,12 +41,42 @@ _PIN_SECONDS_MAX: Final = 24 * 3600.0
 _INLINE_FILES_MAX: Final = 200
 
 
+class LendablePlan(Protocol):
+    """The files of a plan, and their paths, which are what is lent."""
+
+    @property
+    def files(self) -> list[DataFile]: ...
+
+    @property
+    def paths(self) -> list[str]: ...
+
+    def __len__(self) -> int: ...
+
+
+class LendableState(Protocol):
+    """One state of a catalog."""
+
+    @property
+    def position(self) -> dict[str, int]: ...
+
+    async def plan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
+    ) -> LendablePlan: ...
+
+    async def tables(self, *, tenant: str | None = None) -> list[str]: ...
+
+
 class LendableCatalog(Protocol):
     """What plans and pins; a catalog does."""
 
-    async def hold(self, position: Any = None) -> Any: ...
+    async def hold(self, position: Position | None = None) -> LendableState: ...
 
-    async def pin(self, position: Any, *, seconds: float, name: str | None = None) -> Any: ...
+    async def pin(self, position: Position, *, seconds: float, name: str | None = None) -> SqlPin: ...
 
     async def unpin(self, name: str) -> None: ...
 
@@ -52,7 +86,7 @@ class Loan:
 
     def __init__(self) -> None:
         self.tenant: str | None = None
-        self.held: Any = None
+        self.held: LendableState | None = None
         self.paths: set[str] = set()
         self.pinned: set[str] = set()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.catalog import CatalogConfig, CatalogLayout, DataFile
+from penstock.catalog import CatalogConfig, CatalogLayout, DataFile, Position
 from penstock.errors import Closed, Corrupt, PermissionDenied
 from penstock.gateway.query.sql_frames import (
     LENGTHS,
@@ -65,8 +65,17 @@ class LentState:
         _, body = await self._lent.ask(verb="plan", start=start, end=end, table=table or "")
         return LentPlan(_decoded(_FILES, body))
 
-    def known_plan(self, *_args: Any, **_names: Any) -> None:
+    def known_plan(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
+    ) -> LentPlan | None:
         """Nothing of a catalog is in the memory of its borrower."""
+        return None
 
     async def tables(self, *, tenant: str | None = None) -> list[str]:
         """Names of the tables of the tenant that the gateway asks for."""
@@ -103,7 +112,7 @@ class LentCatalog:
     def store(self) -> LentCatalog:
         return self
 
-    async def hold(self, position: Any = None) -> LentState:
+    async def hold(self, position: Position | None = None) -> LentState:
         header, _ = await self.ask(verb="hold", as_of=position)
         return LentState(self, header.position)
 
@@ -112,7 +121,7 @@ class LentCatalog:
             raise PermissionDenied(f"{key[:80]!r} cannot be read by its version", "data files have one")
         return (await self.ask(verb="read", key=key, start=start, end=end))[1]
 
-    async def pin(self, position: Any, *, seconds: float, name: str | None = None) -> LentPin:
+    async def pin(self, position: Position, *, seconds: float, name: str | None = None) -> LentPin:
         """Keep the state that is held; the gateway names the pin."""
         return LentPin((await self.ask(verb="pin", seconds=seconds))[0].text)
 

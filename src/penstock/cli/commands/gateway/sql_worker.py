@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -67,7 +67,8 @@ async def _answer(
     given = msgspec.json.decode(bounds)
     config = msgspec.convert(given["sql"], SqlConfig)
     async with AsyncExitStack() as stack:
-        catalog: Any = await LentCatalog.open(url, prefix, msgspec.convert(given["catalog"], CatalogConfig), *lent)
+        catalog_config = msgspec.convert(given["catalog"], CatalogConfig)
+        catalog = await LentCatalog.open(url, prefix, catalog_config, answers=lent[0], requests=lent[1])
         stack.push_async_callback(catalog.close)
         engine = await stack.enter_async_context(SqlEngine(catalog, config, known=signal_tables()))
 
