@@ -245,3 +245,34 @@ def test_statistics_whose_least_is_above_their_greatest_are_refused() -> None:
         with pytest.raises(InvalidInput):
             column_stats(low, high)
     assert column_stats(1, 1).max == 1
+
+
+class _CountedTable:
+    """A table that counts how often it is asked for the names of its columns, which is a list made anew each time."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.asked = 0
+
+    @property
+    def column_names(self) -> list[str]:
+        self.asked += 1
+        names: list[str] = self._table.column_names
+        return names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._table[name]
+
+
+def test_statistics_of_many_columns_take_one_look_at_their_names() -> None:
+    """One look for each column made the first plan of a table with 2,000 columns take 16 seconds."""
+    stats = {f"c{number}": column_stats(number, number + 1) for number in range(50)}
+    block = FileBlock.of([Row(data_file(0, column_stats=stats))])
+    counted: Any = _CountedTable(block.table)
+    block.table = counted
+    (found,) = block.files(np.arange(1))
+    assert found.column_stats == stats
+    assert counted.asked <= 2

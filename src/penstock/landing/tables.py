@@ -52,7 +52,8 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
     parts: dict[tuple[str, str], list[pa.Table]] = {}
     for name, table in found:
         try:
-            shares = list(_by_tenant(plain_views(table)))
+            plain = plain_views(table)
+            shares, views = list(_by_tenant(plain)), _views(table, plain)
         except UNFORESEEN as error:
             # It has been acknowledged: a job that stopped at it would stop there again, with everybody's rows behind.
             reason = f"its rows cannot be shared out by tenant: {error}"[:300]
@@ -61,7 +62,7 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
         for tenant, share in shares:
             key = (tenant, name)
             columns = gathered.known.setdefault(key, dict(known.get(key) or _schema_columns(name)))
-            rows = _with_known_views(share, table.schema, columns)
+            rows = _with_known_views(share, views, columns)
             reason = _long_name(tenant, name) or _conflict(rows.schema, columns)
             if reason:
                 gathered.misfits.append(Misfit(name, tenant, reason, rows))
@@ -97,12 +98,19 @@ def merge_known(into: dict[tuple[str, str], dict[str, str]], more: Mapping[tuple
     return True
 
 
-def _with_known_views(rows: pa.Table, sent: pa.Schema, columns: Mapping[str, str]) -> pa.Table:
+def _views(table: pa.Table, plain: pa.Table) -> dict[str, pa.DataType]:
+    """The types of columns that were sent as views; nearly always there are none."""
+    if plain is table:
+        return {}
+    return {sent.name: sent.type for sent, kept in zip(table.schema, plain.schema, strict=True) if sent != kept}
+
+
+def _with_known_views(rows: pa.Table, views: Mapping[str, pa.DataType], columns: Mapping[str, str]) -> pa.Table:
     """Views as they were sent, where a table has them since before they were made plain."""
-    for place, plain in enumerate(rows.schema):
-        kind = sent.field(plain.name).type if plain.name in sent.names else plain.type
-        if kind != plain.type and columns.get(plain.name) == str(kind):
-            rows = rows.set_column(place, plain.with_type(kind), rows.column(place).cast(kind))
+    for name, kind in views.items():
+        if columns.get(name) == str(kind):
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, rows.schema.field(place).with_type(kind), rows.column(place).cast(kind))
     return rows
 
 

@@ -8,7 +8,7 @@ else wrote, an integer beyond 64 bits) is kept as JSON in `rest`. Format page: d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -184,24 +184,12 @@ class FileBlock:
     @cached_property
     def stats(self) -> dict[str, StatColumn]:
         found = {}
-        for name in self.table.column_names:
+        # Asked for once: tables of many tenants have thousands of columns together.
+        columns = dict(zip(self.table.column_names, self.table.columns, strict=True))
+        for name, given in columns.items():
             if name.startswith("f:"):
-                column = name[2:]
-                flags: Any = pc.fill_null(self.table[name], pa.scalar(0, pa.uint16()))
-                found[column] = StatColumn(flags.to_numpy(), self._bounds(column))
-        return found
-
-    def _bounds(self, column: str) -> dict[str, tuple[pa.Array[Any], pa.Array[Any]]]:
-        names = set(self.table.column_names)
-        return {
-            kind: (self._array(f"{kind}<:{column}"), self._array(f"{kind}>:{column}"))
-            for kind in _KINDS
-            if f"{kind}<:{column}" in names
-        }
-
-    def _array(self, name: str) -> pa.Array[Any]:
-        column: Any = self.table[name]
-        found: pa.Array[Any] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+                flags: Any = pc.fill_null(given, pa.scalar(0, pa.uint16()))
+                found[name[2:]] = StatColumn(flags.to_numpy(), _bounds(columns, name[2:]))
         return found
 
     def _numbers(self, name: str) -> npt.NDArray[np.int64]:
@@ -260,6 +248,20 @@ class FileBlock:
                     high = next((most[at] for _, most in ends if most[at] is not None), None)
                     found[at][column] = _unpacked(flag, low, high)
         return found
+
+
+def _bounds(columns: Mapping[str, Any], column: str) -> dict[str, tuple[pa.Array[Any], pa.Array[Any]]]:
+    """The least and greatest values of one column, by the kind of value."""
+    return {
+        kind: (_array(columns[f"{kind}<:{column}"]), _array(columns[f"{kind}>:{column}"]))
+        for kind in _KINDS
+        if f"{kind}<:{column}" in columns
+    }
+
+
+def _array(column: Any) -> pa.Array[Any]:
+    found: pa.Array[Any] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    return found
 
 
 def _unpacked(flag: int, low: Any, high: Any) -> ColumnStats:
