@@ -367,6 +367,43 @@ def test_a_stream_that_cannot_be_shared_out_is_put_aside_and_its_neighbours_land
     assert [(one.name, "no kernel" in one.reason, one.rows.num_rows) for one in gathered.misfits] == [("t", True, 1)]
 
 
+@pytest.mark.parametrize("is_one_round", [True, False])
+def test_a_column_without_values_has_no_type_until_one_comes(tmp_path: Path, is_one_round: bool) -> None:
+    """The type null was kept as that of the column, and every row with a value was put aside from then on."""
+    config = config_at(tmp_path, series_path="")
+
+    def rows(value: Any, kind: Any = None) -> dict[str, pa.Table]:
+        times = pa.array([START], pa.timestamp("ns", "UTC"))
+        return {"own": pa.table({"tenant": ["acme"], "time": times, "what": pa.array([value], kind)})}
+
+    async def check() -> None:
+        batches = [rows(None), rows(7), rows(None), rows("text")]
+        quarantined = 0
+        for group in [batches] if is_one_round else [[one] for one in batches]:
+            await produce(config, group)
+            quarantined += (await land(config)).quarantined
+        # A conflict is a conflict as soon as there is a type.
+        assert quarantined == 1
+        assert sorted(str(row["what"]) for row in await table_rows(config)) == ["7", "None", "None"]
+
+    asyncio.run(check())
+
+
+def test_a_series_that_the_store_refuses_keeps_none_of_its_neighbours(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    good = metric_rows(0, 5)
+    bad = good.slice(0, 1).set_column(good.schema.get_field_index("metric"), "metric", pa.array([""]))
+
+    async def check() -> None:
+        await produce(config, [{"metrics": pa.concat_tables([good, bad.cast(good.schema)])}])
+        done = await land(config)
+        assert (done.rows, done.samples) == (6, 5)
+        assert sum(done.refused.values()) == 1
+        assert await sample_values(config) == Counter(float(number) for number in range(5))
+
+    asyncio.run(check())
+
+
 def test_columns_stay_known_over_a_restart(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     asyncio.run(produce(config, [{"orders": pa.table({"tenant": ["a"], "n": [1]})}]))

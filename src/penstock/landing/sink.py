@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
@@ -106,18 +107,26 @@ class LandingSink:
             fitting, dropped = within_limits(one, self._config.series)
             if dropped:
                 refused["series over a bound"] += dropped
-            try:
-                about = {name: MetricMetadata(*what) for name, what in one.about.items()}
-                batch = SampleBatch.of(fitting.labels, fitting.series, fitting.time_ms, fitting.value, about)
-            except PenstockError as error:
-                # Whatever a store refuses of one tenant keeps nobody else waiting; the rows are in the catalog.
-                self._observer.event(names.LANDING_SAMPLES_REFUSED, tenant=one.tenant, why=str(error))
-                refused["refused by the store"] += len(fitting.value)
-                continue
-            if len(batch):
-                changes.write(batch, tenant=one.tenant or DEFAULT_TENANT)
+            for batch in self._batches(fitting, refused):
+                if len(batch):
+                    changes.write(batch, tenant=one.tenant or DEFAULT_TENANT)
         await self._series.write(changes, durable=True)
         return refused
+
+    def _batches(self, samples: LandingSamples, refused: Counter[str]) -> Iterator[SampleBatch]:
+        """Samples as the store takes them. Series that it refuses keep none of their neighbours; their rows are in the catalog."""
+        try:
+            about = {name: MetricMetadata(*what) for name, what in samples.about.items()}
+            yield SampleBatch.of(samples.labels, samples.series, samples.time_ms, samples.value, about)
+        except PenstockError as error:
+            count = len(samples.labels)
+            if count <= 1:
+                self._observer.event(names.LANDING_SAMPLES_REFUSED, tenant=samples.tenant, why=str(error))
+                refused["refused by the store"] += len(samples.value)
+                return
+            is_first = np.arange(count) < count // 2
+            for half in (is_first, ~is_first):
+                yield from self._batches(of_series(samples, half), refused)
 
 
 def within_limits(samples: LandingSamples, config: TimeSeriesConfig) -> tuple[LandingSamples, int]:
@@ -132,18 +141,23 @@ def within_limits(samples: LandingSamples, config: TimeSeriesConfig) -> tuple[La
         good[owners[sizes > most]] = False
     if good.all():
         return samples, 0
-    kept = good[samples.series]
-    numbers = (np.cumsum(good) - 1).astype(np.uint32)
-    fitting = LandingSamples(
+    fitting = of_series(samples, good)
+    return fitting, len(samples.value) - len(fitting.value)
+
+
+def of_series(samples: LandingSamples, chosen: npt.NDArray[np.bool_]) -> LandingSamples:
+    """The samples of some series, under new numbers."""
+    kept = chosen[samples.series]
+    numbers = (np.cumsum(chosen) - 1).astype(np.uint32)
+    return LandingSamples(
         samples.tenant,
-        labels.filter(pa.array(good)),
+        samples.labels.filter(pa.array(chosen)),
         numbers[samples.series[kept]],
         samples.time_ms[kept],
         samples.value[kept],
         samples.is_delta[kept],
         samples.about,
     )
-    return fitting, int(len(kept) - np.count_nonzero(kept))
 
 
 def _as_lists(labels: Any) -> Any:

@@ -23,6 +23,8 @@ __all__ = ["UNFORESEEN", "Gathered", "Misfit", "gather_tables", "merge_known"]
 compute: Any = pyarrow.compute
 # What work on columns raises where nobody foresaw it; Arrow has an OSError for what Parquet cannot hold.
 UNFORESEEN: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, pa.ArrowException)
+# The type of a column without values, which states of an earlier release may have kept for one.
+_NOTHING: Final = "null"
 # What the time series take.
 _NAME_BYTES_MAX: Final = 1024
 
@@ -67,7 +69,9 @@ def gather_tables(found: Iterable[tuple[str, pa.Table]], known: KnownTables) -> 
             if reason:
                 gathered.misfits.append(Misfit(name, tenant, reason, rows))
                 continue
-            columns.update({one.name: str(one.type) for one in rows.schema if one.name not in columns})
+            # A column that holds nothing yet has no type: the first rows that have values decide.
+            decided = {one.name: str(one.type) for one in rows.schema if not pa.types.is_null(one.type)}
+            columns.update({name: kind for name, kind in decided.items() if columns.get(name, _NOTHING) == _NOTHING})
             parts.setdefault(key, []).append(rows.replace_schema_metadata(None))
     for (tenant, name), tables in parts.items():
         try:
@@ -91,7 +95,7 @@ def merge_known(into: dict[tuple[str, str], dict[str, str]], more: Mapping[tuple
     """Take up the columns that a task met; False when one of them has another type already: nothing was taken up."""
     for key, columns in more.items():
         there = into.get(key, {})
-        if any(there.get(name, kind) != kind for name, kind in columns.items()):
+        if any(there.get(name, kind) not in (kind, _NOTHING) for name, kind in columns.items()):
             return False
     for key, columns in more.items():
         into[key] = {**into.get(key, {}), **columns}
@@ -166,6 +170,6 @@ def _conflict(schema: pa.Schema, columns: Mapping[str, str]) -> str:
         return f"column {pair[1]!r} differs from its table's {pair[0]!r} in case alone"
     for one in schema:
         kind = columns.get(one.name)
-        if kind is not None and kind != str(one.type) and not pa.types.is_null(one.type):
+        if kind not in (None, _NOTHING, str(one.type)) and not pa.types.is_null(one.type):
             return f"column {one.name!r} has type {one.type}, and in its table {kind}"
     return ""
