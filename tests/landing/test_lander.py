@@ -531,6 +531,27 @@ def test_a_tenant_that_sends_a_thousand_times_as_much_bounds_neither_the_others_
     assert asyncio.run(sample_values(config, "quiet")).total() == 20
 
 
+def test_a_small_record_waits_for_the_rounds_that_lie_before_it_and_for_no_more(tmp_path: Path) -> None:
+    """What comes behind a flood is bounded by the flood that was there first, never by what comes after."""
+    config = config_at(tmp_path, series_path="", limits=LandingLimits(interval_seconds=0.0, batches_per_round=4))
+
+    async def check() -> None:
+        await produce(config, [{"metrics": metric_rows(number * 10, 10, "large")} for number in range(9)])
+        await produce(config, [{"metrics": metric_rows(0, 3, "small")}])
+        lander = await Lander.open(config, stage_of(config))
+        try:
+            for number in range(3):
+                assert not await table_rows(config, tenant="small")
+                # The flood goes on while it waits.
+                await produce(config, [{"metrics": metric_rows(1000 + number * 10, 10, "large")}])
+                await lander.step()
+            assert len(await table_rows(config, tenant="small")) == 3
+        finally:
+            await lander.close()
+
+    asyncio.run(check())
+
+
 def test_pieces_of_a_task_have_the_same_files_when_they_are_made_again(tmp_path: Path) -> None:
     config = config_at(tmp_path, limits=LandingLimits(unpacked_bytes_per_task=1, interval_seconds=0.0))
     batches = [
