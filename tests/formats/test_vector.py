@@ -21,6 +21,7 @@ from penstock.errors import Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute
 from penstock.vector.attributes import AttributeType
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.format.codes import decode, encode
 from penstock.vector.format.content import ColumnBlock, IdBlock, PostingBlock, RowBlock, VectorBlock
 from penstock.vector.format.document_log import DocumentBlock
@@ -29,7 +30,7 @@ from penstock.vector.format.keys import CollectionName, Family, collection_key, 
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import AttributeRecord, CollectionRecord, Head, StoreRecord, Sweep, SweepKind
 from penstock.vector.format.store_format import FORMAT, FORMAT_VERSION
-from penstock.vector.format.terms import TermBlock
+from penstock.vector.format.terms import TermBlock, count_words
 
 GOLDEN = Path(__file__).parent / "golden" / "vector"
 
@@ -253,18 +254,28 @@ def test_a_store_of_version_1_is_still_read_searched_and_written_to() -> None:
     asyncio.run(run())
 
 
-async def write_leads(volume: MemoryVolume) -> None:
-    """The store with leads whose dump is kept: sections, what documents are about, two languages, a text without a lead."""
-    texts = {
-        "gzip": "Compressing files\nThe module gzip reads and writes compressed files\n\nOpen a file as you would any other.",
-        "lzma": "Filters\nThe module lzma\n\nThis mentions gzip beside the compressed files of others.",
-        "rezept": "Kuchen\nDas Buch der Rezepte\n\nDer Teig wird mit den Äpfeln auf ein Blech gelegt und ist fertig.",
-        "plain": "A text without a lead that mentions gzip.",
-    }
+# Sections, what documents are about, two languages, a text without a lead.
+LEADS = {
+    "gzip": "Compressing files\nThe module gzip reads and writes compressed files\n\nOpen a file as you would any other.",
+    "lzma": "Filters\nThe module lzma\n\nThis mentions gzip beside the compressed files of others.",
+    "rezept": "Kuchen\nDas Buch der Rezepte\n\nDer Teig wird mit den Äpfeln auf ein Blech gelegt und ist fertig.",
+    "plain": "A text without a lead that mentions gzip.",
+}
+# What the folded rule adds: case, accents, points, emoji, identifiers, pairs of characters.
+FOLDED = {
+    **LEADS,
+    "street": "Straßen\nWege in İstanbul\n\nDie Straße ist nicht weit von der U-Bahn und dem Café. 🚀",
+    "code": "HTTPServer\nThe class getElementById\n\nRelease v3.11.2 fixes CVE-2024-3094 in C++ with --dry-run, don't panic.",
+    "scripts": "東京都の天気 데이터베이스를 مَدْرَسَة שָׁלוֹם หนังสือ ١٢٣",
+}
+
+
+async def write_folded(volume: MemoryVolume) -> None:
+    """The store with the folded rule for words whose dump is kept."""
     async with await VectorStore.over(MemoryKeyValue(volume)) as store:
         collection = await store.collection("tenant", "index", "model", dimensions=2, analysis="leads")
-        vectors = pa.array([[1.0, float(n)] for n in range(len(texts))], pa.list_(pa.float32()))
-        table = pa.table({"id": list(texts), "vector": vectors, "text": list(texts.values())})
+        vectors = pa.array([[1.0, float(n)] for n in range(len(FOLDED))], pa.list_(pa.float32()))
+        table = pa.table({"id": list(FOLDED), "vector": vectors, "text": list(FOLDED.values())})
         await collection.upsert(table, durable=True)
 
 
@@ -286,18 +297,37 @@ def test_a_store_with_leads_is_still_read_searched_and_written_to() -> None:
     asyncio.run(run())
 
 
-def test_words_of_a_text_with_a_lead_are_still_counted_under_the_same_hashes() -> None:
-    def terms(volume: MemoryVolume) -> list[Any]:
-        entries = volume.table("keyvalue").entries(b"", None, reverse=False)
-        prefix = shelf_prefix(collection_prefix(0), Shelf(Family.TERMS))
-        return [
-            shown(FORMAT.decode(Family.TERMS, value, TermBlock)) for key, value in entries if key.startswith(prefix)
-        ]
-
+def test_a_store_with_folded_words_is_still_read_searched_and_written_to() -> None:
     async def run() -> None:
-        fresh = MemoryVolume()
-        await write_leads(fresh)
-        golden = volume_of((GOLDEN / "store-leads-v1.bin").read_bytes())
-        assert terms(fresh) == terms(golden) != []
+        volume = volume_of((GOLDEN / "store-folded-v1.bin").read_bytes())
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("tenant", "index", "model", analysis="leads")
+            assert (await collection.verify()).problems == []
+            questions = {"STRASSE": "street", "3.11.2": "code", "東京": "scripts", "compressed file with gzip": "gzip"}
+            for question, name in questions.items():
+                assert (await collection.search(text=question, k=1))["id"].to_pylist() == [name]
+            row = pa.table({"id": ["new"], "vector": [[0.5, 0.5]], "text": ["Tar\nArchives\n\nAn archive of résumés."]})
+            await collection.upsert(row, durable=True)
+            assert (await collection.search(text="RESUMES", k=1))["id"].to_pylist() == ["new"]
+            assert (await collection.verify()).problems == []
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("dump", "texts", "analysis"),
+    [
+        ("store-leads-v1.bin", LEADS, StoredAnalysis.PLAIN_LEADS),
+        ("store-folded-v1.bin", FOLDED, StoredAnalysis.FOLDED_LEADS),
+    ],
+)
+def test_words_of_texts_are_still_counted_under_the_same_hashes(
+    dump: str, texts: dict[str, str], analysis: StoredAnalysis
+) -> None:
+    entries = volume_of((GOLDEN / dump).read_bytes()).table("keyvalue").entries(b"", None, reverse=False)
+    prefix = shelf_prefix(collection_prefix(0), Shelf(Family.TERMS))
+    blocks = [FORMAT.decode(Family.TERMS, value, TermBlock) for key, value in entries if key.startswith(prefix)]
+    kept = TermBlock.merge(blocks)
+    counted = count_words(pa.array(list(texts.values())), analysis)
+    assert kept.keys.tolist() == counted.hashes.tolist() != []
+    assert (kept.ids.tolist(), kept.counts.tolist()) == (counted.texts.tolist(), counted.counts.tolist())

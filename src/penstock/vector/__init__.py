@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from penstock.vector.config import VectorConfig
     from penstock.vector.filter import And, Attribute, Filter, In, IsNull, Not, Or, Range, attribute
     from penstock.vector.follower import VectorReader
+    from penstock.vector.format.analysis import TextAnalysis
+    from penstock.vector.format.folding import fold_word
     from penstock.vector.format.keys import CollectionName
     from penstock.vector.format.metric import DistanceMetric
-    from penstock.vector.format.terms import TextAnalysis
     from penstock.vector.language_codes import content_words, guess_language
     from penstock.vector.read.facets import FacetCounts, facet_of
     from penstock.vector.read.stats import CollectionStats
@@ -56,6 +57,7 @@ __all__ = [
     "attribute",
     "content_words",
     "facet_of",
+    "fold_word",
     "guess_language",
     "partial_blocks",
     "unreadable",
@@ -86,9 +88,10 @@ __getattr__ = lazy_names(
             "attribute",
         ),
         "follower": ("VectorReader",),
+        "format.analysis": ("TextAnalysis",),
+        "format.folding": ("fold_word",),
         "format.keys": ("CollectionName",),
         "format.metric": ("DistanceMetric",),
-        "format.terms": ("TextAnalysis",),
         "language_codes": (
             "content_words",
             "guess_language",

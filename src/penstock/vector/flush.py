@@ -23,7 +23,7 @@ from penstock.vector.config import VectorConfig
 from penstock.vector.format.keys import CollectionName, collection_key
 from penstock.vector.format.state import CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.format.store_format import COLLECTION_RECORD, FORMAT
-from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.operations import CollectionSpec, Delete, DropCollection, Operation, Tend, Upsert, VectorDelta
 from penstock.vector.read.reading import collection_keys
 from penstock.vector.read.records import VectorSnapshot
@@ -138,7 +138,7 @@ class VectorFlushPlanner:
     def _created(self, plan: Plan, spec: CollectionSpec) -> CollectionState:
         number = plan.record.next_collection
         plan.record = msgspec.structs.replace(plan.record, next_collection=number + 1)
-        record = CollectionRecord(number, spec.dimensions, spec.metric, self._clock.now_ms(), _stored(spec.analysis))
+        record = CollectionRecord(number, spec.dimensions, spec.metric, self._clock.now_ms(), StoredAnalysis.newest(spec.analysis))
         plan.changes.batch.put(collection_key(spec.name), FORMAT.encode_record(COLLECTION_RECORD, record))
         return CollectionState.new(spec.name, record)
 
@@ -201,7 +201,3 @@ def _since_drop(asked: Sequence[Asked]) -> Sequence[Asked]:
     """What is asked of a collection after it was dropped last."""
     places = [place for place, (_, operation) in enumerate(asked) if isinstance(operation, DropCollection)]
     return asked[places[-1] + 1 :] if places else asked
-
-
-def _stored(analysis: TextAnalysis) -> TextAnalysis | msgspec.UnsetType:
-    return msgspec.UNSET if analysis is TextAnalysis.WORDS else analysis

@@ -46,6 +46,7 @@ _CHARACTERS_MAX: Final = 2_000
 # Signs of a script in a text that is not of it: a name, a quotation.
 _SIGNS_MIN: Final = 8
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_QUESTION_WORD: Final = re.compile(r"(?:[a-z0-9_]|[^\x00-\x7f\s])+")
 # Letters in lower case, everything else a blank.
 _ASCII_LETTERS: Final = "".join(chr(code).lower() if chr(code).isalpha() else " " for code in range(128))
 
@@ -70,7 +71,10 @@ def _words_of(head: str) -> set[str]:
 
 
 def content_words(question: str) -> list[str]:
-    """The distinct words of a question in lower case, without function words; all of them if none is left."""
-    words = list(dict.fromkeys(word.casefold() for word in re.findall(r"\w+", question)))
+    """The distinct words of a question in lower case, without function words; all of them if none is left.
+
+    Blanks and ASCII signs separate words: accents, symbols and characters of any script belong to them.
+    """
+    words = list(dict.fromkeys(_QUESTION_WORD.findall(question.lower())))
     languages = {int(Language.ENGLISH), int(evidence_of(set(words)) or Language.ENGLISH)}
     return [word for word in words if not is_function_word(word.encode(), languages)] or words

@@ -18,7 +18,7 @@ from penstock.vector.attributes import AttributeType, attribute_type
 from penstock.vector.format.identity import Identities
 from penstock.vector.format.keys import CollectionName
 from penstock.vector.format.metric import DistanceMetric
-from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.rows import Rows
 
 __all__ = [

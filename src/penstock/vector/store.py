@@ -29,7 +29,7 @@ from penstock.vector.format.keys import CollectionName, Family
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.format.store_format import FORMAT
-from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.operations import Change, CollectionSpec, DropCollection, VectorDelta
 from penstock.vector.read.reading import read_state
 from penstock.vector.read.records import STORE_RECORDS, VectorSnapshot, list_collections

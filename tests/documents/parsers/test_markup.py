@@ -251,7 +251,7 @@ def test_ordinary_tags_end_where_all_tags_do():
     pieces = [b" ", b"a", b"=", b'"', b"'", b">", b"/", b"<", b"\n", b'b="c"', b" d", b"e='f'", b'="', b"\0"]
     for _ in range(20_000):
         rest = b"".join(chance.choices(pieces, k=chance.randint(0, 12)))
-        assert nesting._tag_end(rest, 0) == nesting._tag_end_of_any(rest, 0), rest
+        assert nesting.tag_end(rest, 0) == nesting._tag_end_of_any(rest, 0), rest
 
 
 def test_labels_of_a_drawing_are_read_and_the_titles_of_icons_are_not():

@@ -12,23 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Corrupt
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.keys import Family
 from penstock.vector.format.languages import Language
+from penstock.vector.format.running_words import hash_words, split_words
 from penstock.vector.format.stems import stem
 from penstock.vector.format.store_format import FORMAT
 from penstock.vector.format.terms import (
     QueryWord,
     TermBlock,
-    TextAnalysis,
     TextQuery,
     count_words,
-    hash_words,
     query_words,
-    split_words,
 )
 
-WORDS, STEMS = TextAnalysis.WORDS, TextAnalysis.STEMS
+WORDS, STEMS = StoredAnalysis.PLAIN_WORDS, StoredAnalysis.PLAIN_STEMS
 STEMMED = (Language.ENGLISH, Language.GERMAN, Language.FRENCH, Language.RUSSIAN, Language.TURKISH)
 ENGLISH = frozenset({int(Language.ENGLISH)})
 _ENTRIES = st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 40)), st.integers(1, 9), max_size=30)
@@ -137,7 +136,7 @@ def test_words_that_only_hold_a_question_together_count_little() -> None:
 
 
 def test_what_a_document_is_about_lies_under_hashes_of_its_own() -> None:
-    counted = count_words(pa.array(["Ports\nA harbour\n\nThe ships"]), TextAnalysis.LEADS)
+    counted = count_words(pa.array(["Ports\nA harbour\n\nThe ships"]), StoredAnalysis.PLAIN_LEADS)
     found = dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True))
     assert found == {
         **{xxhash.xxh3_64_intdigest(word, 0): count for word, count in ((b"ports", 4), (b"the", 1), (b"ships", 1))},

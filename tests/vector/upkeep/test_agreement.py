@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.format.codes import encode
 from penstock.vector.format.document_log import DocumentBlock, DocumentMark
 from penstock.vector.format.metric import DistanceMetric
-from penstock.vector.format.terms import TermBlock, TextAnalysis, count_words
+from penstock.vector.format.terms import TermBlock, count_words
 from penstock.vector.upkeep.agreement import Shadows, WordSums, shown_by_documents
 
 
@@ -27,7 +28,7 @@ def test_codes_agree_with_their_own_vectors_and_with_no_others(metric: DistanceM
 
 def test_words_agree_row_by_row_whatever_their_order_in_the_index() -> None:
     texts = pa.array(["one two two", "two one two", "two", ""])
-    words = count_words(texts, TextAnalysis.WORDS)
+    words = count_words(texts, StoredAnalysis.PLAIN_WORDS)
     told, indexed = WordSums(4), WordSums(4)
     told.add_texts(np.arange(4), words)
     block = TermBlock.of(words.hashes, words.texts, words.counts)

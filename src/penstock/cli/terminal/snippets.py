@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["snippet"]
 
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"(?:[a-z0-9_]|[^\x00-\x7f\s])+")
 _ELLIPSIS: Final = "…"
 
 
@@ -26,7 +26,7 @@ def snippet(text: str, question: str, characters_max: int) -> str:
         return flat
     from penstock.indexing import word_matches
 
-    words = list(dict.fromkeys(word.casefold() for word in _WORD.findall(question)))
+    words = list(dict.fromkeys(_WORD.findall(question.lower())))
     # A word that is longer than the stretch is in none.
     matches = [match for match in word_matches(flat, words) if match.end - match.start <= characters_max]
     found = _densest(matches, words, characters_max)

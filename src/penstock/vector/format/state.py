@@ -19,11 +19,11 @@ from penstock.blocks import EMPTY, Directory, Shelf, StoreHeader
 from penstock.errors import Corrupt
 from penstock.vector.arrays import Indices
 from penstock.vector.attributes import AttributeType
+from penstock.vector.format.analysis import StoredAnalysis, TextAnalysis
 from penstock.vector.format.clusters import Centroids
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.keys import CollectionName, Family, collection_prefix
 from penstock.vector.format.metric import DistanceMetric
-from penstock.vector.format.terms import TextAnalysis
 
 __all__ = [
     "LENGTHS",
@@ -59,8 +59,8 @@ class CollectionRecord(msgspec.Struct, frozen=True):
     dimensions: int
     metric: DistanceMetric
     created_ms: int
-    # Left out where words are indexed as they are, as in all collections that were made without it.
-    analysis: TextAnalysis | msgspec.UnsetType = msgspec.UNSET
+    # Left out where words are indexed as they are by the plain rule, as in the first collections.
+    analysis: StoredAnalysis | msgspec.UnsetType = msgspec.UNSET
 
 
 class AttributeRecord(msgspec.Struct, frozen=True):
@@ -158,7 +158,11 @@ class CollectionState:
 
     @property
     def analysis(self) -> TextAnalysis:
-        return self.record.analysis or TextAnalysis.WORDS
+        return self.stored_analysis.analysis
+
+    @property
+    def stored_analysis(self) -> StoredAnalysis:
+        return self.record.analysis or StoredAnalysis.PLAIN_WORDS
 
     @property
     def languages(self) -> frozenset[int]:

@@ -46,7 +46,7 @@ async def rank_texts(
     damage: Damage,
 ) -> list[Ranking]:
     """The best rows for each query text."""
-    queries = query_words(texts, state.analysis, state.languages)
+    queries = query_words(texts, state.stored_analysis, state.languages)
     hashes = {form for query in queries for word in (*query.words, *query.about) for form in word.hashes}
     found = await _postings(blocks, state, np.array(sorted(hashes), np.uint64), damage)
     lengths = _Lengths(blocks, state, damage)

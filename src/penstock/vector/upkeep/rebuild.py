@@ -184,7 +184,7 @@ class _Rebuild:
         for low in self._state.directory(_TEXTS).lows.tolist():
             content = (await self._blocks.contents(self._state, _TEXTS, [low], ColumnBlock))[low]
             content = content.take(~self._rows.dead.contains(content.ids))
-            counted = count_words(content.values, self._state.analysis)
+            counted = count_words(content.values, self._state.stored_analysis)
             languages |= counted.languages
             terms.append(TermBlock.of(counted.hashes, content.ids[counted.texts], counted.counts))
             self._draft.replace(LENGTHS, low, ColumnBlock(content.ids, pa.array(counted.lengths)))

@@ -28,7 +28,7 @@ from penstock.vector.format.keys import CollectionName, collection_key, collecti
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import CollectionRecord, Head
 from penstock.vector.format.store_format import COLLECTION_RECORD, FORMAT
-from penstock.vector.format.terms import TextAnalysis
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.read.reading import read_head, unclaimed_numbers
 from penstock.vector.read.records import STORE_RECORDS, list_collections
 from penstock.vector.upkeep.rebuild import rebuild
@@ -159,7 +159,7 @@ class _Repair:
             return RepairReport(str(self._name), (damage,), undecided=why), []
         # Words are indexed anew, so that it does not matter how they were.
         made = unclaimed[0], survey.dimensions, self._statements.metric, clock.now_ms()
-        record = CollectionRecord(*made, TextAnalysis.STEMS)
+        record = CollectionRecord(*made, StoredAnalysis.FOLDED_STEMS)
         head, lost = await self._head(record.number)
         report, operations = await self._rebuilt(record, head, survey, [damage, *lost])
         if report.repaired:

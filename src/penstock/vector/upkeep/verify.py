@@ -157,7 +157,7 @@ class _Check:
         told, indexed = WordSums(rows), WordSums(rows)
         counted, kept = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
         async for texts in self._living_values(Shelf(Family.TEXTS)):
-            words = count_words(texts.values, state.analysis)
+            words = count_words(texts.values, state.stored_analysis)
             told.add_texts(texts.ids, words)
             counted[texts.ids] = words.lengths
         async for lengths in self._living_values(LENGTHS):

@@ -189,7 +189,7 @@ async def _add_texts(
     column = arriving.column(lambda upsert: upsert.rows.texts)
     if column is not None and len(column):
         stack(draft, Shelf(Family.TEXTS), column, column.ids)
-        vocabulary = await offload(len(column), 0, count_words, column.values, state.analysis)
+        vocabulary = await offload(len(column), 0, count_words, column.values, state.stored_analysis)
         stack(draft, LENGTHS, ColumnBlock(column.ids, pa.array(vocabulary.lengths)), column.ids)
         rows = TermBlock.of(vocabulary.hashes, column.ids[vocabulary.texts], vocabulary.counts)
         await file(draft, blocks, Shelf(Family.TERMS), rows)

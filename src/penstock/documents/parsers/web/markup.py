@@ -14,6 +14,7 @@ from penstock.documents.parsers.formats import Format, ParsedDocument, ParserLim
 from penstock.documents.parsers.web.nesting import check_nesting
 from penstock.documents.parsers.web.page_text import read_page
 from penstock.documents.parsers.web.page_titles import under_page_title
+from penstock.documents.parsers.web.shadow_roots import open_shadow_roots
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -36,7 +37,7 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     read = decoded(data, declared)
     source = read.text.encode("utf-8", "replace")
     check_nesting(source, limits.depth)
-    tree = LexborHTMLParser(source)
+    tree = LexborHTMLParser(open_shadow_roots(source))
     # Drawings have titles too.
     title = tree.css_first("head > title, body > title")
     name = title.text(strip=True) if title else None

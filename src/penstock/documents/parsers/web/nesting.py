@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.errors import AtCapacity
 
-__all__ = ["check_nesting"]
+__all__ = ["check_nesting", "tag_end"]
 
 # Real elements have a few dozen; 100,000 keep a parser busy for a minute.
 _ATTRIBUTES_MAX: Final = 1_000
@@ -93,7 +93,7 @@ def _tags(data: bytes) -> Iterator[tuple[bool, bytes]]:
         else:
             name = found.group(3).lower()
             yield bool(found.group(2)), name
-            end = _tag_end(data, found.end())
+            end = tag_end(data, found.end())
             place = end
             if name in _RAW and not found.group(2) and end >= 0:
                 raw = _RAW[name].search(data, end)
@@ -111,7 +111,7 @@ def _comment_end(data: bytes, place: int) -> int:
     return found.end() if found else -1
 
 
-def _tag_end(data: bytes, place: int) -> int:
+def tag_end(data: bytes, place: int) -> int:
     """Where a tag ends; negative when it does not."""
     ordinary = _ORDINARY.match(data, place)
     # An attribute has a blank and a letter at least: in so few bytes there are not too many.
