@@ -19,6 +19,7 @@ from penstock.blocks.format.keys import head_key, page_key, position_key, shelf_
 from penstock.blocks.read.pages import decode_page, encode_page
 from penstock.errors import Unsupported
 from penstock.keyvalue import MemoryKeyValue, MemoryVolume
+from penstock.testing import ManualClock
 from penstock.vector import ALL_LISTS, VectorConfig, VectorStore, attribute
 from penstock.vector.attributes import AttributeType
 from penstock.vector.format.analysis import StoredAnalysis
@@ -31,6 +32,7 @@ from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import AttributeRecord, CollectionRecord, Head, StoreRecord, Sweep, SweepKind
 from penstock.vector.format.store_format import FORMAT, FORMAT_VERSION
 from penstock.vector.format.terms import TermBlock, count_words
+from penstock.vector.upkeep.repair import Statements, repair_keyvalue
 
 GOLDEN = Path(__file__).parent / "golden" / "vector"
 
@@ -293,6 +295,28 @@ def test_a_store_with_leads_is_still_read_searched_and_written_to() -> None:
             await collection.upsert(row, durable=True)
             assert (await collection.search(text="archives", k=1))["id"].to_pylist() == ["new"]
             assert (await collection.verify()).problems == []
+
+    asyncio.run(run())
+
+
+def test_words_of_an_older_rule_are_indexed_by_the_present_one_when_asked_for() -> None:
+    async def run() -> None:
+        volume = volume_of((GOLDEN / "store-leads-v1.bin").read_bytes())
+        for statements, expected in ((Statements(), 0), (Statements(reindex_words=True), 1)):
+            keyvalue = MemoryKeyValue(volume)
+            reports = await repair_keyvalue(keyvalue, statements, ManualClock())
+            await keyvalue.close()
+            assert [report.losses for report in reports] == [()] * expected
+        async with await VectorStore.over(MemoryKeyValue(volume)) as store:
+            collection = await store.collection("tenant", "index", "model", analysis="leads")
+            assert (await collection.verify()).problems == []
+            for question, name in {"keines": [], "apfeln": ["rezept"], "compressed file with gzip": ["gzip"]}.items():
+                assert (await collection.search(text=question, k=1))["id"].to_pylist() == name
+            near = await collection.search([[1.0, 2.0]], 1, probes=ALL_LISTS)
+            assert near["id"].to_pylist() == ["rezept"]
+        keyvalue = MemoryKeyValue(volume)
+        assert await repair_keyvalue(keyvalue, Statements(reindex_words=True), ManualClock()) == []
+        await keyvalue.close()
 
     asyncio.run(run())
 

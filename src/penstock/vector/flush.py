@@ -20,10 +20,10 @@ from penstock.errors import Corrupt
 from penstock.keyvalue import WriteBatch
 from penstock.observability import SILENT, Observer, names
 from penstock.vector.config import VectorConfig
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.format.keys import CollectionName, collection_key
 from penstock.vector.format.state import CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.format.store_format import COLLECTION_RECORD, FORMAT
-from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.operations import CollectionSpec, Delete, DropCollection, Operation, Tend, Upsert, VectorDelta
 from penstock.vector.read.reading import collection_keys
 from penstock.vector.read.records import VectorSnapshot
@@ -138,7 +138,9 @@ class VectorFlushPlanner:
     def _created(self, plan: Plan, spec: CollectionSpec) -> CollectionState:
         number = plan.record.next_collection
         plan.record = msgspec.structs.replace(plan.record, next_collection=number + 1)
-        record = CollectionRecord(number, spec.dimensions, spec.metric, self._clock.now_ms(), StoredAnalysis.newest(spec.analysis))
+        record = CollectionRecord(
+            number, spec.dimensions, spec.metric, self._clock.now_ms(), StoredAnalysis.newest(spec.analysis)
+        )
         plan.changes.batch.put(collection_key(spec.name), FORMAT.encode_record(COLLECTION_RECORD, record))
         return CollectionState.new(spec.name, record)
 

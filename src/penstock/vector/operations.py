@@ -15,10 +15,10 @@ from penstock.blocks import ChangeReceipt, check_name, check_position, is_stored
 from penstock.errors import InvalidInput
 from penstock.vector.arrays import Column, Ids
 from penstock.vector.attributes import AttributeType, attribute_type
+from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.format.identity import Identities
 from penstock.vector.format.keys import CollectionName
 from penstock.vector.format.metric import DistanceMetric
-from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.rows import Rows
 
 __all__ = [

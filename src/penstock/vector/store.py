@@ -25,11 +25,11 @@ from penstock.vector.collection import Changes, Collection, Moment, Work
 from penstock.vector.config import VectorConfig
 from penstock.vector.flush import VectorFlushPlanner
 from penstock.vector.follower import VectorReader
+from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.format.keys import CollectionName, Family
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import UNNUMBERED, CollectionRecord, CollectionState, StoreRecord
 from penstock.vector.format.store_format import FORMAT
-from penstock.vector.format.analysis import TextAnalysis
 from penstock.vector.operations import Change, CollectionSpec, DropCollection, VectorDelta
 from penstock.vector.read.reading import read_state
 from penstock.vector.read.records import STORE_RECORDS, VectorSnapshot, list_collections
@@ -142,6 +142,7 @@ class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, Collecti
         positions: Mapping[str, int | None] | None = None,
         metric: DistanceMetric | str | None = None,
         keep_doubtful: bool = False,
+        reindex_words: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         observer: Observer = SILENT,
         **access: Any,
@@ -149,9 +150,11 @@ class VectorStore(StoreWriter[VectorDelta, StoreRecord, CollectionName, Collecti
         """Make a damaged store whole as far as it can be, as its writer; with `dry_run`, only say how, beside one.
 
         `positions` states those of sources whose own cannot be read, `metric` that of a collection without a record,
-        and `keep_doubtful` keeps rows of which nobody can tell any more whether they were deleted.
+        and `keep_doubtful` keeps rows of which nobody can tell any more whether they were deleted. `reindex_words`
+        indexes the words of collections that were made by an older rule by the present one, damaged or not.
         """
-        statements = Statements(positions or {}, None if metric is None else _metric(metric), keep_doubtful)
+        known = None if metric is None else _metric(metric)
+        statements = Statements(positions or {}, known, keep_doubtful, reindex_words)
         if dry_run:
             follower = await open_follower(url, path, clock=clock, observer=observer, **access)
             try:

@@ -38,7 +38,9 @@ def test_ways_to_write_a_word_are_one_word(words: tuple[str, ...]) -> None:
     assert {fold_word(word) for word in words} == {fold_word(words[0])}
 
 
-@pytest.mark.parametrize(("one", "other"), [("мой", "мои"), ("їх", "іх"), ("が", "か"), ("हिन्दी", "हन्द"), ("한국", "하국")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("мой", "мои"), ("їх", "іх"), ("が", "か"), ("हिन्दी", "हन्द"), ("한국", "하국")]
+)
 def test_marks_that_make_another_letter_stay(one: str, other: str) -> None:
     assert fold_word(one) != fold_word(other)
 

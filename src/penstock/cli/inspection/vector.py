@@ -101,6 +101,7 @@ def repair_store(
     positions: Mapping[str, int | None],
     metric: str | None,
     keep_doubtful: bool,
+    reindex_words: bool,
 ) -> list[RepairReport]:
     _require_store(wiring, store, path)
     return asyncio.run(
@@ -111,6 +112,7 @@ def repair_store(
             positions=positions,
             metric=metric,
             keep_doubtful=keep_doubtful,
+            reindex_words=reindex_words,
             observer=wiring.observer,
             **wiring.service_options(url_of(store)),
         )

@@ -21,8 +21,12 @@ _UNSPACED: Final = (
 )
 _SYMBOLS: Final = "\u20a0-\u20cf\u2190-\u22ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 # Marks and what nobody sees belong to the word around them.
-_INSIDE: Final = "\u00ad\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d\u2060"
-_WORD: Final = re.compile(f"([{_UNSPACED}]+|[{_SYMBOLS}]\ufe0f?)|(?:(?![{_UNSPACED}])\\w)(?:(?![{_UNSPACED}])[\\w{_INSIDE}])*")
+_INSIDE: Final = (
+    "\u00ad\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d\u2060"
+)
+_WORD: Final = re.compile(
+    f"([{_UNSPACED}]+|[{_SYMBOLS}]\ufe0f?)|(?:(?![{_UNSPACED}])\\w)(?:(?![{_UNSPACED}])[\\w{_INSIDE}])*"
+)
 # Other forms of a word differ in its last letters: "bake", "baking". Shorter words must be the same.
 _STEM_LETTERS_MIN: Final = 3
 _ENDING_LETTERS_MAX: Final = 3

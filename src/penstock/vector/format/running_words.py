@@ -108,7 +108,8 @@ class RunningWords:
     @property
     def own(self) -> Bools:
         """Which are the words of the texts themselves."""
-        return self.kinds == WordKind.WORD
+        own: Bools = self.kinds == WordKind.WORD
+        return own
 
     def plain(self, apart: int = 0) -> Words:
         """The hashes of the distinct words as they are."""
@@ -217,7 +218,9 @@ class _TokenWords:
         found = [_words_of(pieces, owners), *_pairs(pieces, owners)]
         listed = [(owner, *extra) for owner, token in _candidates(pieces, owners) for extra in _extras(token)]
         found.append(_entries(listed))
-        words = compute.utf8_slice_codeunits(pa.concat_arrays([words for words, _, _ in found]), 0, _WORD_CHARACTERS_MAX)
+        words = compute.utf8_slice_codeunits(
+            pa.concat_arrays([words for words, _, _ in found]), 0, _WORD_CHARACTERS_MAX
+        )
         owner = np.concatenate([owners for _, owners, _ in found])
         coded = words.dictionary_encode()
         order = np.argsort(owner, kind="stable")

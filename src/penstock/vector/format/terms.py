@@ -178,7 +178,9 @@ def _asked(
     """The words of each query and their stems, under hashes apart or not."""
     forms = _query_forms(running, languages, apart)
     asked: list[defaultdict[tuple[int, ...], float]] = [defaultdict(float) for _ in range(running.texts)]
-    for code, parent, kind in zip(running.codes.tolist(), running.parents.tolist(), running.kinds.tolist(), strict=True):
+    for code, parent, kind in zip(
+        running.codes.tolist(), running.parents.tolist(), running.kinds.tolist(), strict=True
+    ):
         for form, weight in forms[kind]:
             # Words of one stem are one.
             asked[parent][tuple(form[code].tolist())] += weight * weights[code]

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from penstock.blocks import (
     STORE,
@@ -24,17 +27,19 @@ from penstock.clock import Clock
 from penstock.errors import Corrupt
 from penstock.keyvalue import KeyValue, Reader, WriteBatch
 from penstock.vector.config import VectorConfig
+from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.format.keys import CollectionName, collection_key, collection_prefix
 from penstock.vector.format.metric import DistanceMetric
 from penstock.vector.format.state import CollectionRecord, Head
 from penstock.vector.format.store_format import COLLECTION_RECORD, FORMAT
-from penstock.vector.format.analysis import StoredAnalysis
 from penstock.vector.read.reading import read_head, unclaimed_numbers
 from penstock.vector.read.records import STORE_RECORDS, list_collections
 from penstock.vector.upkeep.rebuild import rebuild
 from penstock.vector.upkeep.survey import Survey, survey_collection
 
 __all__ = ["RepairReport", "Statements", "repair_keyvalue", "repairs"]
+
+_OLD_WORDS: Final = "its words are indexed by the rule of an older version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Statements:
     metric: DistanceMetric | None = None
     # Keep rows of which nobody can tell whether they were deleted.
     keep_doubtful: bool = False
+    # Index words by the present rule where they are indexed by an older one.
+    reindex_words: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +148,17 @@ class _Repair:
         record = FORMAT.decode_record(COLLECTION_RECORD, value or b"", CollectionRecord)
         survey = await survey_collection(self._blocks.reader, record.number)
         head, lost = await self._head(record.number)
+        renewed = (
+            msgspec.structs.replace(record, analysis=_newest(record)) if self._statements.reindex_words else record
+        )
+        if renewed != record:
+            lost.append(_OLD_WORDS)
         if not survey.damage and not lost:
             return None
-        return await self._rebuilt(record, head, survey, lost)
+        report, operations = await self._rebuilt(renewed, head, survey, lost)
+        if report.repaired and renewed != record:
+            operations.append((collection_key(self._name), FORMAT.encode_record(COLLECTION_RECORD, renewed)))
+        return report, operations
 
     async def nameless(self, unclaimed: list[int], clock: Clock) -> tuple[RepairReport, Operations]:
         """One whose record is damaged: the data that nobody else claims is its own."""
@@ -193,3 +208,7 @@ class _Repair:
         if head is None and survey.types:
             losses.append(f"the names of {len(survey.types)} attributes, which are called attribute-1 and so on")
         return RepairReport(str(self._name), damage, tuple(losses)), rebuilt.operations
+
+
+def _newest(record: CollectionRecord) -> StoredAnalysis:
+    return StoredAnalysis.newest((record.analysis or StoredAnalysis.PLAIN_WORDS).analysis)

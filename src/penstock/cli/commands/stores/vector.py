@@ -183,6 +183,7 @@ def drop(store: str, collection: str, path: str, yes: bool, settings: Settings) 
 @positions_option
 @click.option("--metric", type=click.Choice(METRICS), help="Metric of a collection whose record is lost.")
 @click.option("--keep-doubtful", is_flag=True, help="Bring back rows that may have been deleted.")
+@click.option("--reindex-words", is_flag=True, help="Words of older collections by the present rule.")
 @yes_option
 @long_running
 def repair(
@@ -192,6 +193,7 @@ def repair(
     positions: dict[str, int | None],
     metric: str | None,
     keep_doubtful: bool,
+    reindex_words: bool,
     yes: bool,
     settings: Settings,
     watching: Watching,
@@ -213,6 +215,7 @@ def repair(
             positions=positions,
             metric=metric,
             keep_doubtful=keep_doubtful,
+            reindex_words=reindex_words,
         )
     for report in reports:
         show_repair(report, dry_run=dry_run)
