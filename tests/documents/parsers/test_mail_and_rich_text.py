@@ -42,6 +42,25 @@ def test_a_message_tells_who_what_and_its_attachments(sandbox):
     assert parsed.warnings == ("attachment 'otter.png' was left out: an image cannot be indexed",)
 
 
+def test_a_part_without_a_name_is_read_or_named_by_its_type(sandbox):
+    made = message()
+    made.add_alternative("<p>The otters are <img src='cid:x'></p>", subtype="html")
+    made.get_payload()[1].add_related(b"\x89PNG\r\n\x1a\n", maintype="image", subtype="png", cid="<x>")
+    made.make_mixed()
+    odt = open_document("<text:p>Seen in May.</text:p>")
+    for kind, data in (("vnd.oasis.opendocument.text", odt), ("x-unheard-of", b"\0\1\2"), ("x-unheard-of", b"\0\3")):
+        part = EmailMessage()
+        part.set_content(data, maintype="application", subtype=kind)
+        made.attach(part)
+    parsed = sandbox.parse(bytes(made), tenant="t", name="mail.eml")
+    assert parsed.text.decode().endswith(
+        "The otters are back.\n\n## Attachment On Rivers\n\n# On Rivers\n\nSeen in May."
+    )
+    named, unheard = parsed.warnings
+    assert named == "a part without a name of type image/png was left out: an image cannot be indexed"
+    assert unheard.startswith("a part without a name of type application/x-unheard-of was left out: ")
+
+
 def test_a_page_is_read_where_there_is_no_plain_body(sandbox):
     made = EmailMessage()
     made["Subject"] = "x"

@@ -59,15 +59,15 @@ def parse_mail(data: bytes, limits: ParserLimits, parse_attachment: ParseAttachm
         try:
             found, about = _further(part, limits, parse_attachment)
         except PenstockError as error:
-            name = part.get_filename() or ""
-            warnings.append(f"attachment {name[:120]!r} was left out: {error.what}")
+            warnings.append(f"{_called(part)} was left out: {error.what}")
             continue
         blocks += found
         warnings += about
     if not any(block.strip() for block in blocks):
         raise InvalidInput("a message has no text", "neither headers nor a body were found", "save it as .eml again")
     text = "\n\n".join(block for block in blocks if block.strip())
-    return ParsedDocument(text.encode("utf-8", "replace"), Format.EMAIL, subject or None, tuple(warnings))
+    told = tuple(dict.fromkeys(warnings))
+    return ParsedDocument(text.encode("utf-8", "replace"), Format.EMAIL, subject or None, told)
 
 
 def _parts(part: MIMEPart) -> Iterator[MIMEPart]:
@@ -92,8 +92,6 @@ def _further(
         inner = cast("list[MIMEPart]", part.get_payload())[0]
         return [heading(f"Message {_header(inner, 'Subject')}".rstrip(), 2), _head(inner)], ()
     if not _is_file(part):
-        if part.get_content_maintype() != "text":
-            return [], ()
         text, about = _body_text(part, limits)
         return [text], about
     name, content = part.get_filename() or "", part.get_payload(decode=True)
@@ -103,7 +101,13 @@ def _further(
 
 
 def _is_file(part: MIMEPart) -> bool:
-    return bool(part.get_filename()) or part.is_attachment()
+    """Whether a part is more than text: it has a name, is said to be attached, or is of another type."""
+    return bool(part.get_filename()) or part.is_attachment() or part.get_content_maintype() != "text"
+
+
+def _called(part: MIMEPart) -> str:
+    name = part.get_filename()
+    return f"attachment {name[:120]!r}" if name else f"a part without a name of type {part.get_content_type()[:120]}"
 
 
 def _head(message: MIMEPart) -> str:
