@@ -24,10 +24,8 @@ _RUN: Final = re.compile(r"[A-Za-z0-9]+")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Signs between two letters or digits. Dots stay: without them, 1.11 is 11.1.
 _CHAIN: Final = re.compile(rf"[^\W_]+(?:[_.{_APOSTROPHES}{_HYPHENS}]+[^\W_]+)+")
-_LEFT_OUT: Final = re.compile(rf"[_{_APOSTROPHES}{_HYPHENS}]+")
-_POSSESSIVE: Final = re.compile(rf"[{_APOSTROPHES}][sS]$")
-# `v3.11.2` is `3.11.2`.
-_VERSION_SIGN: Final = re.compile(r"^v(?=\d)")
+_LEFT_OUT: Final = dict.fromkeys(map(ord, f"_{_APOSTROPHES}{_HYPHENS}"))
+_POSSESSIVES: Final = tuple(f"{sign}s" for sign in _APOSTROPHES)
 _SUFFIXED: Final = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*(?:\+\+|#(?!\w))")
 _PREFIXED: Final = re.compile(r"(?<![\w.-])(--?|\.)([^\W\d_][\w-]*)")
 # More capitals than this are a key or a digest.
@@ -49,11 +47,15 @@ def parts(token: str) -> list[str]:
 
 
 def compounds(token: str) -> list[str]:
-    """What signs hold together, as one word: `e-mail` is `email`, and `--dry-run` also `--dryrun`."""
+    """What signs hold together, as one word: `e-mail` is `email`, `v3.11.2` is `3.11.2`, and `--dry-run` also `--dryrun`."""
     lowered = token.lower()
-    chains = [_POSSESSIVE.sub("", _VERSION_SIGN.sub("", chain)) for chain in _CHAIN.findall(lowered)]
-    # A chain without its `'s` may be a plain word.
-    found = [_LEFT_OUT.sub("", chain) for chain in chains if not chain.isalnum()]
+    found = []
+    for chain in _CHAIN.findall(lowered):
+        bare = chain[1:] if chain[0] == "v" and chain[1].isdigit() else chain
+        bare = bare[:-2] if bare.endswith(_POSSESSIVES) else bare
+        # Without its `'s`, a chain may be a plain word.
+        if not bare.isalnum():
+            found.append(bare.translate(_LEFT_OUT))
     if "+" in lowered or "#" in lowered:
         found += _SUFFIXED.findall(lowered)
-    return found + [sign + _LEFT_OUT.sub("", name) for sign, name in _PREFIXED.findall(lowered)]
+    return found + [sign + name.translate(_LEFT_OUT) for sign, name in _PREFIXED.findall(lowered)]

@@ -9,11 +9,11 @@ characters that follow each other in a script without spaces: none of these make
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from penstock.vector.format.identifiers import CANDIDATES, compounds, parts
 from penstock.vector.format.languages import Language
 from penstock.vector.format.stems import stem
 
-__all__ = ["PARTS_APART", "RunningWords", "WordKind", "hash_words", "split_words"]
+__all__ = ["PARTS_APART", "RunningWords", "WordForms", "WordKind", "hash_words", "split_words"]
 
 # The same among the characters of ASCII. A pattern is compiled in every call, and those of all scripts take milliseconds.
 _BETWEEN_ASCII_WORDS: Final = r"[^a-z0-9]+"
@@ -86,6 +86,14 @@ def _hashed(words: Sequence[bytes], seed: int) -> Words:
     return np.fromiter((xxhash.xxh3_64_intdigest(word, seed) for word in words), np.uint64, len(words))
 
 
+class WordForms(NamedTuple):
+    """Words in one form: `hashes[places[k]]` lies in text `parents[k]`. Few hashes stand for many words."""
+
+    hashes: Words
+    places: Indices
+    parents: Indices
+
+
 @dataclass(frozen=True, slots=True)
 class RunningWords:
     """The words of some texts: `distinct[codes[k]]` stands in text `parents[k]` and is of kind `kinds[k]`."""
@@ -123,35 +131,30 @@ class RunningWords:
         # Folded only now: stemmers know words with their accents.
         return _hashed(fold_words(words) if self.folded else words, seed)
 
-    def forms(self, words: Indices, spoken: Indices | None, apart: int = 0) -> tuple[Words, Indices]:
+    def forms(self, words: Indices, spoken: Indices | None, apart: int = 0) -> list[WordForms]:
         """The hashes under which some of the words lie, and the text of each.
 
         The words themselves lie beside their stems in the language of their text, if languages are told: a passage that
         has the very word asked for is the better answer. Parts of words lie apart, in one form.
         """
         kinds = self.kinds[words]
-        inside, whole = words[kinds == WordKind.PART], words[kinds != WordKind.PART]
-        found = [(self._plain_of(whole, apart), whole)]
+        inside = words[kinds == WordKind.PART]
+        found = [self._plain_of(words[kinds != WordKind.PART], apart)]
         if spoken is None:
-            found.append((self._plain_of(inside, PARTS_APART + apart), inside))
-        else:
-            stemmed = words[kinds == WordKind.WORD]
-            found.append((self._stems_of(stemmed, spoken, apart), stemmed))
-            found.append((self._stems_of(inside, spoken, PARTS_APART + apart), inside))
-        return np.concatenate([hashes for hashes, _ in found]), self.parents[np.concatenate([own for _, own in found])]
+            return [*found, self._plain_of(inside, PARTS_APART + apart)]
+        found += self._stems_of(words[kinds == WordKind.WORD], spoken, apart)
+        return [*found, *self._stems_of(inside, spoken, PARTS_APART + apart)]
 
-    def _plain_of(self, words: Indices, apart: int) -> Words:
+    def _plain_of(self, words: Indices, apart: int) -> WordForms:
         used, places = self._used(self.codes[words])
-        return used.plain(apart)[places]
+        return WordForms(used.plain(apart), places, self.parents[words])
 
-    def _stems_of(self, words: Indices, spoken: Indices, apart: int) -> Words:
-        codes, languages = self.codes[words], spoken[self.parents[words]]
-        hashes = np.empty(len(words), np.uint64)
+    def _stems_of(self, words: Indices, spoken: Indices, apart: int) -> Iterator[WordForms]:
+        languages = spoken[self.parents[words]]
         for language in np.flatnonzero(np.bincount(languages)).tolist():
-            mine = languages == language
-            used, places = self._used(codes[mine])
-            hashes[mine] = used.stems(language, apart)[places]
-        return hashes
+            mine = words[languages == language]
+            used, places = self._used(self.codes[mine])
+            yield WordForms(used.stems(language, apart), places, self.parents[mine])
 
     def _used(self, codes: Indices) -> tuple[RunningWords, Indices]:
         """Only the distinct words that some places have: one text of another language has few of all words."""
@@ -304,8 +307,7 @@ def _extras(token: str) -> Sequence[tuple[str, WordKind]]:
 
 
 def _new_extras(token: str) -> Sequence[tuple[str, WordKind]]:
-    found = [(part, WordKind.PART) for part in parts(token)]
-    return (*found, *((compound, WordKind.EXACT) for compound in compounds(token)))
+    return [(part, WordKind.PART) for part in parts(token)] + [(one, WordKind.EXACT) for one in compounds(token)]
 
 
 # The same identifiers are all over the texts of a project.

@@ -22,7 +22,7 @@ from penstock.vector.arrays import Bools, Column, Counts, Cut, Ids, Indices, Wor
 from penstock.vector.format.analysis import StoredAnalysis, TextAnalysis
 from penstock.vector.format.idset import IdSet
 from penstock.vector.format.languages import guess_languages, is_function_word
-from penstock.vector.format.running_words import PARTS_APART, RunningWords, WordKind
+from penstock.vector.format.running_words import PARTS_APART, RunningWords, WordForms, WordKind
 
 __all__ = ["QueryWord", "TermBlock", "TextQuery", "Vocabulary", "count_words", "query_words"]
 
@@ -80,17 +80,26 @@ def _joined(parts: Sequence[Vocabulary]) -> Vocabulary:
 
 
 def _counted(
-    hashes: Words, parents: Indices, measured: Indices, texts: int, languages: frozenset[int] = frozenset()
+    forms: Sequence[WordForms], measured: Indices, texts: int, languages: frozenset[int] = frozenset()
 ) -> Vocabulary:
     """Each hash of each text once, with how often it is there; `measured` has the text of each word that counts."""
     lengths = np.bincount(measured, minlength=texts).astype(np.uint32)
-    order = np.lexsort((parents, hashes))
-    hashes, parents = hashes[order], parents[order]
-    fresh = np.ones(len(hashes), np.bool_)
-    fresh[1:] = (hashes[1:] != hashes[:-1]) | (parents[1:] != parents[:-1])
-    starts = np.flatnonzero(fresh)
-    counts = np.minimum(np.diff(np.append(starts, len(hashes))), _COUNT_MAX).astype(np.uint16)
-    return Vocabulary(hashes[starts], parents[starts], counts, lengths, languages)
+    hashes, ranks = np.unique(np.concatenate([form.hashes for form in forms]), return_inverse=True)
+    starts = np.cumsum([0, *(len(form.hashes) for form in forms)])
+    # Word and text in one number: sorting numbers takes a fraction of the time of sorting by two columns.
+    found = np.concatenate(
+        [
+            ranks[start : start + len(form.hashes)][form.places] * texts + form.parents
+            for form, start in zip(forms, starts.tolist(), strict=False)
+        ]
+    )
+    found.sort()
+    fresh = np.ones(len(found), np.bool_)
+    fresh[1:] = found[1:] != found[:-1]
+    firsts = np.flatnonzero(fresh)
+    counts = np.minimum(np.diff(np.append(firsts, len(found))), _COUNT_MAX).astype(np.uint16)
+    words, parents = np.divmod(found[firsts], max(texts, 1))
+    return Vocabulary(hashes[words], parents, counts, lengths, languages)
 
 
 def _count(texts: Column, analysis: StoredAnalysis) -> Vocabulary:
@@ -100,10 +109,9 @@ def _count(texts: Column, analysis: StoredAnalysis) -> Vocabulary:
     measured = running.parents[running.own]
     words = np.arange(len(running.codes))
     if analysis.analysis is TextAnalysis.WORDS:
-        return _counted(*running.forms(words, None), measured, len(texts))
+        return _counted(running.forms(words, None), measured, len(texts))
     spoken = _spoken_in(running)
-    hashes, parents = running.forms(words, spoken)
-    return _counted(hashes, parents, measured, len(texts), _languages(spoken, measured))
+    return _counted(running.forms(words, spoken), measured, len(texts), _languages(spoken, measured))
 
 
 def _count_led(texts: Column, *, folded: bool) -> Vocabulary:
@@ -117,10 +125,10 @@ def _count_led(texts: Column, *, folded: bool) -> Vocabulary:
     spoken = _spoken_in(running)
     body = np.repeat(np.arange(len(part)), np.array([1, _SECTION_REPEATS, 0])[part])
     about = np.flatnonzero(part == 2)
-    hashes, owners = zip(running.forms(body, spoken), running.forms(about, spoken, _ABOUT), strict=True)
+    forms = [*running.forms(body, spoken), *running.forms(about, spoken, _ABOUT)]
     measured = parents[body][running.own[body]]
     languages = _languages(spoken, parents[running.own])
-    return _counted(np.concatenate(hashes), np.concatenate(owners), measured, count, languages)
+    return _counted(forms, measured, count, languages)
 
 
 def _spoken_in(running: RunningWords) -> Indices:
