@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -63,3 +64,15 @@ def test_no_token_with_such_a_word_is_passed_over(token: str) -> None:
 
     if parts(token) or compounds(token):
         assert compute.match_substring_regex(pa.array([token]), CANDIDATES).to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["a" * 100_000 + "!.b-c", "A" * 100_000 + "a", "a-" * 50_000, "-" * 100_000 + "a", ".a" * 50_000, "aB" * 50_000],
+    ids=["run", "capitals", "chain", "dashes", "dots", "camel"],
+)
+def test_a_hostile_token_takes_no_longer_than_its_length(token: str) -> None:
+    began = time.process_time()
+    parts(token)
+    compounds(token)
+    assert time.process_time() - began < 2

@@ -23,11 +23,12 @@ _CAPITALS: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]{3}")
 _RUN: Final = re.compile(r"[A-Za-z0-9]+")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # Signs between two letters or digits. Dots stay: without them, 1.11 is 11.1.
-_CHAIN: Final = re.compile(rf"[^\W_]+(?:[_.{_APOSTROPHES}{_HYPHENS}]+[^\W_]+)+")
+# Every repetition is possessive and begins where a run does: nothing is tried twice, however long a run is.
+_CHAIN: Final = re.compile(rf"(?<![^\W_])[^\W_]++(?:[_.{_APOSTROPHES}{_HYPHENS}]++[^\W_]++)++")
 _LEFT_OUT: Final = dict.fromkeys(map(ord, f"_{_APOSTROPHES}{_HYPHENS}"))
 _POSSESSIVES: Final = tuple(f"{sign}s" for sign in _APOSTROPHES)
-_SUFFIXED: Final = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*(?:\+\+|#(?!\w))")
-_PREFIXED: Final = re.compile(r"(?<![\w.-])(--?|\.)([^\W\d_][\w-]*)")
+_SUFFIXED: Final = re.compile(r"(?<![^\W_])[^\W\d_][^\W_]*+(?:\+\+|#(?!\w))")
+_PREFIXED: Final = re.compile(r"(?<![\w.-])(--?|\.)([^\W\d_][\w-]*+)")
 # More capitals than this are a key or a digest.
 _PARTS_MAX: Final = 8
 # One letter says nothing of its own.
