@@ -28,6 +28,9 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
         # On a busy machine the job may need longer than a request may wait.
         assert put.status_code in (200, 503), put.text
         assert waited_for(lambda: _status(served, "a.txt") == "indexed")
+        # Removed before the job has come to it; what is queued behind it is taken after it.
+        assert served.client.put("/v1/documents/manual/never.txt", content=b"A flywheel.").status_code == 202
+        assert served.client.delete("/v1/documents/manual/never.txt").status_code == 202
         queued = served.client.put("/v1/documents/manual/b.txt", content=b"A valve closes the pipe.")
         assert queued.status_code == 202
         served.kill()
@@ -38,6 +41,8 @@ def test_what_was_acknowledged_is_found_after_a_kill(tmp_path):
                 "hits"
             ]
             assert [hit["key"] for hit in hits] == [key]
+        assert not _hits(served, "flywheel")
+        assert _status(served, "never.txt") in (None, "removed")
         asked = {"query": "valve", "index": "manual", "by_document": True, "facets": ["key"], "filter": "page is null"}
         answer = served.client.post("/v1/search", json={**asked, "mode": "text"}).json()
         assert [document["key"] for document in answer["documents"]] == ["b.txt"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.documents.routes import _Place
+from penstock.gateway.documents.upload_place import UploadPlace
 from penstock.vector import CollectionName
 
 NAME = CollectionName("acme", "manual", "m")
@@ -19,11 +19,11 @@ def entry(bucket: str, key: str) -> Any:
     "url", ["s3://house", "s3://house/data-uploads", "az://house/uploads", "gs://house", "file:///var/uploads"]
 )
 def test_an_upload_is_listed_under_the_key_that_it_was_given(url):
-    own = _Place.of(url, NAME, "")
-    put = _Place.of(url, NAME, "folder/a.txt")
+    own = UploadPlace.of(url, NAME, "")
+    put = UploadPlace.of(url, NAME, "folder/a.txt")
     assert own.uploaded_key(entry(put.bucket, put.key)) == "folder/a.txt"
 
 
 def test_a_document_of_another_bucket_has_the_key_that_it_has_there():
-    own = _Place.of("s3://house/uploads", NAME, "")
+    own = UploadPlace.of("s3://house/uploads", NAME, "")
     assert own.uploaded_key(entry("theirs", "uploads/acme/manual/x")) == "uploads/acme/manual/x"

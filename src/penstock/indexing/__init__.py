@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         by_document,
         find_answer,
         find_passages,
+        no_index,
         passages_in,
     )
     from penstock.indexing.search.providers import Description, Provider
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from penstock.indexing.sending.document_events import forget_events, heads_of, retry_events
     from penstock.indexing.sending.following import Follower
     from penstock.indexing.sending.left_out import LeftOut, files_left_out
-    from penstock.indexing.sending.listing import Listing, compare, deletion, upload_of
+    from penstock.indexing.sending.listing import Listing, compare, deletion, deletion_at, upload_of
     from penstock.indexing.sending.looking import list_places
     from penstock.indexing.sending.places import Place, allowed_url, are_exhaustive, place_of, url_of, with_account
     from penstock.indexing.sending.queue import in_trace, is_waiting, send
@@ -153,6 +154,7 @@ __all__ = [
     "cut_wished",
     "decode_requests",
     "deletion",
+    "deletion_at",
     "documents_where",
     "embed_requests",
     "embedding_for",
@@ -174,6 +176,7 @@ __all__ = [
     "is_waiting",
     "list_entries",
     "list_places",
+    "no_index",
     "own_text",
     "pack_pieces",
     "parse_filter",
@@ -284,6 +287,7 @@ __getattr__ = lazy_names(
             "by_document",
             "find_answer",
             "find_passages",
+            "no_index",
             "passages_in",
         ),
         "search.providers": (
@@ -321,6 +325,7 @@ __getattr__ = lazy_names(
             "Listing",
             "compare",
             "deletion",
+            "deletion_at",
             "upload_of",
         ),
         "sending.looking": ("list_places",),

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification, UploadNotification, doc_id_of, object_key
+from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.documents.notifications import NotificationMessage
 from penstock.errors import DeadlineExceeded, InvalidInput, NotFound
 from penstock.gateway.access.naming import check_index, check_key
 from penstock.gateway.access.tokens import Scope
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.services import DocumentServices
+from penstock.gateway.documents.upload_place import UploadPlace
 from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.inputs import body_schema, decoded, one, unpacked, whole_body
@@ -33,14 +35,16 @@ from penstock.indexing import (
     answer_in,
     by_document,
     deletion,
+    deletion_at,
     entries_of,
     find_entries,
     list_entries,
+    no_index,
     parse_filter,
     registry_name,
     upload_of,
 )
-from penstock.objects import ObjectMeta, StoreUrl, parse_url
+from penstock.objects import ObjectMeta
 from penstock.vector import CollectionName
 
 __all__ = ["DocumentRoutes"]
@@ -130,7 +134,12 @@ class DocumentRoutes:
         question = _question(asked)
         whom = Asked(tenant, check_index(asked.index), None, self._services.provider)
         async with asyncio.timeout(self._config.query_seconds_max):
-            return await answer_in(await self._services.index.reader(), whom, question)
+            try:
+                reader = await self._services.index.reader()
+            except NotFound as error:
+                # Told as in a store that others have filled, and not by where the store is.
+                raise no_index(CollectionName(tenant, whom.index, EMBEDDED_MODEL)) from error
+            return await answer_in(reader, whom, question)
 
     # Uploads ---------------------------------------------------------------------------------------
 
@@ -142,7 +151,7 @@ class DocumentRoutes:
         seconds = _seconds(one(exchange, "timeout", "30"), self._config.query_seconds_max)
         body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
         body = await unpacked(exchange, body, limit)
-        place = _Place.of(self._services.uploads_url, name, key)
+        place = UploadPlace.of(self._services.uploads_url, name, key)
         meta = await self._services.uploads.put(place.store_key, body)
         event = await self._told(exchange, name, place, meta)
         await self._services.queue([event])
@@ -152,7 +161,7 @@ class DocumentRoutes:
         return json_answer(await self._searchable(name, event, key, seconds))
 
     async def _told(
-        self, exchange: HttpExchange, name: CollectionName, place: _Place, meta: ObjectMeta
+        self, exchange: HttpExchange, name: CollectionName, place: UploadPlace, meta: ObjectMeta
     ) -> UploadNotification:
         """The notification of an upload: behind everything that the index has heard of the object."""
         seen = replace(meta, key=place.key)
@@ -176,12 +185,18 @@ class DocumentRoutes:
     async def remove(self, exchange: HttpExchange) -> HttpAnswer:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         key = check_key(exchange.parameters["key"])
-        place = _Place.of(self._services.uploads_url, name, key)
+        place = UploadPlace.of(self._services.uploads_url, name, key)
         entry = await self._entry(name, place.event(name))
-        if entry is None or entry.state.tombstone:
+        if entry is not None and not entry.state.tombstone:
+            event = deletion(name, entry, self._clock.now_ms())
+        elif await place.holds(key, self._services.uploads):
+            # The job has not come to it yet, and finds both in the queue; or somebody had it forgotten.
+            state = entry.state if entry else None
+            event = deletion_at(name, place.bucket, place.key, self._clock.now_ms(), state)
+        else:
             raise _unknown(key)
         await self._services.uploads.delete(place.store_key)
-        await self._services.queue([deletion(name, entry, self._clock.now_ms())])
+        await self._services.queue([event])
         return json_answer({"key": key, "status": "queued for removal"}, 202)
 
     async def _searchable(
@@ -199,7 +214,7 @@ class DocumentRoutes:
         raise DeadlineExceeded(
             f"document {key} is not searchable yet",
             f"it is queued, and {seconds:g} s have passed",
-            "look at it later with GET on the same address; check that `penstock index --follow` runs",
+            "ask for it with GET on the same address; the page Jobs of the dashboard shows whether the index job runs",
         )
 
     # What became of them -----------------------------------------------------------------------------
@@ -207,8 +222,11 @@ class DocumentRoutes:
     async def show(self, exchange: HttpExchange) -> HttpAnswer:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         key = exchange.parameters["key"]
-        place = _Place.of(self._services.uploads_url, name, key)
+        place = UploadPlace.of(self._services.uploads_url, name, key)
         entry = await self._entry(name, place.event(name))
+        is_unseen = entry is None or (entry.state.tombstone and entry.forgotten is None)
+        if is_unseen and await place.holds(key, self._services.uploads):
+            return json_answer({"key": key, "status": "queued", "docId": None})
         if entry is None:
             # One that came from a bucket, by the key that it has there.
             entry = find_entries(await self._entries(name), [key])[0]
@@ -218,7 +236,7 @@ class DocumentRoutes:
         name = await self._services.collection(exchange, exchange.parameters["index"])
         limit = _whole(one(exchange, "limit", "100"), 1, _ENTRIES_MAX, "limit")
         entries = await self._entries(name)
-        own = _Place.of(self._services.uploads_url, name, "")
+        own = UploadPlace.of(self._services.uploads_url, name, "")
         shown = [_described(entry, own.uploaded_key(entry)) for entry in entries[:limit]]
         return json_answer({"documents": shown, "total": len(entries)})
 
@@ -243,32 +261,6 @@ class DocumentRoutes:
             return (await entries_of(found, [identity])).get(identity)
         except NotFound:
             return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an upload lies: as the job finds it, and as the store of uploads has it."""
-
-    bucket: str
-    key: str
-    store_key: str
-
-    @classmethod
-    def of(cls, uploads_url: str, name: CollectionName, key: str) -> _Place:
-        url = parse_url(uploads_url)
-        store_key = f"{name.tenant}/{name.index}/{key}"
-        if url.scheme == "file":
-            return cls(str(StoreUrl("file", f"{url.place}/{name.tenant}/{name.index}")), key, store_key)
-        bucket = url.place if url.scheme == "s3" else f"{url.scheme}://{url.place}"
-        return cls(bucket, f"{url.prefix}/{store_key}" if url.prefix else store_key, store_key)
-
-    def event(self, name: CollectionName) -> UploadNotification:
-        """A notification of the object, of which only the identity counts."""
-        return upload_of(name, self.bucket, ObjectMeta(self.key, 0, "", 0), 0)
-
-    def uploaded_key(self, entry: DocumentEntry) -> str:
-        """The key under which a document was uploaded here; one that came from another bucket has its own."""
-        return entry.key.removeprefix(self.key) if entry.bucket == self.bucket else entry.key
 
 
 def _question(asked: SearchBody) -> Question:

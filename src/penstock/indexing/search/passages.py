@@ -35,6 +35,7 @@ __all__ = [
     "by_document",
     "find_answer",
     "find_passages",
+    "no_index",
     "passages_in",
 ]
 
@@ -139,7 +140,7 @@ async def _answer(reader: VectorReader, asked: Asked, question: Question) -> Fou
         # A collection that was replaced meanwhile may have been emptied under the question.
         if await target_in(reader, asked.tenant, asked.index, asked.model) == target:
             if found is None:
-                raise _no_index(target.name)
+                raise no_index(target.name)
             return found
     raise Unavailable(f"index {asked.index} was replaced repeatedly", "it is being rebuilt", "ask again")
 
@@ -247,7 +248,8 @@ def _at_most(hits: list[dict[str, Any]], per_document: int | None) -> list[dict[
     return kept
 
 
-def _no_index(name: CollectionName) -> NotFound:
+def no_index(name: CollectionName) -> NotFound:
+    """The refusal of a search in an index that nothing was put into."""
     why = f"nothing was indexed for tenant {name.tenant} with model {name.model}"
     return NotFound(f"there is no index {name.index}", why, "create it with `penstock index`")
 

@@ -29,7 +29,7 @@ from penstock.indexing.stages.reading import Reading
 from penstock.objects import ObjectMeta
 from penstock.vector import CollectionName
 
-__all__ = ["Listing", "compare", "deletion", "upload_of"]
+__all__ = ["Listing", "compare", "deletion", "deletion_at", "upload_of"]
 
 
 # Of an index; what would remove more is asked about first.
@@ -125,7 +125,20 @@ def deletion(
     name: CollectionName, entry: DocumentEntry, now_ms: int, *, forgotten: str | None = None
 ) -> DeleteNotification:
     """That an object is gone; or, with the etag that it has, that a person wants it `forgotten`."""
-    return DeleteNotification(forgotten=forgotten, **_event(name, entry.bucket, entry.key, entry.state, now_ms))
+    return deletion_at(name, entry.bucket, entry.key, now_ms, entry.state, forgotten=forgotten)
+
+
+def deletion_at(
+    name: CollectionName,
+    bucket: str,
+    key: str,
+    now_ms: int,
+    state: ObjectState | None = None,
+    *,
+    forgotten: str | None = None,
+) -> DeleteNotification:
+    """The same of an object that the index may not have heard of yet."""
+    return DeleteNotification(forgotten=forgotten, **_event(name, bucket, key, state, now_ms))
 
 
 @dataclass(slots=True)
