@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlencode
 
 from penstock.cli.inspection.document_status import row_of, status_of, warning_of
 from penstock.cli.serving.house_view.looking import KeptLooks
@@ -17,7 +18,10 @@ from penstock.vector import CollectionName
 
 __all__ = ["DocumentsView", "IndexEntries"]
 
+# Of one index, and of all that are shown at once: a tenant may have hundreds of indexes.
 _ROWS_MAX: Final = 200
+_PAGE_ROWS_MAX: Final = 400
+_INDEXES_MAX: Final = 50
 _KEYS_MAX: Final = 1_000
 QUARANTINED: Final = "quarantined"
 
@@ -66,7 +70,12 @@ class DocumentsView:
         if not indexes:
             empty = "No documents are indexed yet. Upload one with PUT /v1/documents/{index}/{key}."
             return [Section("Documents", table=TableView((), (), empty=empty))]
-        return [_index_section(one, choice.get("status", ""), viewer) for one in indexes]
+        named = choice.get("index", "")
+        chosen = [one for one in indexes if not named or one.name.index == named]
+        shown = chosen[:_INDEXES_MAX]
+        rows_max = max(1, min(_ROWS_MAX, _PAGE_ROWS_MAX // max(1, len(shown))))
+        found = [_index_section(one, choice, viewer, rows_max) for one in shown]
+        return [_index_links(indexes, named, len(shown)), *found] if len(indexes) > 1 else found
 
     async def change(self, change: DocumentChange, index: str, keys: Sequence[str], viewer: Viewer) -> int:
         """Put the notifications on the queue, behind everything that the index has heard of the documents."""
@@ -99,25 +108,40 @@ class DocumentsView:
         return len(uploads)
 
 
-def _index_section(index: IndexEntries, chosen: str, viewer: Viewer) -> Section:
-    counted = index.counted()
+def _index_links(indexes: Sequence[IndexEntries], named: str, shown: int) -> Section:
+    """To the indexes one by one, and whether some are left out."""
+    names = sorted({one.name.index for one in indexes})
+    links = [(f"all {len(names):,}", "", not named), *((name, _query(name, ""), name == named) for name in names)]
+    problem = f"There is no index {named[:80]!r}." if named and not shown else ""
+    is_cut = not named and shown < len(indexes)
+    note = f"Below are {shown} of {len(indexes):,}: choose one to see its documents." if is_cut else ""
+    return Section("Indexes", error=problem, note=note, links=links)
+
+
+def _index_section(index: IndexEntries, choice: Mapping[str, str], viewer: Viewer, rows_max: int) -> Section:
+    counted, chosen, named = index.counted(), choice.get("status", ""), choice.get("index", "")
     shown = [entry for entry in index.entries if not chosen or status_of(entry) == chosen]
     rows = []
-    for entry in shown[:_ROWS_MAX]:
+    for entry in shown[:rows_max]:
         row = row_of(entry)
         reason = row["reason"] or warning_of(row)
         rows.append((entry.key, row["status"], f"{row['chunks']:,}", f"{row['tokens']:,}", reason))
-    links = [(f"all {len(index.entries):,}", "", not chosen)]
+    links = [(f"all {len(index.entries):,}", _query(named, ""), not chosen)]
     links += [
-        (f"{status} {count:,}", f"status={status}", status == chosen) for status, count in sorted(counted.items())
+        (f"{status} {count:,}", _query(named, status), status == chosen) for status, count in sorted(counted.items())
     ]
     table = TableView(
         ("key", "status", "chunks", "tokens", "reason"),
         rows,
         frozenset({2, 3}),
         f"No documents are {chosen}." if chosen else "This index has no documents.",
-        [entry.object_key for entry in shown[:_ROWS_MAX]] if viewer.may_write else (),
+        [entry.object_key for entry in shown[:rows_max]] if viewer.may_write else (),
     )
-    note = f"The first {_ROWS_MAX} of {len(shown):,}." if len(shown) > _ROWS_MAX else ""
+    note = f"The first {rows_max} of {len(shown):,}." if len(shown) > rows_max else ""
     facts = [Fact("model", index.name.model)]
     return Section(f"Index {index.name.index}", facts, table, note=note, links=links, index=index.name.index)
+
+
+def _query(index: str, status: str) -> str:
+    """The choice of an index and a status, as a URL has it; what is empty is not chosen."""
+    return urlencode({name: value for name, value in (("index", index), ("status", status)) if value})
