@@ -222,6 +222,7 @@ ROWS = "POST /v1/rows/t HTTP/1.1\r\nhost: localhost\r\n"
         "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n0\r\n\r\n",
         "transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
         "transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "transfer-encoding : chunked\r\n\r\n0\r\n\r\n",
         "transfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
         "content-length: +2\r\n\r\n{}",

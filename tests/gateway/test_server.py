@@ -66,6 +66,22 @@ def test_garbage_is_answered_400():
     assert talked([b"\x16\x03\x01garbage\r\n\r\n"]).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GET /hello\r\n\r\n",
+        b"POST /hello HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /hello HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_a_body_whose_end_a_proxy_could_see_elsewhere_is_refused(request_text):
+    assert talked([request_text]).startswith(b"HTTP/1.1 400")
+
+
+def test_version_1_0_is_answered_and_its_connection_closed():
+    assert talked([b"GET /hello HTTP/1.0\r\nHost: localhost\r\n\r\n"]).endswith(b'{"hello":"world"}')
+
+
 def test_a_port_that_is_taken_is_named_and_nothing_else_is_printed(capfd):
     async def twice():
         config = GatewayConfig(port=0)

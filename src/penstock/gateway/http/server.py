@@ -138,10 +138,21 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._has_headers = True
         self._stop_waiting()
+        self._check_framing()
         self._check_target()
         super().on_headers_complete()
         if len(self.pipeline) > _PIPELINED_MAX:
             raise ValueError("too many requests were sent ahead of their answers")
+
+    def _check_framing(self) -> None:
+        """Refuse a body that we and a proxy before us could see end at different places."""
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise ValueError("the version of HTTP is not spoken here")
+        codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+        # Version 1.0 has no chunks, and nobody here unpacks another coding.
+        if codings and (version == "1.0" or codings != [b"chunked"]):
+            raise ValueError("the transfer coding is not spoken here")
 
     def _check_target(self) -> None:
         """A target that is a whole URL names the host that its header names; nobody is connected to another server."""
