@@ -272,6 +272,17 @@ def test_a_search_where_nothing_was_indexed_does_not_tell_where_the_store_is(wor
         assert "file:" not in answer.text
 
 
+@pytest.mark.parametrize("key", ["a%5Cb", "k" * 900, "taken/below"])
+def test_a_key_that_the_store_cannot_have_is_refused_without_telling_where_uploads_lie(world, key):
+    served, tokens = world
+    write = bearer(tokens["a", Scope.WRITE])
+    assert served.client.put("/v1/documents/i/taken", content=b"x", headers=write).status_code == 202
+    answer = served.client.put(f"/v1/documents/i/{key}", content=b"x", headers=write)
+    assert answer.status_code == 400
+    assert answer.json()["what"].startswith("the key ")
+    assert "file:" not in answer.text
+
+
 def test_an_upload_that_no_job_has_seen_is_shown_as_queued_and_can_be_removed(world):
     served, tokens = world
     write, read = bearer(tokens["a", Scope.WRITE]), bearer(tokens["a", Scope.READ])

@@ -5,8 +5,18 @@ import asyncio
 import httpx
 import pytest
 
-from penstock.errors import AtCapacity, Conflict, Corrupt, InvalidInput, NotFound, OutcomeUnknown, Unavailable
+from penstock.errors import (
+    AtCapacity,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    Unavailable,
+)
 from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
+from penstock.gateway.access.tokens import Forbidden
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
 from penstock.gateway.http.inputs import whole_body
 from penstock.gateway.http.routing import Route
@@ -152,6 +162,9 @@ def test_a_page_of_another_site_changes_nothing(headers):
 
 ERRORS = [
     (InvalidInput("x"), 400),
+    (Forbidden("x"), 403),
+    # Of a store: whoever asks has the right to, and may try again.
+    (PermissionDenied("s3://secret refuses the credentials"), 503),
     (NotFound("x"), 404),
     (Conflict("x"), 409),
     (AtCapacity("x"), 429),

@@ -28,7 +28,7 @@ from penstock.gateway.access.naming import check_tenant
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.undecodable import UNDECODABLE
 
-__all__ = ["Principal", "Scope", "TokenBook", "TokenEntry", "Unauthenticated"]
+__all__ = ["Forbidden", "Principal", "Scope", "TokenBook", "TokenEntry", "Unauthenticated"]
 
 _TOKEN: Final = re.compile(r"pst_([a-z2-7]{16})_([A-Za-z0-9_-]{43})")
 _ID_BYTES: Final = 10
@@ -54,6 +54,11 @@ class Unauthenticated(PermissionDenied):
     """No token, or none that is known. The answer never tells which."""
 
     usual_remedy = "send `Authorization: Bearer pst_…` with a token from `penstock token create`"
+
+
+class Forbidden(PermissionDenied):
+    """Whoever asks may not. A store that refuses the gateway's own credentials raises its parent: nobody who asks can
+    do anything about that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import Notification
-from penstock.documents.notifications import PARSERS, Destination, NotificationMessage, Received, SnsTrust
+from penstock.documents.notifications import PARSERS, Destination, HmacTrust, NotificationMessage, Received, SnsTrust
 from penstock.errors import InvalidInput, NotFound, PermissionDenied
-from penstock.gateway.access.tokens import Scope, Unauthenticated
+from penstock.gateway.access.tokens import Forbidden, Scope, Unauthenticated
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.documents.senders import NotificationSenders, Sender
 from penstock.gateway.documents.services import DocumentServices
@@ -79,7 +79,7 @@ class NotificationRoutes:
         signed = sender.signed
         if signed:
             # Notes of deliveries are written by code without a loop.
-            await asyncio.to_thread(signed.claim, delivery)
+            await asyncio.to_thread(_claim, signed, delivery)
         try:
             await self._services.queue(received.notifications, delivery.origin.traceparent, source)
         except BaseException:
@@ -120,3 +120,11 @@ class NotificationRoutes:
                     "",
                     "add it to `buckets` of the gateway, or of its notifications for the tenant",
                 )
+
+
+def _claim(signed: HmacTrust, delivery: NotificationMessage) -> None:
+    """Note that a delivery was taken; one that was taken before is refused."""
+    try:
+        signed.claim(delivery)
+    except PermissionDenied as error:
+        raise Forbidden(error.what, error.why, error.remedy) from error

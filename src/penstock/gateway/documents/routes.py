@@ -152,13 +152,20 @@ class DocumentRoutes:
         body = await read_body(exchange.receive, exchange.announced_bytes, limit, self._config.body_seconds_max)
         body = await unpacked(exchange, body, limit)
         place = UploadPlace.of(self._services.uploads_url, name, key)
-        meta = await self._services.uploads.put(place.store_key, body)
+        meta = await self._stored(place, key, body)
         event = await self._told(exchange, name, place, meta)
         await self._services.queue([event])
         doc_id = doc_id_of(event)
         if not waits:
             return json_answer({"docId": doc_id, "key": key, "status": "queued"}, 202)
         return json_answer(await self._searchable(name, event, key, seconds))
+
+    async def _stored(self, place: UploadPlace, key: str, body: bytes) -> ObjectMeta:
+        try:
+            return await self._services.uploads.put(place.store_key, body)
+        except InvalidInput as error:
+            # Told by the key that it was given, and not by where uploads lie.
+            raise InvalidInput(f"the key {key[:80]!r} cannot be used", error.why, "choose another key") from error
 
     async def _told(
         self, exchange: HttpExchange, name: CollectionName, place: UploadPlace, meta: ObjectMeta

@@ -107,7 +107,7 @@ class Gateway:
 
     def _refusal(self, error: Exception, route: str) -> Refusal:
         refusal = refusal_of(error)
-        if refusal.status >= 500 and not refusal.is_transient:
+        if refusal.is_hidden or (refusal.status >= 500 and not refusal.is_transient):
             told = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
             self._observer.event(names.GATEWAY_FAILED, route=route, error=told)
         return refusal

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Final
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import PermissionDenied
 from penstock.gateway.access.addresses import Networks, client_address
 from penstock.gateway.access.held_bytes import ByteLease, HeldBytes
 from penstock.gateway.access.limits import LoginGuard, TenantQuotas
 from penstock.gateway.access.storage import StorageQuota
-from penstock.gateway.access.tokens import Principal, Scope, TokenBook, Unauthenticated
+from penstock.gateway.access.tokens import Forbidden, Principal, Scope, TokenBook, Unauthenticated
 from penstock.gateway.config import GatewayConfig, check_networks
 from penstock.gateway.http.exchange import HttpExchange
 
@@ -52,7 +51,7 @@ class Guard:
         """Refuse a host that is not ours, and what a browser sends for another site."""
         host = exchange.headers.get("host", "")
         if (self._config.tokens is None or self._config.hosts) and _hostname(host) not in self._hosts:
-            raise PermissionDenied(
+            raise Forbidden(
                 f"the host {host[:80]!r} is not served here", "", "add it to `hosts` of the gateway's configuration"
             )
         if exchange.method in _SAFE_METHODS:
@@ -61,12 +60,12 @@ class Guard:
         if exchange.headers.get("sec-fetch-site") == "cross-site" or (
             origin is not None and origin.partition("://")[2].lower() != host.lower()
         ):
-            raise PermissionDenied(
+            raise Forbidden(
                 "the request comes from a page of another site", "cross-site requests are not allowed"
             )
 
     def principal(self, exchange: HttpExchange, scope: Scope | None) -> Principal:
-        """Who sent the request; `Unauthenticated`, or `PermissionDenied` for a token without the scope."""
+        """Who sent the request; `Unauthenticated`, or `Forbidden` for a token without the scope."""
         book = self._book()
         if book is None:
             return Principal(self._config.default_tenant, _EVERY_SCOPE)
@@ -78,7 +77,7 @@ class Guard:
         # Known from here on, also where it is refused for what it asks.
         exchange.principal = found
         if scope not in found.scopes:
-            raise PermissionDenied(f"the token lacks the scope {scope}", "", "use a token with this scope")
+            raise Forbidden(f"the token lacks the scope {scope}", "", "use a token with this scope")
         return found
 
     def authenticate(self, exchange: HttpExchange, authorization: str | None) -> Principal:

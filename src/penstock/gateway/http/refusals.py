@@ -28,7 +28,7 @@ from penstock.errors import (
     Unsupported,
 )
 from penstock.gateway.access.limits import TooMany
-from penstock.gateway.access.tokens import Unauthenticated
+from penstock.gateway.access.tokens import Forbidden, Unauthenticated
 from penstock.gateway.http.bodies import BodyTooLarge, BodyTooSlow
 
 __all__ = ["Refusal", "refusal_of"]
@@ -36,7 +36,9 @@ __all__ = ["Refusal", "refusal_of"]
 # The first that fits counts.
 _STATUSES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (Unauthenticated, 401),
-    (PermissionDenied, 403),
+    (Forbidden, 403),
+    # Of a store or a model that refuses the gateway.
+    (PermissionDenied, 503),
     (BodyTooLarge, 413),
     (BodyTooSlow, 408),
     (InvalidInput, 400),
@@ -66,6 +68,8 @@ class Refusal(msgspec.Struct, frozen=True):
     why: str = ""
     remedy: str = ""
     retry_after_seconds: int | None = None
+    # Whether the error says more than a client is told; then the log has it.
+    is_hidden: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
@@ -96,10 +100,14 @@ def refusal_of(error: BaseException) -> Refusal:
         # Of `asyncio.timeout` around a query.
         return Refusal(503, "DeadlineExceeded", "the request took too long", "its time is up", "ask for less", 5)
     if not isinstance(error, PenstockError):
-        return Refusal(500, "Internal", "the request failed", "an unforeseen error; the gateway's log has it")
+        why = "an unforeseen error; the gateway's log has it"
+        return Refusal(500, "Internal", "the request failed", why, is_hidden=True)
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     if isinstance(error, Corrupt):
         # It names files and offsets of the store.
-        return Refusal(status, "Corrupt", "stored data is damaged", "the gateway's log names it")
+        return Refusal(status, "Corrupt", "stored data is damaged", "the gateway's log names it", is_hidden=True)
+    if isinstance(error, PermissionDenied) and status == 503:
+        what, why = "the gateway was refused by a store or a service", "the gateway's log names it"
+        return Refusal(status, "Unavailable", what, why, "try again later", _RETRY_AFTER[503], is_hidden=True)
     retry = error.retry_after_seconds if isinstance(error, TooMany) else _RETRY_AFTER.get(status)
     return Refusal(status, type(error).__name__, error.what, error.why, error.remedy, retry)

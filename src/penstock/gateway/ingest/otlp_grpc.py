@@ -112,7 +112,7 @@ class GrpcServer:
             return otlp_success(signal, found, _PROTOBUF).body
         except Exception as error:
             refusal = refusal_of(error)
-            if not isinstance(error, PenstockError):
+            if refusal.is_hidden:
                 self._observer.event(names.GATEWAY_FAILED, route=route, error=f"{type(error).__name__}: {error}")
             status = _CODES.get(refusal.status, grpc.StatusCode.INTERNAL).name
             await context.abort(_CODES.get(refusal.status, grpc.StatusCode.INTERNAL), str(refusal))
