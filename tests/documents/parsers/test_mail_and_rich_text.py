@@ -45,7 +45,8 @@ def test_a_message_tells_who_what_and_its_attachments(sandbox):
 def test_a_part_without_a_name_is_read_or_named_by_its_type(sandbox):
     made = message()
     made.add_alternative("<p>The otters are <img src='cid:x'></p>", subtype="html")
-    made.get_payload()[1].add_related(b"\x89PNG\r\n\x1a\n", maintype="image", subtype="png", cid="<x>")
+    _, page = made.iter_parts()
+    page.add_related(b"\x89PNG\r\n\x1a\n", maintype="image", subtype="png", cid="<x>")
     made.make_mixed()
     odt = open_document("<text:p>Seen in May.</text:p>")
     for kind, data in (("vnd.oasis.opendocument.text", odt), ("x-unheard-of", b"\0\1\2"), ("x-unheard-of", b"\0\3")):
