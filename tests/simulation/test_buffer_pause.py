@@ -93,9 +93,9 @@ def test_a_write_that_lands_minutes_late_never_names_an_object_that_is_gone(seed
 _JUDGE = Collector._judge
 
 
-async def judged_by_the_clock(self: Any, aged: list[ObjectMeta]) -> Any:
+async def judged_by_the_clock(self: Any, aged: list[ObjectMeta], oldest: Any) -> Any:
     """Takes an object that is old now, and was not when the manifest was last written."""
-    page = await _JUDGE(self, aged)
+    page = await _JUDGE(self, aged, oldest)
     if page is None:
         return None
     waiting = [meta for meta in aged if meta not in page.garbage]

@@ -60,9 +60,7 @@ class Guard:
         if exchange.headers.get("sec-fetch-site") == "cross-site" or (
             origin is not None and origin.partition("://")[2].lower() != host.lower()
         ):
-            raise Forbidden(
-                "the request comes from a page of another site", "cross-site requests are not allowed"
-            )
+            raise Forbidden("the request comes from a page of another site", "cross-site requests are not allowed")
 
     def principal(self, exchange: HttpExchange, scope: Scope | None) -> Principal:
         """Who sent the request; `Unauthenticated`, or `Forbidden` for a token without the scope."""
