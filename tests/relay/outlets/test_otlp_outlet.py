@@ -288,9 +288,35 @@ def test_a_success_whose_body_never_comes_is_sent_once(collector: Collector) -> 
     assert (sent.waiting, sent.dead, len(collector.requests)) == (0, [], 1)
 
 
-def test_what_is_no_address_of_the_web_is_refused() -> None:
+@pytest.mark.parametrize("url", ["localhost:4317", "http://", "http://[::1", "http://host/\0", "ftp://host"])
+def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="not the address of a collector"):
-        OtlpOutlet("localhost:4317")
+        OtlpOutlet(url)
+
+
+@pytest.mark.parametrize("headers", [{"x": "ü"}, {"x": "a\nb"}, {"x y": "1"}, {"": "1"}])
+def test_a_header_that_cannot_be_sent_is_refused_and_its_value_not_shown(headers: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match="cannot be sent") as refused:
+        OtlpOutlet("http://127.0.0.1:4318", headers=headers)
+    assert not any(len(value) > 1 and value in str(refused.value) for value in headers.values())
+
+
+def test_a_password_in_the_address_is_sent_and_never_shown(collector: Collector) -> None:
+    collector.answers = [(400, {}, b"no")]
+    address = collector.url.replace("http://", "http://me:secret@")
+
+    async def main() -> str:
+        store = await opened(torn())
+        await filled(store, [[otlp_bundle("logs", [b"x"])]], "otlp")
+        outlet = OtlpOutlet(address)
+        await Relay(store, "otlp", outlet, SOON).run(until_empty=True)
+        await outlet.close()
+        return store.state.subscriptions["otlp"].rejected[1]
+
+    reason = asyncio.run(main())
+    assert "answered 400" in reason
+    assert "secret" not in reason
+    assert collector.requests[0][2]["authorization"].startswith("Basic ")
 
 
 def test_there_is_no_bundle_of_an_unknown_signal() -> None:

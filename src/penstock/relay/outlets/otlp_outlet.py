@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ __all__ = ["OtlpOutlet"]
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _REASON_CHARACTERS_MAX: Final = 300
 _GZIP_LEVEL: Final = 6
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 
 
 @dataclass
@@ -62,18 +65,16 @@ class OtlpOutlet:
         offload: Offload | None = None,
         observer: Observer = SILENT,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise InvalidInput(
-                f"{url!r} is not the address of a collector", "it must be an HTTP URL", "write http://host:4318"
-            )
         self._url = url.rstrip("/")
+        # Without the user and password that it may have: for errors, which are kept and logged.
+        self._shown = _checked_address(self._url)
         self._config = config or OtlpOutletConfig()
         self._clock = clock
         self._observer = observer
         self._threads = None if offload else Threads(1, "penstock-relay", "the relay")
         self._offload: Offload = offload or self._threads  # type: ignore[assignment]
         self._client = httpx.AsyncClient(
-            headers={**(headers or {}), "content-type": "application/x-protobuf"},
+            headers={**_checked_headers(headers or {}), "content-type": "application/x-protobuf"},
             timeout=self._config.timeout_seconds,
             limits=httpx.Limits(max_connections=self._config.concurrency),
         )
@@ -131,7 +132,7 @@ class OtlpOutlet:
             status, headers, body = await self._post(request)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             self._observer.count(names.RELAY_OTLP_REQUESTS, answer="none")
-            progress.postpone(RetryLater(f"no answer from {self._url}: {str(error) or type(error).__name__}"))
+            progress.postpone(RetryLater(f"no answer from {self._shown}: {str(error) or type(error).__name__}"))
             return
         self._judge(request, status, headers, body, progress)
 
@@ -166,7 +167,7 @@ class OtlpOutlet:
             self._observer.count(names.RELAY_OTLP_REQUESTS, answer="retryable")
             most = self._config.retry_after_seconds_max
             after = retry_after_seconds(headers.get("retry-after"), self._clock.now_ms(), most)
-            progress.postpone(RetryLater(f"{self._url} answered {status}", after))
+            progress.postpone(RetryLater(f"{self._shown} answered {status}", after))
             return
         progress.answered.add(request.number)
         if is_success(status):
@@ -176,7 +177,7 @@ class OtlpOutlet:
         self._observer.count(names.RELAY_OTLP_REQUESTS, answer="permanent")
         text = body.decode("utf-8", "replace").strip()[:_REASON_CHARACTERS_MAX]
         progress.refusals.append(
-            f"{self._url}/v1/{request.signal} answered {status} to request {request.number}: {text}"
+            f"{self._shown}/v1/{request.signal} answered {status} to request {request.number}: {text}"
         )
 
     def _tell_partial(self, request: OtlpRequest, body: bytes) -> None:
@@ -191,3 +192,25 @@ class OtlpOutlet:
             rejected=partial.rejected,
             message=partial.message[:_REASON_CHARACTERS_MAX],
         )
+
+
+def _checked_address(url: str) -> str:
+    """The address without user and password. One that no request could be sent to is refused now, not tried for ever."""
+    try:
+        address = httpx.URL(url)
+        if address.scheme in {"http", "https"} and address.host:
+            return str(address.copy_with(userinfo=b"")).rstrip("/")
+        why = "it must be of HTTP, and name a host"
+    except httpx.InvalidURL as error:
+        why = str(error)
+    raise InvalidInput(f"{url!r} is not the address of a collector", why, "write http://host:4318")
+
+
+def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            # Not the value: it may be a secret.
+            raise InvalidInput(
+                f"the header {name!r} cannot be sent", "HTTP takes printable ASCII, and names without spaces"
+            )
+    return headers
