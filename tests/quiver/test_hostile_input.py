@@ -287,3 +287,19 @@ def test_a_segment_that_is_replayed_twice_in_one_call_waits_once() -> None:
         await store.close()
 
     run(scenario())
+
+
+def test_a_subscriber_that_is_no_text_is_not_found_and_a_column_that_is_none_is_refused() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        nobody: Any = ["s"]
+        for call in (store.next, store.deactivate, store.unregister, store.replay):
+            with pytest.raises(NotFound, match="no subscriber"):
+                await call(nobody)
+        await store.ingest(bundle(1))
+        columns: Any = [1]
+        with pytest.raises(InvalidInput, match="no column 1"):
+            await store.scan(columns=columns)
+        await store.close()
+
+    run(scenario())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 from tests.quiver.worlds import HOME, bundle, drained, killed, names, opened, run, small, torn, with_mode
 
 from penstock.quiver import WriteMode
 from penstock.testing import ManualClock
+
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize("mode", [WriteMode.DIRECT, WriteMode.BUFFERED])
@@ -147,3 +152,29 @@ def test_deletions_and_renames_survive_a_power_loss() -> None:
             assert names(disk, "segments") == []
 
         run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_close_that_is_cancelled_at_any_moment_gives_the_store_back_all_the_same(turns: int) -> None:
+    async def offload(work: Callable[..., T], /, *args: Any) -> T:
+        await asyncio.sleep(0)
+        return work(*args)
+
+    async def scenario() -> None:
+        disk = torn()
+        store = await opened(disk, offload=offload)
+        await store.register("s")
+        await store.ingest(bundle(1))
+        closing = asyncio.create_task(store.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await store.close()
+        again = await opened(disk)
+        assert again.findings.replayed_bundles == 0, "what was in memory is in a segment"
+        await again.register("s")
+        assert await drained(again) == [1]
+        await again.close()
+
+    run(scenario())

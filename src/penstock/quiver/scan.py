@@ -61,7 +61,9 @@ def gather(
     if columns is not None:
         known = {name for table in kept for name in table.column_names}
         if kept and (unknown := [name for name in columns if name not in known]):
-            raise InvalidInput(f"there is no column {', '.join(unknown)}", f"there are {', '.join(sorted(known))}")
+            raise InvalidInput(
+                f"there is no column {', '.join(map(str, unknown))}", f"there are {', '.join(sorted(known))}"
+            )
         if twice := [name for name in columns if any(table.column_names.count(name) > 1 for table in kept)]:
             raise InvalidInput(
                 f"there are several columns {', '.join(twice)}", "their names are equal", "read all columns"

@@ -50,6 +50,7 @@ class Quiver:
         self._finaliser = parts.finaliser
         self._subscribers = parts.subscribers
         self._upkeep: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
     # Life -----------------------------------------------------------------------------------------
@@ -107,21 +108,31 @@ class Quiver:
         return store
 
     async def close(self) -> None:
-        """Write what is in memory, and give the store back. Raises why that was not possible; idempotent."""
-        if self._closed:
+        """Write what is in memory, and give the store back. Raises why that was not possible; idempotent.
+
+        A caller that is cancelled stops nothing: the store is given back all the same, and another call waits for it.
+        """
+        if self._closing is None:
+            self._home.check("the store", "let the process close it that opened it")
+            self._closed = True
+            self._closing = asyncio.create_task(self._close())
+        elif self._closing.done():
             return
-        self._home.check("the store", "let the process close it that opened it")
-        self._closed = True
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.wait([self._upkeep])
-        self._subscribers.close()
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         try:
+            if self._upkeep is not None:
+                self._upkeep.cancel()
+                await asyncio.wait([self._upkeep])
+            self._subscribers.close()
             await self._wal.close()
             await self._finaliser.stop()
         finally:
-            await self._ack_log.close()
-            self._release()
+            try:
+                await self._ack_log.close()
+            finally:
+                self._release()
 
     async def __aenter__(self) -> Quiver:
         return self
@@ -176,7 +187,7 @@ class Quiver:
     async def replay(self, subscriber: str, segment_seqs: Sequence[int] | None = None) -> list[int]:
         """Deliver segments once more: these, or all dead letters of the subscriber. Returns the ones still there."""
         self._check_open()
-        known = self._state.subscriptions.get(subscriber)
+        known = self._state.subscriptions.get(subscriber) if isinstance(subscriber, str) else None
         chosen = list(segment_seqs) if segment_seqs is not None else sorted(known.rejected if known else ())
         return await self._subscribers.replay(subscriber, chosen)
 

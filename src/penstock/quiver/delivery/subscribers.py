@@ -95,6 +95,7 @@ class Subscribers:
     async def next(self, name: str, timeout: float | None = None) -> Delivery | None:
         """The next segment; None when there is none within `timeout` seconds."""
         patience("timeout", timeout)
+        self._known(name)
         deadline = None if timeout is None else Deadline(self._doors.clock, timeout)
         self._asking[name] += 1
         try:
@@ -239,7 +240,7 @@ class Subscribers:
         return dispatch
 
     def _known(self, name: str) -> Subscription:
-        known = self._state.subscriptions.get(name)
+        known = self._state.subscriptions.get(name) if isinstance(name, str) else None
         if known is None:
             raise NotFound(f"no subscriber {name!r} is registered", "it never was, or was unregistered", "register it")
         return known
