@@ -178,3 +178,20 @@ def test_a_close_that_is_cancelled_at_any_moment_gives_the_store_back_all_the_sa
         await again.close()
 
     run(scenario())
+
+
+def test_what_was_processed_last_is_gone_when_the_store_is_closed() -> None:
+    """And not only with the next start, which may never come."""
+
+    async def scenario() -> None:
+        disk = torn()
+        store = await opened(disk)
+        await store.register("s")
+        for number in range(4):
+            await store.ingest(bundle(number))
+            await store.flush()
+        assert await drained(store) == [0, 1, 2, 3]
+        await store.close()
+        assert names(disk, "segments") == []
+
+    run(scenario())

@@ -239,7 +239,9 @@ class QuiverConfig:
             raise InvalidInput("the configuration is not a YAML mapping", f"it is a {type(settings).__name__}")
         settings = persistence_settings(settings)
         path = settings.pop("path", None)
-        return (None if path is None else str(path)), QuiverConfig.from_mapping(settings)
+        if path is not None and not isinstance(path, str):
+            raise InvalidInput(f"path is {path!r}", "it must be text", "put it in quotes")
+        return path, QuiverConfig.from_mapping(settings)
 
 
 def check_subscriber(name: Any) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.disk import Disk, RealDisk, explain
-from penstock.errors import Closed, Corrupt, InvalidInput
+from penstock.errors import Closed, Corrupt, InvalidInput, PenstockError
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.loops import Home, Offload, Threads
 from penstock.observability import SILENT, Observer
@@ -128,6 +128,9 @@ class Quiver:
             self._subscribers.close()
             await self._wal.close()
             await self._finaliser.stop()
+            # What was processed last goes now, not with the next start; if it cannot, then.
+            with suppress(PenstockError):
+                await self._parts.upkeep.sweep(settled_only=True)
         finally:
             try:
                 await self._ack_log.close()

@@ -211,7 +211,9 @@ class FrameLog:
         return 0
 
     def _write_header(self, number: int, first: Sequence[Record], body_bytes: int) -> None:
-        payload = FORMAT_VERSION.to_bytes(2, "little") + bytes(6) + self._clock.now_ms().to_bytes(8, "little")
+        # A clock before 1970 must not stop the log: this time is for people who look at the file.
+        created_ms = max(0, self._clock.now_ms())
+        payload = FORMAT_VERSION.to_bytes(2, "little") + bytes(6) + created_ms.to_bytes(8, "little")
         header = Record(FrameKind.HEADER, [payload], number)
         block = bytearray(BLOCK_BYTES + body_bytes)
         lay_record(memoryview(block), 0, header, self._generation)
