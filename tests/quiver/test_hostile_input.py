@@ -13,7 +13,7 @@ import pytest
 from tests.quiver.worlds import PATH, bundle, drained, opened, small, torn
 
 from penstock.errors import InvalidInput, NotFound
-from penstock.quiver import Bundle, Quiver
+from penstock.quiver import Bundle, Quiver, gather
 from penstock.quiver.inspection import inspect_store, stored_tables
 
 
@@ -303,3 +303,12 @@ def test_a_subscriber_that_is_no_text_is_not_found_and_a_column_that_is_none_is_
         await store.close()
 
     run(scenario())
+
+
+def test_a_slot_of_hundreds_of_schemas_is_refused_as_one_table_and_read_by_columns() -> None:
+    """Arrow would need minutes and gigabytes to put them together, and the loop would stand still meanwhile."""
+    tables = [pa.table({f"c{number}": [number], "n": [number]}) for number in range(600)]
+    with pytest.raises(InvalidInput, match="600 schemas with 601 columns"):
+        gather(tables, None)
+    assert gather(tables, ["n"]).column("n").to_pylist() == list(range(600))
+    assert gather(2000 * [tables[0], tables[1]], None).num_rows == 4000, "many tables of few schemas are no harm"

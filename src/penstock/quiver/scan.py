@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,8 @@ __all__ = ["ScanTime", "choose_slot", "gather", "is_wanted", "open_tables"]
 # Event time counts nanoseconds, ingestion time milliseconds, both since 1970.
 ScanTime: TypeAlias = Literal["event", "ingestion"]
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
+# Schemas times columns of one table. Arrow needs a second and 350 MB for so many, and a minute for four times as many.
+_SCHEMA_COLUMNS_MAX: Final = 250_000
 
 
 def is_wanted(source: SegmentMeta | OpenSegment, start: int | None, end: int | None, time: ScanTime) -> bool:
@@ -71,6 +73,7 @@ def gather(
         kept = [table.select([name for name in columns if name in table.column_names]) for table in kept]
     if not kept:
         return pa.table({})
+    _check_width(kept)
     try:
         gathered = _concatenated(kept)
     except pa.ArrowException as error:
@@ -78,6 +81,18 @@ def gather(
             "the schemas do not fit into one table", str(error), "read them one by one, or choose other columns"
         ) from error
     return gathered if columns is None else gathered.select(list(columns))
+
+
+def _check_width(tables: Sequence[pa.Table]) -> None:
+    """Every schema gets every column: beyond some hundreds of schemas that takes minutes, and gigabytes of nulls."""
+    schemas = len({table.schema for table in tables})
+    columns = len({name for table in tables for name in table.column_names})
+    if schemas * columns > _SCHEMA_COLUMNS_MAX:
+        raise InvalidInput(
+            f"{schemas} schemas with {columns} columns together are too many for one table",
+            "each row would have all of these columns",
+            "choose columns, or read the tables one by one",
+        )
 
 
 def _concatenated(tables: Sequence[pa.Table]) -> pa.Table:

@@ -232,3 +232,28 @@ def test_metadata_of_the_callers_own_never_makes_a_file_unreadable() -> None:
         assert pq.read_schema(pa.BufferReader(body)).metadata == {b"owner": b"somebody"}
 
     simulate(main, 1)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_to_a_folder_is_as_good_as_the_folder(tmp_path: Path, is_there: bool) -> None:
+    target, link = tmp_path / "disk", tmp_path / "files"
+    if is_there:
+        target.mkdir()
+    link.symlink_to(target)
+
+    async def main(simulation: Simulation) -> None:
+        disk = await prepared(simulation, [[rows(1, 3)]])
+        store = await opened(disk, clock=simulation.clock)
+        await Relay(store, "parquet", ParquetOutlet(str(link), offload=inline), clock=simulation.clock).run(
+            until_empty=True
+        )
+        await store.close()
+
+    simulate(main, 1)
+    assert values(files(RealDisk(), str(target))) == [1] * 3
+
+
+@pytest.mark.parametrize("folder", ["", "a\0b"])
+def test_what_is_no_folder_is_refused(folder: str) -> None:
+    with pytest.raises(InvalidInput, match="no folder"):
+        ParquetOutlet(folder)

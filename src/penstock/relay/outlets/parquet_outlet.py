@@ -9,6 +9,7 @@ files by the same ones. Names sort by time:
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Final
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.disk import Disk, RealDisk, explain
+from penstock.errors import InvalidInput
 from penstock.loops import Offload, Threads
 from penstock.quiver import Delivery, SegmentMeta
 from penstock.relay.config import ParquetOutletConfig
@@ -47,7 +49,10 @@ class ParquetOutlet:
         disk: Disk | None = None,
         offload: Offload | None = None,
     ) -> None:
-        self._folder = folder.rstrip("/") or "/"
+        if not folder or "\0" in folder:
+            raise InvalidInput(f"{folder!r} is no folder for files", "its path must be text without zeros", "name one")
+        # The port follows no links: one that stands for the folder is followed here, once.
+        self._folder = os.path.realpath(folder)
         self._config = config or ParquetOutletConfig()
         self._instance = instance
         self._disk = disk or RealDisk()
