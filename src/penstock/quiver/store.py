@@ -190,8 +190,7 @@ class Quiver:
     async def replay(self, subscriber: str, segment_seqs: Sequence[int] | None = None) -> list[int]:
         """Deliver segments once more: these, or all dead letters of the subscriber. Returns the ones still there."""
         self._check_open()
-        known = self._state.subscriptions.get(subscriber) if isinstance(subscriber, str) else None
-        chosen = list(segment_seqs) if segment_seqs is not None else sorted(known.rejected if known else ())
+        chosen = list(segment_seqs) if segment_seqs is not None else self._subscribers.dead_letters(subscriber)
         return await self._subscribers.replay(subscriber, chosen)
 
     # Reading --------------------------------------------------------------------------------------

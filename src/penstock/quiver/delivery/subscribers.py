@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pyarrow as pa
 
@@ -147,6 +148,10 @@ class Subscribers:
         """Whether somebody serves it who has no more than one segment to do."""
         return self.is_served(name) and name in self._dispatches and self._dispatches[name].backlog <= 1
 
+    def dead_letters(self, name: str) -> list[int]:
+        """The segments that it has refused for good, oldest first."""
+        return sorted(self._known(name).rejected)
+
     async def replay(self, name: str, segment_seqs: list[int]) -> list[int]:
         """Deliver segments once more that are still there, dead letters above all; returns which."""
         self._known(name)
@@ -239,7 +244,7 @@ class Subscribers:
             )
         return dispatch
 
-    def _known(self, name: str) -> Subscription:
+    def _known(self, name: Any) -> Subscription:
         known = self._state.subscriptions.get(name) if isinstance(name, str) else None
         if known is None:
             raise NotFound(f"no subscriber {name!r} is registered", "it never was, or was unregistered", "register it")
