@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.integration.waits import answer_with_waits
 from tests.timeseries.model import change_of
 
 from penstock.coordinator import CoordinatorConfig
@@ -27,13 +28,16 @@ TEND_EVERY = 7
 
 
 def write(url: str, options: dict[str, Any], journal: Path) -> None:
-    """Go on after the last change that is in the store, until killed."""
+    """Go on after the last change that is in the store, until killed; SIGUSR1 asks what it waits for."""
     asyncio.run(_write(url, options, journal))
 
 
 async def _write(url: str, options: dict[str, Any], journal: Path) -> None:
     lines = os.open(journal, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    told: list[Any] = []
+    answer_with_waits(waits_of(journal), lambda: "the store is not open yet" if not told else state_of(told[0]))
     store = await TimeSeriesStore.open(url, "series", CONFIG, **options)
+    told.append(store)
     position = store.position(SOURCE)
     number = 0 if position is None else position + 1
     waiting: set[asyncio.Task[None]] = set()
@@ -54,3 +58,13 @@ async def _write(url: str, options: dict[str, Any], journal: Path) -> None:
             await store.tend()
         if len(waiting) > 6:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+
+def waits_of(journal: Path) -> Path:
+    """Where a writer tells what it waits for."""
+    return journal.with_suffix(".waits")
+
+
+def state_of(store: TimeSeriesStore) -> str:
+    coordinator = store._coordinator
+    return f"coordinator {coordinator.state}, {coordinator.watermarks}, failure {coordinator.failure}"

@@ -228,6 +228,12 @@ def test_a_label_that_is_given_twice_is_named() -> None:
         SampleBatch.of(twice, [0], [0], [0.0])
 
 
+@pytest.mark.parametrize("table", [None, 5])
+def test_series_that_are_none_are_refused_with_the_reason(table: Any) -> None:
+    with pytest.raises(InvalidInput, match="a sequence of mappings"):
+        SampleBatch.of(table, [0], [0], [0.0])
+
+
 @pytest.mark.parametrize(
     ("columns", "named"),
     [
@@ -239,6 +245,8 @@ def test_a_label_that_is_given_twice_is_named() -> None:
         (([0], [1.5], [0.0]), "whole numbers"),
         (([0], [0], ["a"]), "numbers"),
         (([0], [0], pa.array([None], pa.float64())), "nulls"),
+        (([0], [0], np.ma.array([1.0], mask=[True])), "masked"),
+        (([0], [0], (value for value in [1.0])), "numbers"),
         (([0], pa.array([1 << 62], pa.timestamp("s")), [0.0]), "cannot be converted to milliseconds"),
         (([0], [0], pa.array([[b"abc"]], pa.list_(pa.binary(3)))), "values of list"),
     ],

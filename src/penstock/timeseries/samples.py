@@ -197,6 +197,8 @@ def _lists(name: str, column: Any) -> Any:
 
 
 def _combined(column: Any) -> Any:
+    if isinstance(column, np.ma.MaskedArray) and np.ma.getmaskarray(column).any():
+        raise InvalidInput("a column with masked elements", "each sample has all of its columns", "leave those out")
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

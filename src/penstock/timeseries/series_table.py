@@ -173,6 +173,8 @@ def _from_mappings(rows: Iterable[Mapping[str, str]]) -> _Flat:
     names: list[str] = []
     values: list[str] = []
     offsets = [0]
+    if not isinstance(rows, Iterable):
+        raise InvalidInput(f"series {rows!r:.80}", "they are a sequence of mappings, or an Arrow column or table")
     for row in rows:
         try:
             for name, value in row.items():
