@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,7 +19,7 @@ from penstock.cli.commands.stores.timeseries import TIMESERIES_PATH
 from penstock.cli.main import penstock
 from penstock.objects import open_store
 from penstock.relay import SamplesPayload, VectorPayload, encode_table
-from penstock.timeseries import SampleBatch, TimeSeriesStore
+from penstock.timeseries import MetricMetadata, SampleBatch, TimeSeriesStore
 
 TEXT = """# TYPE requests counter
 # HELP requests Requests served.
@@ -109,13 +110,15 @@ ODD_TIMES = [-(2**53), -1_001, -1, 0, 1, 1_700_000_000_001, 2**53 - 1, 2**53]
 def test_whatever_a_store_can_hold_is_exported_and_imported_bit_by_bit(tmp_path: Path, ending: str) -> None:
     async def fill() -> None:
         async with await TimeSeriesStore.open((tmp_path / "a").as_uri(), TIMESERIES_PATH) as store:
-            await store.write(SampleBatch.of_series([(labels, ODD_TIMES, ODD_VALUES) for labels in HOSTILE]))
+            series = [(labels, ODD_TIMES, ODD_VALUES) for labels in HOSTILE]
+            await store.write(
+                SampleBatch.of_series(series, {"plain": MetricMetadata("gauge", 'ä "help"\n\\', "seconds")})
+            )
 
     async def held(name: str) -> list[Any]:
-        reader = await TimeSeriesStore.open_reader((tmp_path / name).as_uri(), TIMESERIES_PATH)
-        columns = await reader.select_columns([])
-        await reader.close()
-        return [columns.labels, columns.timestamps.tolist(), columns.values.view(np.uint64).tolist()]
+        async with await TimeSeriesStore.open_reader((tmp_path / name).as_uri(), TIMESERIES_PATH) as reader:
+            columns, about = await reader.select_columns([]), await reader.metadata()
+        return [columns.labels, columns.timestamps.tolist(), columns.values.view(np.uint64).tolist(), about]
 
     asyncio.run(fill())
     file = "-" if ending == "-" else str(tmp_path / f"out.{ending}")
@@ -125,7 +128,16 @@ def test_whatever_a_store_can_hold_is_exported_and_imported_bit_by_bit(tmp_path:
     assert result.exit_code == 0, result.output + result.stderr
     found = asyncio.run(held("b"))
     assert found == asyncio.run(held("a"))
-    assert len(found[0]) == len(HOSTILE)
+    assert (len(found[0]), list(found[3])) == (len(HOSTILE), ["plain"])
+
+
+def test_a_table_whose_words_about_metrics_are_damaged_is_refused_by_name(tmp_path: Path) -> None:
+    labels = pa.array([[("__name__", "a")]], pa.map_(pa.string(), pa.string()))
+    table = pa.table({"labels": labels, "timestamp_ms": [1], "value": [1.0]})
+    table = table.replace_schema_metadata({b"penstock.metrics": b"{"})
+    pq.write_table(table, tmp_path / "bad.parquet")
+    result = CliRunner().invoke(penstock, ["timeseries", "import", str(tmp_path / "b"), str(tmp_path / "bad.parquet")])
+    assert (result.exit_code, "metadata that cannot be read" in result.stderr) == (1, True)
 
 
 def test_text_is_exported_to_standard_output(store: str) -> None:

@@ -1,8 +1,10 @@
 """Time series: samples in hours, written exactly once, and PromQL over them or over any other source."""
 
 from penstock.timeseries.config import TimeSeriesConfig
+from penstock.timeseries.described_table import described_table
 from penstock.timeseries.follower import TimeSeriesReader
 from penstock.timeseries.merged import MergedReads
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.timeseries.open_metrics import open_metrics_batch, read_open_metrics, write_open_metrics
 from penstock.timeseries.operations import DEFAULT_TENANT, SampleChanges
 from penstock.timeseries.promql import (
@@ -17,7 +19,7 @@ from penstock.timeseries.promql import (
 )
 from penstock.timeseries.read.stats import TenantStats
 from penstock.timeseries.reads import QueryPlan, SelectionPlan, SeriesReads
-from penstock.timeseries.samples import MetricMetadata, SampleBatch
+from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.series_table import SeriesTable
 from penstock.timeseries.store import SeriesView, TimeSeriesStore
 from penstock.timeseries.upkeep.repair import SeriesRepair
@@ -50,6 +52,7 @@ __all__ = [
     "TimeSeriesReader",
     "TimeSeriesStore",
     "check_limits",
+    "described_table",
     "open_metrics_batch",
     "read_open_metrics",
     "write_open_metrics",

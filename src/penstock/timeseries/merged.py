@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.timeseries.config import TimeSeriesConfig
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.timeseries.operations import DEFAULT_TENANT
 from penstock.timeseries.prefetched import QueryTimes, evaluate
 from penstock.timeseries.promql import Engine, Matcher, SeriesColumns
@@ -21,7 +22,7 @@ from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.promql.source import Times, Values
 from penstock.timeseries.queries import PromqlReads
 from penstock.timeseries.reads import SeriesReads
-from penstock.timeseries.samples import TIMESTAMP_MS_MAX, MetricMetadata
+from penstock.timeseries.samples import TIMESTAMP_MS_MAX
 
 __all__ = ["MergedReads", "merged_columns"]
 

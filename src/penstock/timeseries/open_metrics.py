@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.timeseries.promql.labels import METRIC_NAME
 from penstock.timeseries.promql.source import SeriesColumns, is_stale
 from penstock.timeseries.promql.syntax.number_text import general_text
-from penstock.timeseries.samples import MetricMetadata, SampleBatch
+from penstock.timeseries.samples import SampleBatch
 
 if TYPE_CHECKING:
     from penstock.telemetry import ExpositionBatch

@@ -14,6 +14,7 @@ from penstock.timeseries.config import TimeSeriesConfig
 from penstock.timeseries.format.keys import keys_of
 from penstock.timeseries.format.metadata_block import MetadataBlock
 from penstock.timeseries.format.state import METADATA, SAMPLES
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.timeseries.operations import DEFAULT_TENANT
 from penstock.timeseries.prefetched import QueryTimes, evaluate
 from penstock.timeseries.promql import Engine, Matcher, SeriesColumns
@@ -22,7 +23,7 @@ from penstock.timeseries.queries import PromqlReads
 from penstock.timeseries.read.matching import known_labels
 from penstock.timeseries.read.selection import Moment, find_series, select_columns
 from penstock.timeseries.read.stats import TenantStats, tenant_stats
-from penstock.timeseries.samples import TIMESTAMP_MS_MAX, MetricMetadata
+from penstock.timeseries.samples import TIMESTAMP_MS_MAX
 from penstock.timeseries.upkeep.verify import SeriesVerifyReport, verify_tenant
 
 __all__ = ["QueryPlan", "SelectionPlan", "SeriesReads"]

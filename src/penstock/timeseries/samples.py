@@ -15,23 +15,15 @@ import pyarrow as pa
 
 from penstock.errors import InvalidInput
 from penstock.timeseries.arrays import Array, Cut, Floats, Ids, Indices, Times, compute
+from penstock.timeseries.metric_metadata import MetricMetadata, description_of
 from penstock.timeseries.series_table import SeriesTable
 
-__all__ = ["TIMESTAMP_MS_MAX", "MetricMetadata", "SampleBatch"]
+__all__ = ["TIMESTAMP_MS_MAX", "SampleBatch"]
 
 # Times beyond this cannot be told apart as numbers of JSON and of PromQL.
 TIMESTAMP_MS_MAX: Final = 1 << 53
 
 _SAMPLE_BYTES: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class MetricMetadata:
-    """The type, unit and help of a metric."""
-
-    type: str = "unknown"
-    help: str = ""
-    unit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,27 +80,29 @@ class SampleBatch:
     def from_table(cls, data: pa.Table | pa.RecordBatch) -> SampleBatch:
         """A batch of an Arrow table: `labels`, `timestamp_ms` and `value`, a row a sample.
 
-        What `select` returns is taken too: `labels`, and lists `timestamps_ms` and `values`, a row a series.
+        What `select` returns is taken too: `labels`, and lists `timestamps_ms` and `values`, a row a series. What an
+        exported table says of its metrics is kept.
         """
         if not isinstance(data, pa.Table | pa.RecordBatch):
             raise InvalidInput(f"samples of {type(data).__name__}", "they are an Arrow table or record batch")
         names = set(data.column_names)
         if len(names) < data.num_columns:
             raise InvalidInput("a table of samples has two columns with the same name", "column names must be unique")
+        about = description_of(data.schema)
         if {"labels", "timestamps_ms", "values"} <= names:
             times, values = (_lists(name, data.column(name)) for name in ("timestamps_ms", "values"))
             counts = np.diff(np.asarray(times.offsets))
             if times.null_count or values.null_count or not np.array_equal(counts, np.diff(np.asarray(values.offsets))):
                 raise InvalidInput("lists of timestamps and values differ in length", "each sample has both")
             rows = np.repeat(np.arange(data.num_rows), counts)
-            return cls.of(data.column("labels"), rows, times.flatten(), values.flatten())
+            return cls.of(data.column("labels"), rows, times.flatten(), values.flatten(), about)
         if {"labels", "timestamp_ms", "value"} <= names:
             table = SeriesTable.of(data.column("labels"))
             encoded = table.payloads.dictionary_encode()
             rows = np.asarray(encoded.indices)
             first = np.full(len(encoded.dictionary), len(rows))
             np.minimum.at(first, rows, np.arange(len(rows)))
-            return cls.of(table.take(first), rows, data.column("timestamp_ms"), data.column("value"))
+            return cls.of(table.take(first), rows, data.column("timestamp_ms"), data.column("value"), about)
         raise InvalidInput(
             f"a table with the columns {', '.join(sorted(names))}", "samples are labels, timestamp_ms and value"
         )

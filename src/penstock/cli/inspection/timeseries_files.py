@@ -34,10 +34,10 @@ from penstock.timeseries import (
     TimeSeriesReader,
     TimeSeriesStore,
     check_limits,
+    described_table,
     open_metrics_batch,
     write_open_metrics,
 )
-from penstock.timeseries.promql import MatrixResult
 
 __all__ = ["ImportedFile", "compact_series", "export_samples", "import_samples", "repair_records"]
 
@@ -122,7 +122,7 @@ def export_samples(
         with _text_output(file) as out:
             out.writelines(f"{line}\n" for line in write_open_metrics(columns, about))
     else:
-        _write_table(MatrixResult(columns).to_arrow(), file, own)
+        _write_table(described_table(columns, about), file, own)
     return len(columns.labels), columns.sample_count
 
 

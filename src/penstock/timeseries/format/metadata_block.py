@@ -13,7 +13,7 @@ from penstock.blocks import BlockBody
 from penstock.errors import Corrupt
 from penstock.timeseries.arrays import Cut, Words
 from penstock.timeseries.format.keys import metric_key
-from penstock.timeseries.samples import MetricMetadata
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.undecodable import UNDECODABLE
 
 __all__ = ["MetadataBlock"]

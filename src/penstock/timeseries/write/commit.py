@@ -20,8 +20,9 @@ from penstock.timeseries.format.keys import IDS_MAX, keys_of
 from penstock.timeseries.format.metadata_block import MetadataBlock
 from penstock.timeseries.format.sample_block import SampleBlock
 from penstock.timeseries.format.state import DICTIONARY, LABELS, METADATA, TenantState
+from penstock.timeseries.metric_metadata import MetricMetadata
 from penstock.timeseries.offload import offload
-from penstock.timeseries.samples import MetricMetadata, SampleBatch
+from penstock.timeseries.samples import SampleBatch
 from penstock.timeseries.write.draft import TenantDraft
 from penstock.timeseries.write.gather import GatheredSamples, HourSamples, gather
 from penstock.timeseries.write.new_series import NewSeries, index_of, locality
