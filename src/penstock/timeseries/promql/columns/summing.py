@@ -11,11 +11,19 @@ from penstock.timeseries.promql.columns.frame import Cells, Presence
 
 __all__ = ["compensated_mean", "compensated_sum", "variance"]
 
+# A power of two, so that it changes no digit.
+_SCALE = 2.0**-64
+
 
 def compensated_sum(terms: Cells) -> Cells:
     """The sum along axis 1; cells that do not count must be zero."""
     total, error = _with_error(terms)
-    return total + error
+    found = total + error
+    if np.isfinite(found).all():
+        return found
+    # Huge terms overflow on the way; scaled, only infinite ones are infinite, whatever their order.
+    total, error = _with_error(terms * _SCALE)
+    return np.where(np.isfinite(found), found, (total + error) / _SCALE)
 
 
 def compensated_mean(terms: Cells, counts: Cells) -> Cells:
