@@ -14,8 +14,7 @@ from penstock.documents import BatchRequest, Chunk, ChunkingConfig, DocumentRepo
 from penstock.documents.contracts import Chunking
 from penstock.documents.embedding import EMBEDDED_MODEL, Later
 from penstock.documents.sequencers import stamped
-from penstock.indexing.job.ahead import ReadingAhead
-from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.background import ReadingAhead, ReadingBeside
 from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.job.patience import Patience

@@ -11,7 +11,7 @@ from tests.indexing.office import Office, PlayedStages
 
 from penstock.errors import Closed
 from penstock.indexing.job import indexer as indexer_module
-from penstock.indexing.job.ahead import ReadingAhead
+from penstock.indexing.job.background import ReadingAhead
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages.readings import DocumentReading, ReadRequest

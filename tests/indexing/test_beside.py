@@ -10,7 +10,7 @@ import pytest
 from tests.indexing.office import Office, PlayedStages
 
 from penstock.documents import DocumentStatus
-from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.background import ReadingBeside
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.stages.readings import DocumentReading, ReadRequest
 

@@ -15,8 +15,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Closed, Unavailable
 from penstock.ids import SYSTEM_ENTROPY, Entropy
 from penstock.indexing.job.acknowledging import acknowledge
-from penstock.indexing.job.ahead import ReadingAhead
-from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.background import ReadingAhead, ReadingBeside
 from penstock.indexing.job.config import IndexingConfig
 from penstock.indexing.job.indexer import Indexer
 from penstock.indexing.job.memory import settle_allocators

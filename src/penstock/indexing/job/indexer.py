@@ -19,8 +19,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents import ChunkingConfig, Notification, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODELS
 from penstock.errors import InvalidInput, Unavailable
-from penstock.indexing.job.ahead import AHEAD_BYTES_MIN, ReadingAhead
-from penstock.indexing.job.beside import ReadingBeside
+from penstock.indexing.job.background import AHEAD_BYTES_MIN, ReadingAhead, ReadingBeside
 from penstock.indexing.job.budget import EmbeddingBudget
 from penstock.indexing.job.embedding_requests import EmbeddingRequests
 from penstock.indexing.job.memory import ROUND_BYTES_MIN, give_back_memory
