@@ -22,7 +22,7 @@ from penstock.telemetry.columns.building import Ints, field, lists, pc, relist
 from penstock.telemetry.columns.entries import EntryColumns, distinct_entries, key_ranks
 from penstock.telemetry.columns.schemas import ValueKind
 from penstock.telemetry.wire.limits import DecodeLimits
-from penstock.telemetry.wire.outline import Outline, Uncommon, part_columns
+from penstock.telemetry.wire.outline import Uncommon, WireOutline, part_columns
 from penstock.telemetry.wire.protobuf import parse
 from penstock.telemetry.wire.text_pairs import text_pairs
 
@@ -39,7 +39,7 @@ __all__ = [
 
 _NO_TEXTS: Final = pa.array([], pa.string())
 _VALUE: Final = "value of an attribute"
-_ENTRY: Final = Outline(frozenset({"array_value", "kvlist_value"}))
+_ENTRY: Final = WireOutline(frozenset({"array_value", "kvlist_value"}))
 _SIMPLE: Final = (
     ("bool_value", ValueKind.BOOL),
     ("int_value", ValueKind.INT),

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.telemetry.columns.building import Ints
-from penstock.telemetry.wire.outline import Outline, part_columns
+from penstock.telemetry.wire.outline import WireOutline, part_columns
 
 __all__ = ["OUTLINE", "opened_parts"]
 
 # Entries of attributes, which repeat, and parts of metrics that most requests lack. The readers of every signal decode all of them.
-OUTLINE: Final = Outline(
+OUTLINE: Final = WireOutline(
     frozenset(
         {
             "attributes",

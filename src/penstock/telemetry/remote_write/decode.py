@@ -40,7 +40,7 @@ from penstock.telemetry.remote_write.plain_series import decoded_labels, plain_r
 from penstock.telemetry.remote_write.short_requests import short_write_rows
 from penstock.telemetry.wire.compression import unpack_snappy
 from penstock.telemetry.wire.limits import DecodeLimits
-from penstock.telemetry.wire.outline import Outline, outlined
+from penstock.telemetry.wire.outline import WireOutline, outlined
 from penstock.telemetry.wire.protobuf import canonical, parse, to_arrow
 
 __all__ = ["RemoteWriteVersion", "decode_remote_write", "decode_write_requests"]
@@ -51,7 +51,7 @@ _MS_MAX: Final = (2**63 - 1) // _MS
 _TYPES: Final = ("unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
 _NAME: Final = "__name__"
 # In the second version labels are references, and nothing is left.
-_OUTLINE: Final = Outline(frozenset({"labels"}))
+_OUTLINE: Final = WireOutline(frozenset({"labels"}))
 _LATE: Final = "samples have a time beyond the year 2262"
 _NO_ROWS: Final = DecodedRows(pa.RecordBatch.from_pylist([], METRICS))
 

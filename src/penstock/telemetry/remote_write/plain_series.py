@@ -18,13 +18,13 @@ from penstock.telemetry.columns.rows import DecodedRows, RowSource, assembled
 from penstock.telemetry.columns.schemas import METRICS, PROMETHEUS
 from penstock.telemetry.remote_write.messages import label
 from penstock.telemetry.wire.limits import DecodeLimits
-from penstock.telemetry.wire.outline import Outline, Uncommon, part_columns
+from penstock.telemetry.wire.outline import Uncommon, WireOutline, part_columns
 from penstock.telemetry.wire.text_pairs import text_pairs
 
 __all__ = ["decoded_labels", "plain_rows"]
 
 _NAME: Final = "__name__"
-_LABEL: Final = Outline(frozenset())
+_LABEL: Final = WireOutline(frozenset())
 _MS: Final = 1_000_000
 _MS_MAX: Final = (2**63 - 1) // _MS
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.telemetry.wire.encoded_sizes import fewest_bytes, text_lengths
 from penstock.telemetry.wire.protobuf import handler_of
 
-__all__ = ["Outline", "Uncommon", "outlined", "part_columns"]
+__all__ = ["Uncommon", "WireOutline", "outlined", "part_columns"]
 
 
 class Uncommon(Exception):
@@ -27,7 +27,7 @@ class Uncommon(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class WireOutline:
     """Which fields are left as bytes: those named in `left` that are messages. Whoever reads the columns decodes them
     all, with `part_columns`. Other fields of the type `entry` are not known: nobody would look at what they hold."""
 
@@ -35,13 +35,13 @@ class Outline:
     entry: str = ""
 
 
-def outlined(descriptor: Any, bodies: Sequence[bytes], outline: Outline) -> pa.RecordBatch:
+def outlined(descriptor: Any, bodies: Sequence[bytes], outline: WireOutline) -> pa.RecordBatch:
     """Messages as rows."""
     described = _described(descriptor, outline)
     return _vouched(described, lambda handler: handler.list_to_record_batch(list(bodies)), [len(one) for one in bodies])
 
 
-def part_columns(descriptor: Any, parts: Any, outline: Outline) -> Any:
+def part_columns(descriptor: Any, parts: Any, outline: WireOutline) -> Any:
     """Parts of one type that were left as bytes, none of them null, as structs."""
     described = _described(descriptor, outline)
     found = _vouched(described, lambda handler: handler.array_to_record_batch(parts), text_lengths(parts))
@@ -63,7 +63,7 @@ def _vouched(descriptor: Any, decode: Callable[[Any], pa.RecordBatch], sizes: An
 
 
 @lru_cache(maxsize=32)
-def _described(descriptor: Any, outline: Outline) -> Any:
+def _described(descriptor: Any, outline: WireOutline) -> Any:
     """The same message, described anew with bytes in the place of what is left."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
