@@ -516,6 +516,13 @@ GATEWAY_REJECTED_ROWS = _counter(
     "penstock_gateway_rejected_rows_total", "Rows of telemetry rejected in accepted requests.", "signal"
 )
 GATEWAY_FAILED = _event("gateway.failed", "error", "A request failed with an unexpected error.")
+GATEWAY_TOKENS_REFUSED = _gauge(
+    "penstock_gateway_token_file_refused", "1 while the token file cannot be used; revocations in it do not count."
+)
+GATEWAY_TOKENS_UNUSABLE = _event(
+    "gateway.tokens_unusable", "error", "The token file cannot be used; the event says which tokens are valid."
+)
+GATEWAY_TOKENS_READ = _event("gateway.tokens_read", "info", "The token file can be used again, and was read.")
 GATEWAY_AUDIT = _event(
     "gateway.audit", "info", "An administrative request, a login or a change of documents was answered."
 )

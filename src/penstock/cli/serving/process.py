@@ -124,7 +124,7 @@ class Serving:
         catalog = self._catalog(stack, telemetry)
         guard = Guard(
             self.gateway,
-            LiveTokens(self.gateway.tokens),
+            LiveTokens(self.gateway.tokens, self.observer),
             session=sessions.principal,
             storage=self._storage(stack, documents, catalog),
         )

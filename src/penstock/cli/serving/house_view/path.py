@@ -40,15 +40,23 @@ class PathStages:
 
     def gateway(self, *, takes_rows: bool) -> Stage:
         """A process that only answers takes no rows, and shows requests alone."""
+        facts: list[Fact] = []
+        # Else the state follows the rate.
+        state: StageState | None = None
+        if self.figures.total(names.GATEWAY_TOKENS_REFUSED):
+            state = StageState.ATTENTION
+            facts += [Fact("token file", "cannot be used")] if self.viewer.is_admin else []
         if not takes_rows:
-            return self._stage("Gateway", TELEMETRY, [], names.GATEWAY_REQUESTS, "requests", ("gateway.",))
+            return self._stage(
+                "Gateway", TELEMETRY, facts, names.GATEWAY_REQUESTS, "requests", ("gateway.",), state=state
+            )
         refused = self.figures.total(names.GATEWAY_REJECTED_ROWS)
-        facts = [
+        facts += [
             Fact("requests", rate_text(self.figures.rate(names.GATEWAY_REQUESTS), "requests")),
             Fact("acknowledged", counted(self.figures.total(names.GATEWAY_ROWS), "row")),
             Fact("refused", counted(refused, "row")),
         ]
-        return self._stage("Gateway", TELEMETRY, facts, names.GATEWAY_ROWS, "rows", ("gateway.",))
+        return self._stage("Gateway", TELEMETRY, facts, names.GATEWAY_ROWS, "rows", ("gateway.",), state=state)
 
     def edge(self, edge: Quiver) -> Stage:
         state = edge.state
