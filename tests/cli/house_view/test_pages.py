@@ -135,6 +135,15 @@ def test_rows_that_the_edge_has_lost_are_told_as_lost(tmp_path):
     assert (stage.state, stage.lost) == (StageState.LOST, "12 rows")
 
 
+def test_a_token_file_that_cannot_be_used_is_shown_at_the_gateway():
+    observer = LiveObserver()
+    for refused, state in ((1, StageState.ATTENTION), (0, StageState.IDLE)):
+        observer.gauge(names.GATEWAY_TOKENS_REFUSED, refused)
+        for takes_rows in (True, False):
+            stage = PathStages(history(observer), EventBoard(), ADMIN).gateway(takes_rows=takes_rows)
+            assert (stage.state, "token file" in facts(stage)) == (state, bool(refused))
+
+
 def test_the_catalog_shows_files_by_level_and_hour_and_who_merges_them():
     clock = ManualClock()
     now_ns = clock.now_ms() * 1_000_000
@@ -164,6 +173,31 @@ def test_the_catalog_shows_files_by_level_and_hour_and_who_merges_them():
         assert levels.table.rows == [("metrics", "0", "2", "20", "2.0 KiB"), ("metrics", "1", "2", "20", "2.0 KiB")]
         assert [row[1:5] for row in hours.table.rows] == [("1", "0", "0", "0"), ("0", "1", "0", "0")] * 2
         assert leases.table.rows[0][1:3] == ("compactor", "1")
+
+    asyncio.run(session())
+
+
+def test_a_catalog_of_many_tables_shows_some_of_them_and_says_how_many_more_there_are():
+    clock = ManualClock()
+    now_ns = clock.now_ms() * 1_000_000
+
+    async def session():
+        catalog = await Catalog.open(MemoryStore(), "lake", clock=clock)
+        named = {"min_timestamp": now_ns, "max_timestamp": now_ns + 1, "row_count": 10, "size_bytes": 1024}
+        files = [DataFile(path=f"{number}.parquet", table=f"table_{number:04}", **named) for number in range(1_234)]
+        await catalog.register(files)
+        for number in range(60):
+            await catalog.lease([files[number].path], f"compactor {number}")
+
+        async def opened():
+            return catalog
+
+        _, levels, _, _, leases = await catalog_sections(KeptCatalog(opened), history(), clock)
+        assert len(levels.table.rows) == 201
+        assert levels.table.rows[-1][0] == "… and 1,034 more"
+        assert len({len(row) for row in levels.table.rows}) == 1
+        assert len(leases.table.rows) == 51
+        assert leases.table.rows[-1][0] == "… and 10 more"
 
     asyncio.run(session())
 

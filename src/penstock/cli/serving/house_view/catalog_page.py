@@ -22,6 +22,8 @@ __all__ = ["KeptCatalog", "catalog_sections"]
 _HOUR_NS: Final = 3_600_000_000_000
 _HOURS_SHOWN: Final = 48
 _LEVELS: Final = (0, 1, 2, 3)
+# A catalog may have thousands of tables, and a page with all of them cannot be read.
+_ROWS_MAX: Final = 200
 _LEASES_MAX: Final = 50
 
 
@@ -61,7 +63,7 @@ def _nothing(text: str) -> Section:
 
 async def _shards(catalog: Catalog) -> Section:
     stats = await catalog_stats(catalog)
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             one.shard or "root",
             f"{one.seq:,}",
@@ -75,7 +77,7 @@ async def _shards(catalog: Catalog) -> Section:
         for one in stats.shards
     ]
     columns = ("shard", "commits", "files", "rows", "size", "head", "conflicts", "advice")
-    return Section("Shards", table=TableView(columns, rows, frozenset(range(1, 7))))
+    return Section("Shards", table=TableView(columns, _bounded(rows, _ROWS_MAX), frozenset(range(1, 7))))
 
 
 def _levels(table: pa.Table) -> Section:
@@ -83,7 +85,7 @@ def _levels(table: pa.Table) -> Section:
         [("path", "count"), ("row_count", "sum"), ("size_bytes", "sum")]
     )
     found = sorted(grouped.to_pylist(), key=lambda row: (row["table"] or "", row["level"]))
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             row["table"] or "–",
             str(row["level"]),
@@ -96,7 +98,8 @@ def _levels(table: pa.Table) -> Section:
     columns = ("table", "level", "files", "rows", "size")
     empty = f"No data files of the last {_HOURS_SHOWN} hours."
     note = "Level 0 is what the telemetry job wrote; merges make levels 1 to 3."
-    return Section("Files by level", table=TableView(columns, rows, frozenset({1, 2, 3, 4}), empty), note=note)
+    table_view = TableView(columns, _bounded(rows, _ROWS_MAX), frozenset({1, 2, 3, 4}), empty)
+    return Section("Files by level", table=table_view, note=note)
 
 
 def _hours(table: pa.Table) -> Section:
@@ -127,12 +130,20 @@ def _merges(figures: FigureHistory) -> Section:
 
 
 async def _leases(catalog: Catalog, now_ms: int) -> Section:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in catalog.shards:
         head = await catalog.shard(name).head()
-        for lease in list(head.leases.values())[:_LEASES_MAX]:
+        for lease in head.leases.values():
             left = (lease.expires_ms - now_ms) / 1000
             ends = f"in {seconds_text(left)}" if left > 0 else "expired"
             rows.append((name or "root", lease.owner, f"{len(lease.paths):,}", ends))
-    table = TableView(("shard", "owner", "files", "ends"), rows, frozenset({2}), "No merge is under way.")
+    shown = _bounded(rows, _LEASES_MAX)
+    table = TableView(("shard", "owner", "files", "ends"), shown, frozenset({2}), "No merge is under way.")
     return Section("Leases", table=table)
+
+
+def _bounded(rows: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
+    """The first rows, and one that says how many more there are."""
+    if len(rows) <= most:
+        return rows
+    return [*rows[:most], (f"… and {len(rows) - most:,} more", *[""] * (len(rows[0]) - 1))]
