@@ -172,6 +172,55 @@ def test_bodies_that_are_slow_oversized_or_contradict_themselves_are_refused(sen
     assert talked(sent, GatewayConfig(port=0), app=routes).startswith(b"HTTP/1.1 " + status)
 
 
+CHUNKED = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+
+
+def refused(sent, app=APP):
+    """Whether it is answered 400, or not even that: whoever goes on sending may find the connection reset."""
+    config = GatewayConfig(port=0, header_seconds_max=5.0, body_seconds_max=5.0)
+    try:
+        return talked(sent, config, app=app).startswith(b"HTTP/1.1 400")
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("size", [100_000, 200_000])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param(lambda pad: b"1;e=" + pad + b"\r\nx\r\n0\r\n\r\n", id="an extension"),
+        pytest.param(
+            lambda pad: (b"1;e=" + pad[:999] + b"\r\nx\r\n") * (len(pad) // 999) + b"0\r\n\r\n", id="extensions"
+        ),
+        pytest.param(lambda pad: b"1\r\nx\r\n0;e=" + pad + b"\r\n\r\n", id="an extension of the last chunk"),
+        pytest.param(lambda pad: b"1;e=" + pad, id="an extension without end"),
+        pytest.param(lambda pad: b"1\r\nx\r\n0\r\nt: " + pad + b"\r\n\r\n", id="a trailer"),
+        pytest.param(lambda pad: b"1\r\nx\r\n0\r\nt: " + pad, id="a trailer without end"),
+    ],
+)
+def test_what_surrounds_the_chunks_of_a_body_is_bounded(framing, size):
+    app = [Route("POST", "/echo", None, summed, "Sum.")]
+    assert refused([CHUNKED + framing(b"y" * size)], app)
+
+
+async def summed(exchange):
+    body = await read_body(exchange.receive, exchange.announced_bytes, 16 << 20, 20)
+    return json_answer({"bytes": len(body)})
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 50_000), (100, 3_000), (40_000, 100)])
+def test_a_body_of_many_chunks_is_read_however_small_they_are(size, count):
+    chunk = b"%x;a=b\r\n" % size + b"y" * size + b"\r\n"
+    app = [Route("POST", "/echo", None, summed, "Sum.")]
+    answer = talked([CHUNKED, chunk * count, b"0\r\nt: u\r\n\r\n"], GatewayConfig(port=0), app=app)
+    assert answer.endswith(b'{"bytes":%d}' % (size * count))
+
+
+@pytest.mark.parametrize("start", [b"GET /hello", b"GET /hello HTTP/1.1\r\nx", b"GET /hello HTTP/1.1\r\nx: "])
+def test_a_line_of_the_headers_without_end_is_not_gathered(start):
+    assert refused([start, *[b"y" * 50_000] * 4])
+
+
 async def shown(exchange):
     await read_body(exchange.receive, exchange.announced_bytes, 1_000, 5)
     return json_answer(exchange.headers)

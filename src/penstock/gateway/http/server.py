@@ -1,7 +1,7 @@
 """Serves an application over HTTP with uvicorn: TLS, bounded headers, and a time for everything.
 
 uvicorn bounds idle connections; what it leaves open is closed here: a client that sends its headers slowly, or without
-end, or goes on with a body that was refused, or sends many requests ahead of their answers, or does not read its answer,
+end, or hides bytes in extensions of chunks, or goes on with a body that was refused, or sends many requests ahead of their answers, or does not read its answer,
 keeps no connection. Connections have a number, too. What follows a body is no header, and an offer to speak another
 protocol is passed over.
 """
@@ -31,6 +31,10 @@ _GRACE_SECONDS: Final = 10
 _STARTED_LOOK_SECONDS: Final = 0.01
 # Requests of one connection that wait for the answer to the one before them. Each is held with all of its headers.
 _PIPELINED_MAX: Final = 16
+# Headers and chunks are parsed in pieces of this size: what is in the piece in which the headers end is not counted.
+_PIECE_BYTES: Final = 16 * 1024
+# The line before a chunk and the end of the line behind it: a length of 16 digits and a short extension.
+_CHUNK_LINE_BYTES: Final = 32
 _NO_ROOM: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
@@ -49,6 +53,9 @@ class _BoundedHttp(HttpToolsProtocol):
     _unsent = 0
     _header_bytes = 0
     _has_headers = False
+    # Of the message that is being read: what came since its headers began, or ended, and is not its body.
+    _framing_bytes = 0
+    _is_chunked = False
     _data = b""
 
     def connection_made(self, transport: Any) -> None:
@@ -65,12 +72,27 @@ class _BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._data = data
-        super().data_received(data)
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            # A body of known length is nothing but a body.
+            whole = self._has_headers and not self._is_chunked
+            piece = data[start:] if whole else data[start : start + _PIECE_BYTES]
+            start += len(piece)
+            self._feed(piece)
         # Bytes that begin no request (an empty line, the rest of a body that was refused) have stopped uvicorn's timer.
         cycle: RequestResponseCycle | None = self.cycle
         if cycle and cycle.response_complete and self._waiting is None and not self.transport.is_closing():
             self._await_headers()
+
+    def _feed(self, data: bytes) -> None:
+        """Parse a piece. The parser gathers a line without end, and passes over extensions: both are counted here."""
+        self._data = data
+        self._framing_bytes += len(data)
+        super().data_received(data)
+        # Less than nothing where a body came in one piece with its headers.
+        self._framing_bytes = max(self._framing_bytes, 0)
+        if self._framing_bytes > self.bytes_max and not self.transport.is_closing():
+            self.send_400_response("The headers, chunk extensions or trailers are too large.")
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # asyncio asks whether to stay open
         """A client that has said all may still listen: its last request is answered, and then the connection ends."""
@@ -119,8 +141,8 @@ class _BoundedHttp(HttpToolsProtocol):
             self._sending = None
 
     def on_message_begin(self) -> None:
-        self._header_bytes = 0
-        self._has_headers = False
+        self._header_bytes = self._framing_bytes = 0
+        self._has_headers = self._is_chunked = False
         self._await_headers()
         super().on_message_begin()
 
@@ -137,6 +159,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._has_headers = True
+        self._framing_bytes = 0
         self._stop_waiting()
         self._check_framing()
         self._check_target()
@@ -153,6 +176,19 @@ class _BoundedHttp(HttpToolsProtocol):
         # Version 1.0 has no chunks, and nobody here unpacks another coding.
         if codings and (version == "1.0" or codings != [b"chunked"]):
             raise ValueError("the transfer coding is not spoken here")
+        self._is_chunked = bool(codings)
+
+    def on_body(self, body: bytes) -> None:
+        self._framing_bytes -= len(body)
+        super().on_body(body)
+
+    def on_chunk_header(self) -> None:
+        self._framing_bytes -= _CHUNK_LINE_BYTES
+
+    def on_message_complete(self) -> None:
+        self._framing_bytes = 0
+        self._has_headers = False
+        super().on_message_complete()
 
     def _check_target(self) -> None:
         """A target that is a whole URL names the host that its header names; nobody is connected to another server."""
