@@ -1,24 +1,31 @@
 """The application: whatever is asked, somebody is answered, and nobody is answered what is not theirs."""
 
 import asyncio
+from pathlib import Path
 
 import httpx
 import pytest
 
+import penstock
 from penstock.errors import (
     AtCapacity,
+    Closed,
     Conflict,
     Corrupt,
+    DeadlineExceeded,
+    Fenced,
     InvalidInput,
     NotFound,
     OutcomeUnknown,
     PermissionDenied,
+    StorageFull,
     Unavailable,
 )
 from penstock.gateway import Gateway, GatewayConfig, Scope, TenantLimits, TokenBook
 from penstock.gateway.access.tokens import Forbidden
 from penstock.gateway.http.exchange import HttpAnswer, json_answer
 from penstock.gateway.http.inputs import whole_body
+from penstock.gateway.http.refusals import TOLD
 from penstock.gateway.http.routing import Route
 from penstock.observability import names
 from penstock.testing import ManualClock, RecordingObserver
@@ -168,8 +175,12 @@ ERRORS = [
     (NotFound("x"), 404),
     (Conflict("x"), 409),
     (AtCapacity("x"), 429),
-    (Unavailable("x"), 503),
-    (OutcomeUnknown("x"), 503),
+    (Unavailable("s3://secret does not answer", "https://secret:9000 refused", "check /secret"), 503),
+    (DeadlineExceeded("put of 'a' in s3://secret did not succeed"), 503),
+    (StorageFull("/secret/wal cannot be written", "the disk of /secret is full"), 503),
+    (OutcomeUnknown("/secret/wal cannot be synced"), 503),
+    (Closed("the store file:///secret is closed"), 503),
+    (Fenced("s3://secret has another writer"), 503),
     (TimeoutError(), 503),
     (Corrupt("/secret/path is damaged"), 500),
     (RuntimeError("a secret"), 500),
@@ -188,6 +199,42 @@ def test_every_error_has_its_status_and_unforeseen_ones_tell_no_secret(error, st
     assert "secret" not in answer.text
     if status in (429, 503):
         assert int(answer.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize(("error", "status"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+def test_what_a_client_is_not_told_is_in_the_log(error, status):
+    async def failing(_exchange):
+        raise error
+
+    observer = RecordingObserver()
+    asked(Gateway([endpoint(handler=failing)], observer=observer))
+    told = [str(one["error"]) for one in observer.events(names.GATEWAY_FAILED)]
+    assert ["secret" in text for text in told] == ([True] if "secret" in str(error) else [])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DeadlineExceeded("the query was interrupted", "it took longer than 30 s", "narrow its time range"),
+        DeadlineExceeded("the query took too long", "it was given 30 s"),
+        Unavailable("the gateway holds too many bytes", "requests under way hold 2 of 1"),
+        DeadlineExceeded("the document is not searchable yet", "a.pdf is queued, and 5 s have passed"),
+    ],
+    ids=lambda error: error.what,
+)
+def test_whoever_asked_for_too_much_is_told_so(error):
+    async def failing(_exchange):
+        raise error
+
+    answer = asked(Gateway([endpoint(handler=failing)]))
+    assert (answer.status_code, answer.json()["what"], answer.json()["why"]) == (503, error.what, error.why)
+
+
+@pytest.mark.parametrize("what", sorted(TOLD))
+def test_every_text_that_clients_may_read_is_one_that_is_raised(what):
+    """Else a rewording would hide it."""
+    source = Path(penstock.__file__).parent
+    assert any(f'"{what}"' in path.read_text() for path in source.rglob("*.py") if path.name != "refusals.py")
 
 
 def test_what_is_not_there_and_what_another_method_has_are_told_apart():

@@ -395,6 +395,15 @@ def test_a_page_of_all_tenants_is_for_administrators():
     assert shown.status_code == 200
 
 
+def test_what_a_failing_store_says_is_shown_to_administrators_alone():
+    steps = [("GET", path, {}) for path in ("/", "/ui/page/edge")]
+    for answer in logged_in(BrokenView(), *issued(Scope.READ), *steps):
+        assert answer.status_code == 503
+        assert "the store does not answer" not in answer.text
+    for answer in logged_in(BrokenView(), *issued(Scope.READ, Scope.ADMIN), *steps):
+        assert "the store does not answer" in answer.text
+
+
 def test_a_form_of_another_page_is_not_taken(book_and_token):
     book, token = book_and_token
     app, _ = app_of(book=book)

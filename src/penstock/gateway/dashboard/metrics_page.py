@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import DeadlineExceeded, PenstockError
 from penstock.gateway.dashboard.views import TableView
+from penstock.gateway.http.refusals import refusal_of
 
 __all__ = ["ExploredSeries", "MetricExplorer"]
 
@@ -60,6 +61,9 @@ class MetricExplorer:
         except TimeoutError:
             given["problem"] = str(DeadlineExceeded(f"the query took longer than {self._seconds_max:g} s"))
         except PenstockError as error:
+            if refusal_of(error).is_hidden:
+                # The answer hides what the log has.
+                raise
             given["problem"] = str(error)
         return given
 

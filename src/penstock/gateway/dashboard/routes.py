@@ -15,7 +15,7 @@ from penstock.gateway.dashboard.sessions import Sessions
 from penstock.gateway.dashboard.views import DocumentChange, HouseView, Section, Stage, StageState, Viewer, verdict
 from penstock.gateway.http.bodies import read_body
 from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, form_of
-from penstock.gateway.http.refusals import Refusal
+from penstock.gateway.http.refusals import Refusal, refusal_of
 from penstock.gateway.http.routing import Route
 
 __all__ = ["DashboardRoutes"]
@@ -96,7 +96,7 @@ class DashboardRoutes:
         try:
             sections = await self._view.page(name, viewer, choice)
         except PenstockError as error:
-            sections = [Section(link.title, error=str(error))]
+            sections = [Section(link.title, error=_problem(error, viewer))]
         notice = _notice(choice)
         return self._page(exchange, "page.html", f"/ui/page/{name}", link.title, sections=sections, notice=notice)
 
@@ -104,7 +104,7 @@ class DashboardRoutes:
         try:
             stages = await self._view.stages(_viewer(exchange))
         except PenstockError as error:
-            stages = [Stage("Penstock", StageState.DOWN, error=str(error))]
+            stages = [Stage("Penstock", StageState.DOWN, error=_problem(error, _viewer(exchange)))]
         state, line = verdict(stages)
         lanes: dict[str, list[Stage]] = {}
         for stage in stages:
@@ -136,7 +136,7 @@ class DashboardRoutes:
             try:
                 hits = await self._search(words, index, exchange.principal.tenant)
             except PenstockError as error:
-                problem = str(error)
+                problem = _problem(error, _viewer(exchange))
         given: dict[str, Any] = {"words": words, "index": index, "hits": hits, "problem": problem}
         return self._page(exchange, "search.html", "/ui/search", "Search", **given)
 
@@ -162,7 +162,7 @@ class DashboardRoutes:
         try:
             columns, rows = await self._sql(statement, exchange.principal.tenant)
         except PenstockError as error:
-            problem = str(error)
+            problem = _problem(error, _viewer(exchange))
         given: dict[str, Any] = {"statement": statement, "columns": columns, "rows": rows, "problem": problem}
         return self._page(exchange, "sql.html", "/ui/sql", "SQL", **given)
 
@@ -265,6 +265,13 @@ class DashboardRoutes:
 def _viewer(exchange: HttpExchange) -> Viewer:
     principal = exchange.principal
     return Viewer(principal.tenant, Scope.ADMIN in principal.scopes, Scope.WRITE in principal.scopes)
+
+
+def _problem(error: PenstockError, viewer: Viewer) -> str:
+    """What a page says of an error. What a tenant may not read is raised: the answer hides it, and the log has it."""
+    if not viewer.is_admin and refusal_of(error).is_hidden:
+        raise error
+    return str(error)
 
 
 def _one(form: dict[str, list[str]], name: str) -> str:

@@ -219,8 +219,8 @@ class DocumentRoutes:
                 return {"docId": doc_id, "key": key, "status": str(report.status), "chunks": report.chunks}
             await self._clock.sleep(_LOOK_SECONDS)
         raise DeadlineExceeded(
-            f"document {key} is not searchable yet",
-            f"it is queued, and {seconds:g} s have passed",
+            "the document is not searchable yet",
+            f"{key} is queued, and {seconds:g} s have passed",
             "ask for it with GET on the same address; the page Jobs of the dashboard shows whether the index job runs",
         )
 

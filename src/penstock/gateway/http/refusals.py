@@ -1,7 +1,7 @@
 """Errors as answers: which status an error of the house becomes, and its JSON.
 
-What is not there and what belongs to somebody else are one answer. Messages of unforeseen errors stay in the log: they
-may quote data, paths or secrets.
+What is not there and what belongs to somebody else are one answer. Messages of unforeseen errors, and of stores and
+services that fail, stay in the log: they may quote data, paths, buckets or secrets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.gateway.access.limits import TooMany
 from penstock.gateway.access.tokens import Forbidden, Unauthenticated
 from penstock.gateway.http.bodies import BodyTooLarge, BodyTooSlow
 
-__all__ = ["Refusal", "refusal_of"]
+__all__ = ["TOLD", "Refusal", "refusal_of"]
 
 # The first that fits counts.
 _STATUSES: Final[tuple[tuple[type[BaseException], int], ...]] = (
@@ -54,6 +54,27 @@ _STATUSES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (Closed, 503),
     (Fenced, 503),
     (Corrupt, 500),
+)
+# What fails behind the gateway, as clients hear it: what, and what to do.
+_BEHIND: Final[tuple[tuple[type[PenstockError], str, str], ...]] = (
+    (StorageFull, "the gateway has no space left", "try again later"),
+    (DeadlineExceeded, "a store or a service did not answer in time", "ask for less, or try again later"),
+    (Unavailable, "a store or a service is not available", "try again later"),
+    (OutcomeUnknown, "it is not known whether the request was stored", "look for it before you send it again"),
+    (Closed, "the gateway is closing", "try again later"),
+    (Fenced, "another process took over", "try again later"),
+)
+_LOGGED: Final = "the gateway's log has the reason"
+# Of the same kinds, what is about the request itself, in words that name nothing of the server's: clients read these.
+TOLD: Final = frozenset(
+    {
+        "the document is not searchable yet",
+        "the gateway holds too many bytes",
+        "the query took too long",
+        "the query was interrupted",
+        "the query was not started",
+        "the query's process was killed",
+    }
 )
 # Whoever is told to come back later, and nothing is known of when.
 _RETRY_AFTER: Final = {429: 1, 503: 5}
@@ -109,5 +130,8 @@ def refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, PermissionDenied) and status == 503:
         what, why = "the gateway was refused by a store or a service", "the gateway's log names it"
         return Refusal(status, "Unavailable", what, why, "try again later", _RETRY_AFTER[503], is_hidden=True)
+    for kind, what, remedy in _BEHIND:
+        if isinstance(error, kind) and error.what not in TOLD:
+            return Refusal(status, kind.__name__, what, _LOGGED, remedy, _RETRY_AFTER[status], is_hidden=True)
     retry = error.retry_after_seconds if isinstance(error, TooMany) else _RETRY_AFTER.get(status)
     return Refusal(status, type(error).__name__, error.what, error.why, error.remedy, retry)
