@@ -396,7 +396,7 @@ def test_a_page_of_all_tenants_is_for_administrators():
 
 
 def test_what_a_failing_store_says_is_shown_to_administrators_alone():
-    steps = [("GET", path, {}) for path in ("/", "/ui/page/edge")]
+    steps: list[tuple[str, str, dict[str, str]]] = [("GET", path, {}) for path in ("/", "/ui/page/edge")]
     for answer in logged_in(BrokenView(), *issued(Scope.READ), *steps):
         assert answer.status_code == 503
         assert "the store does not answer" not in answer.text

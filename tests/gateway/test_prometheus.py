@@ -62,6 +62,43 @@ def test_a_range_query_takes_durations_and_rfc_3339(ask):
     assert answer.json()["data"]["result"][0]["values"] == [[T0 / 1000 + 30 * n, str(2 * n)] for n in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("query", "counts"),
+    [
+        ("up", [2, 2, 2]),
+        ("sum(rate(up[30s]))", [2, 4, 4]),
+        ('up{job="a"} + on(job) up', [3, 3, 3]),
+        # What is the same at every step counts at each, and of a subquery its own values count.
+        (f"up @ {T0 // 1000}", [2, 2, 2]),
+        ("count_over_time(up[30s:10s])", [2, 6, 6]),
+        ("timestamp(up)", [2, 2, 2]),
+        ("1", [0, 0, 0]),
+    ],
+)
+def test_statistics_count_the_samples_that_each_step_looks_at(ask, query, counts):
+    start, end = T0 // 1000, T0 // 1000 + 60
+    asked = {"query": query, "start": start, "end": end, "step": "30", "stats": "all"}
+    for answer in (ask("query_range", params=asked), ask("query_range", "POST", data=asked)):
+        stats = answer.json()["data"]["stats"]
+        found = stats["samples"]
+        assert found["totalQueryableSamplesPerStep"] == [[start + 30 * n, count] for n, count in enumerate(counts)]
+        assert found["totalQueryableSamples"] == sum(counts)
+        assert found["peakSamples"] >= max(counts)
+        times = stats["timings"]
+        assert times["execTotalTime"] >= times["innerEvalTime"] >= 0
+        assert times["evalTotalTime"] == pytest.approx(times["queryPreparationTime"] + times["innerEvalTime"])
+
+
+def test_statistics_are_given_to_whoever_asks_for_them(ask):
+    asked = {"query": "up", "time": str(T0 / 1000)}
+    assert "stats" not in ask("query", params=asked).json()["data"]
+    assert "stats" not in ask("query", params={**asked, "stats": ""}).json()["data"]
+    some = ask("query", params={**asked, "stats": "1"}).json()["data"]["stats"]
+    assert some["samples"] == {"totalQueryableSamples": 2, "peakSamples": 2}
+    every = ask("query", params={**asked, "stats": "all"}).json()["data"]["stats"]
+    assert every["samples"]["totalQueryableSamplesPerStep"] == [[T0 / 1000, 2]]
+
+
 def test_series_labels_values_and_metadata_are_the_tenants_own(ask):
     assert ask("series", params={"match[]": "up"}).json()["data"] == [
         {"__name__": "up", "job": "a"},

@@ -183,8 +183,17 @@ def test_a_catalog_of_many_tables_shows_some_of_them_and_says_how_many_more_ther
 
     async def session():
         catalog = await Catalog.open(MemoryStore(), "lake", clock=clock)
-        named = {"min_timestamp": now_ns, "max_timestamp": now_ns + 1, "row_count": 10, "size_bytes": 1024}
-        files = [DataFile(path=f"{number}.parquet", table=f"table_{number:04}", **named) for number in range(1_234)]
+        files = [
+            DataFile(
+                path=f"{number}.parquet",
+                min_timestamp=now_ns,
+                max_timestamp=now_ns + 1,
+                row_count=10,
+                size_bytes=1024,
+                table=f"table_{number:04}",
+            )
+            for number in range(1_234)
+        ]
         await catalog.register(files)
         for number in range(60):
             await catalog.lease([files[number].path], f"compactor {number}")

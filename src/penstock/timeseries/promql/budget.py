@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.errors import AtCapacity, DeadlineExceeded
 from penstock.timeseries.promql.config import EngineConfig
+from penstock.timeseries.promql.statistics import SampleCounts
 
 __all__ = ["QueryBudget"]
 
@@ -12,8 +13,9 @@ __all__ = ["QueryBudget"]
 class QueryBudget:
     """Refuses before something large is made, not after."""
 
-    def __init__(self, config: EngineConfig, clock: Clock) -> None:
+    def __init__(self, config: EngineConfig, clock: Clock, counts: SampleCounts) -> None:
         self._config = config
+        self._counts = counts
         self._clock = clock
         self._ends = clock.monotonic() + config.timeout_seconds
 
@@ -36,6 +38,7 @@ class QueryBudget:
         self.check_time()
         self.check_series(series)
         _refuse("samples", max(series, 1) * steps, self._config.samples_max, "select fewer series, or a shorter range")
+        self._counts.hold(series * steps)
 
 
 def _refuse(what: str, found: int, most: int, remedy: str) -> None:

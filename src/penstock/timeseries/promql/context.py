@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+import numpy.typing as npt
 
 from penstock.timeseries.promql.annotations import Notes
 from penstock.timeseries.promql.budget import QueryBudget
 from penstock.timeseries.promql.columns.grid import Grid
 from penstock.timeseries.promql.config import EngineConfig
 from penstock.timeseries.promql.source import SeriesSource
+from penstock.timeseries.promql.statistics import SampleCounts
 from penstock.timeseries.promql.syntax.duration_parser import resolve, to_ms
 from penstock.timeseries.promql.syntax.tree import At, Duration, Modifiers
 
@@ -29,9 +33,19 @@ class EvaluationContext:
     query: Grid
     grid: Grid
     step_ms: int
+    # None in a subquery, whose values count and not what they are made from.
+    counts: SampleCounts | None
 
     def within(self, grid: Grid) -> EvaluationContext:
         return dataclasses.replace(self, grid=grid)
+
+    def uncounted(self) -> EvaluationContext:
+        return dataclasses.replace(self, counts=None)
+
+    def count(self, cells: npt.NDArray[Any]) -> None:
+        """Samples that are looked at, by series and step."""
+        if self.counts is not None:
+            self.counts.add(cells)
 
     def milliseconds(self, duration: Duration) -> int:
         range_ms = self.query.end_ms - self.query.start_ms

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -18,6 +20,7 @@ from penstock.timeseries.promql.evaluation.selections import SeriesSelection, se
 from penstock.timeseries.promql.labels import Labels, drop_metadata
 from penstock.timeseries.promql.results import MatrixResult, QueryResult, ScalarResult, StringResult, VectorResult
 from penstock.timeseries.promql.source import SeriesColumns, SeriesSource
+from penstock.timeseries.promql.statistics import SampleCounts
 from penstock.timeseries.promql.syntax.parser import parse
 from penstock.timeseries.promql.syntax.tree import Expr, ValueType
 from penstock.timeseries.promql.syntax.typecheck import check_types
@@ -47,9 +50,12 @@ class Engine:
         tree, kind = self._read(expression)
         time_ms = _checked_time(time_ms)
         notes = Notes(expression)
-        evaluator = Evaluator(self._context(Grid(time_ms, time_ms, 1), notes, 0))
+        counts = SampleCounts(grid := Grid(time_ms, time_ms, 1))
+        evaluator = Evaluator(self._context(grid, notes, 0, counts))
+        began = self._clock.monotonic()
         with np.errstate(all="ignore"):
-            return _instant_result(evaluator, tree, kind, time_ms, notes)
+            result = _instant_result(evaluator, tree, kind, time_ms, notes)
+        return dataclasses.replace(result, stats=counts.collected(self._clock.monotonic() - began))
 
     def query_range(self, expression: str, start_ms: int, end_ms: int, step_ms: int) -> MatrixResult:
         """The values of an expression from start to end, both included, a step apart."""
@@ -61,12 +67,15 @@ class Engine:
                 "it must be scalar or instant vector",
             )
         notes = Notes(expression)
-        context = self._context(grid, notes, grid.step_ms)
+        counts = SampleCounts(grid)
+        context = self._context(grid, notes, grid.step_ms, counts)
         context.budget.check_steps(grid.steps)
         evaluator = Evaluator(context)
+        began = self._clock.monotonic()
         with np.errstate(all="ignore"):
             frame = single(evaluator.scalar(tree)) if kind is ValueType.SCALAR else evaluator.vector(tree)
-            return MatrixResult(_sorted_columns(frame.named(), grid), notes.collected())
+            columns = _sorted_columns(frame.named(), grid)
+        return MatrixResult(columns, notes.collected(), counts.collected(self._clock.monotonic() - began))
 
     def selections(
         self, expression: str, start_ms: int, end_ms: int | None = None, step_ms: int = 1
@@ -74,7 +83,7 @@ class Engine:
         """What the query of these times is going to ask of its source; without an end it is an instant query."""
         tree, _ = self._read(expression)
         grid = _checked_grid(start_ms, start_ms if end_ms is None else end_ms, step_ms)
-        context = self._context(grid, Notes(expression), 0 if end_ms is None else grid.step_ms)
+        context = self._context(grid, Notes(expression), 0 if end_ms is None else grid.step_ms, SampleCounts(grid))
         context.budget.check_steps(grid.steps)
         return list(selections(tree, context))
 
@@ -97,9 +106,11 @@ class Engine:
         tree = parse(expression, depth_max=self._config.depth_max, experimental=self._config.experimental)
         return tree, check_types(expression, tree)
 
-    def _context(self, grid: Grid, notes: Notes, step_ms: int) -> EvaluationContext:
-        budget = QueryBudget(self._config, self._clock)
-        return EvaluationContext(self._source, self._config, budget, notes, query=grid, grid=grid, step_ms=step_ms)
+    def _context(self, grid: Grid, notes: Notes, step_ms: int, counts: SampleCounts) -> EvaluationContext:
+        budget = QueryBudget(self._config, self._clock, counts)
+        return EvaluationContext(
+            self._source, self._config, budget, notes, query=grid, grid=grid, step_ms=step_ms, counts=counts
+        )
 
 
 def _checked_grid(start_ms: int, end_ms: int, step_ms: int) -> Grid:

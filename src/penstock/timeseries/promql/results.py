@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.timeseries.promql.annotations import NO_ANNOTATIONS, Annotations
 from penstock.timeseries.promql.labels import Labels
 from penstock.timeseries.promql.source import SeriesColumns
+from penstock.timeseries.promql.statistics import QueryStats
 from penstock.timeseries.promql.syntax.number_text import general_text
 from penstock.timeseries.promql.syntax.tree import ValueType
 
@@ -48,6 +49,7 @@ class ScalarResult(_Json):
     timestamp_ms: int
     value: float
     annotations: Annotations = NO_ANNOTATIONS
+    stats: QueryStats | None = dataclasses.field(default=None, compare=False, repr=False)
     type: ClassVar[ValueType] = ValueType.SCALAR
 
     def json_result(self) -> Any:
@@ -66,6 +68,7 @@ class StringResult(_Json):
     timestamp_ms: int
     value: str
     annotations: Annotations = NO_ANNOTATIONS
+    stats: QueryStats | None = dataclasses.field(default=None, compare=False, repr=False)
     type: ClassVar[ValueType] = ValueType.STRING
 
     def json_result(self) -> Any:
@@ -85,6 +88,7 @@ class VectorResult(_Json):
     labels: list[Labels]
     values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     annotations: Annotations = NO_ANNOTATIONS
+    stats: QueryStats | None = dataclasses.field(default=None, compare=False, repr=False)
     type: ClassVar[ValueType] = ValueType.VECTOR
 
     def json_result(self) -> Any:
@@ -106,6 +110,7 @@ class MatrixResult(_Json):
 
     columns: SeriesColumns
     annotations: Annotations = NO_ANNOTATIONS
+    stats: QueryStats | None = dataclasses.field(default=None, compare=False, repr=False)
     type: ClassVar[ValueType] = ValueType.MATRIX
 
     def json_result(self) -> Any:

@@ -41,13 +41,16 @@ def instant(expr: VectorSelector, context: EvaluationContext) -> VectorFrame:
     if expr.modifiers.bounds is RangeBounds.SMOOTHED:
         return _smoothed(expr, context)
     columns, positions, present = _newest(expr, context)
+    context.count(present)
     values = columns.values[positions] if columns.sample_count else np.zeros(positions.shape)
     return _frame(columns, np.where(present, values, 0.0), present).without_empty()
 
 
 def sample_times(expr: VectorSelector, context: EvaluationContext) -> VectorFrame:
     """The same, with the seconds of each sample's own time for its value."""
-    return _times_of_samples(*_newest(expr, context))
+    columns, positions, present = _newest(expr, context)
+    context.count(present)
+    return _times_of_samples(columns, positions, present)
 
 
 def info_times(matchers: tuple[Matcher, ...], times: Times, context: EvaluationContext) -> VectorFrame:
@@ -82,6 +85,7 @@ def _smoothed(expr: VectorSelector, context: EvaluationContext) -> VectorFrame:
     if len(times) != context.grid.steps:
         shape = (len(columns.labels), context.grid.steps)
         values, found = np.broadcast_to(values, shape), np.broadcast_to(found, shape)
+    context.count(found)
     return _frame(columns, np.where(found, values, 0.0), found).without_empty()
 
 
@@ -98,7 +102,9 @@ def range_windows(expr: MatrixSelector, context: EvaluationContext) -> Windows:
     columns = _without(columns, is_stale(columns.values))
     unnamed = np.zeros(len(columns.labels), np.bool_)
     before, behind = int(ends[0]) - range_ms + 1 - first_ms, last_ms - int(ends[-1])
-    return windows_of(columns, ends, range_ms, unnamed, context.grid.steps, before_ms=before, behind_ms=behind)
+    windows = windows_of(columns, ends, range_ms, unnamed, context.grid.steps, before_ms=before, behind_ms=behind)
+    context.count(windows.counts)
+    return windows
 
 
 def reach(modifiers: Modifiers, times: Times, lookback_ms: int, range_ms: int | None) -> tuple[int, int]:
@@ -120,8 +126,10 @@ def subquery_windows(
     if grid.steps == 0:
         frame = VectorFrame([], np.empty((0, 0)), np.empty((0, 0), np.bool_), np.empty(0, np.bool_))
     else:
-        frame = evaluate(context.within(grid))
-    return windows_of(_columns(frame, grid), ends, range_ms, frame.unnamed, context.grid.steps)
+        frame = evaluate(context.within(grid).uncounted())
+    windows = windows_of(_columns(frame, grid), ends, range_ms, frame.unnamed, context.grid.steps)
+    context.count(windows.counts)
+    return windows
 
 
 def times_of(modifiers: Modifiers, context: EvaluationContext) -> Times:
