@@ -218,7 +218,7 @@ def test_what_a_client_is_not_told_is_in_the_log(error, status):
         DeadlineExceeded("the query was interrupted", "it took longer than 30 s", "narrow its time range"),
         DeadlineExceeded("the query took too long", "it was given 30 s"),
         Unavailable("the gateway holds too many bytes", "requests under way hold 2 of 1"),
-        DeadlineExceeded("the document is not searchable yet", "a.pdf is queued, and 5 s have passed"),
+        DeadlineExceeded("the document is not searchable yet", "it is queued as a.pdf, and 5 s have passed"),
     ],
     ids=lambda error: error.what,
 )

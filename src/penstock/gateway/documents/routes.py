@@ -220,7 +220,7 @@ class DocumentRoutes:
             await self._clock.sleep(_LOOK_SECONDS)
         raise DeadlineExceeded(
             "the document is not searchable yet",
-            f"{key} is queued, and {seconds:g} s have passed",
+            f"it is queued as {key}, and {seconds:g} s have passed",
             "ask for it with GET on the same address; the page Jobs of the dashboard shows whether the index job runs",
         )
 
