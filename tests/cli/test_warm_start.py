@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def record(archive: ClassArchive) -> None:
 
     def start(options: str) -> None:
         assert "ArchiveClassesAtExit" in options
-        Path(options.split()[0].partition("=")[2]).write_bytes(b"classes")
+        Path(shlex.split(options)[0].partition("=")[2]).write_bytes(b"classes")
 
     warm.open(start)
     warm.finish(lambda _: True)
