@@ -394,7 +394,7 @@ class TrustingCursor(Cursor):
         ("producing.producer.Pipeline", ImpatientPipeline),
         ("consuming.consumer.Cursor", LooseCursor),
         ("consuming.consumer.Cursor", TrustingCursor),
-        ("collector.garbage", lambda aged, manifest, prefix, above: list(aged)),
+        ("collector.garbage", lambda aged, oldest_ms, prefix: list(aged)),
         ("collector._aged", lambda meta, prefix, newest_ms: batch_time_ms(meta.key, prefix) is not None),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,

@@ -80,7 +80,7 @@ class SourceMove:
             raise Conflict(f"a batch of source {self._source!r} was not registered", why, "read the progress again")
         if self._source not in head.sources and len(head.sources) >= SOURCES_MAX:
             why = f"{SOURCES_MAX} sources are known, and every one of them is kept"
-            raise AtCapacity(f"source {self._source!r} cannot be added", why, "remove sources that have ended")
+            raise AtCapacity(f"source {self._source!r} cannot be added", why, "forget sources that have ended")
         after = change()
         return replace(after, sources={**after.sources, self._source: self._position}, is_draft=True)
 
