@@ -19,9 +19,6 @@ from penstock.quiver.wal.wal import Wal
 __all__ = ["StoreUpkeep"]
 
 _HOUR_SECONDS: Final = 3600.0
-# Between two sweeps of segments that were just processed: what is drained meanwhile goes with the next one, because
-# each sweep costs syncs of a folder, for which acknowledgements would have to wait.
-_SWEEP_PAUSE_SECONDS: Final = 0.05
 
 
 class StoreUpkeep:
@@ -63,16 +60,12 @@ class StoreUpkeep:
         """Until it is cancelled: segments grow old, subscribers are gone, other instances change."""
         clock, tick = self._doors.clock, self._config.maintenance_seconds
         due = clock.monotonic() + tick
-        has_removed = False
         while True:
-            if has_removed:
-                await clock.sleep(_SWEEP_PAUSE_SECONDS)
-            else:
-                await self._wake.wait(min(due - clock.monotonic(), self._finaliser.open_seconds_left(tick)))
+            await self._wake.wait(min(due - clock.monotonic(), self._finaliser.open_seconds_left(tick)))
             is_due = clock.monotonic() >= due
             try:
                 self._finaliser.seal_if_old()
-                has_removed = await self.sweep(settled_only=not is_due)
+                await self.sweep(settled_only=not is_due)
                 if not is_due:
                     continue
                 await self._release_orphans()
@@ -82,12 +75,11 @@ class StoreUpkeep:
             due = clock.monotonic() + tick
             self._gauge()
 
-    async def sweep(self, *, settled_only: bool = False) -> bool:
-        """Remove what retention says, now; whether there was anything."""
+    async def sweep(self, *, settled_only: bool = False) -> None:
+        """Remove what retention says, now."""
         plan = await self._sweeper.sweep(settled_only=settled_only)
         if plan.segment_seqs:
             self._changed.notify()
-        return bool(plan.segment_seqs)
 
     async def _release_orphans(self) -> None:
         if self._config.orphan_policy is OrphanPolicy.RELEASE:
