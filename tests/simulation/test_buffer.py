@@ -401,12 +401,12 @@ class TrustingCursor(Cursor):
 )
 def test_a_planted_bug_is_noticed(place: str, bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"penstock.buffer.{place}", bug)
-    for seed in range(300):
+    for seed in range(600):
         try:
             simulate(trial, seed, stall_seconds_max=0.05)
         except (AssertionError, PenstockError, BaseExceptionGroup):
             break
     else:
-        pytest.fail("300 seeds saw nothing wrong")
+        pytest.fail("600 seeds saw nothing wrong")
     # Here, and not in the test that happens to come next.
     gc.collect()

@@ -468,7 +468,7 @@ def _notices(world: Callable[[Simulation], World], violation: str) -> bool:
 
 
 def _finds(main: Callable[[Simulation], Awaitable[object]], violation: str) -> bool:
-    for seed in range(100):
+    for seed in range(300):
         try:
             simulate(main, seed, stall_seconds_max=0.05)  # type: ignore[arg-type]
         except AssertionError as error:
