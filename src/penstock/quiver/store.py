@@ -123,8 +123,7 @@ class Quiver:
     async def _close(self) -> None:
         try:
             if self._upkeep is not None:
-                self._upkeep.cancel()
-                await asyncio.wait([self._upkeep])
+                await self._parts.upkeep.stop(self._upkeep)
             self._subscribers.close()
             await self._wal.close()
             await self._finaliser.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from penstock.errors import PenstockError
@@ -74,6 +75,12 @@ class StoreUpkeep:
                 self._doors.observer.event(names.QUIVER_REMOVAL_FAILED, instance=self._doors.instance, error=str(error))
             due = clock.monotonic() + tick
             self._gauge()
+
+    async def stop(self, running: asyncio.Task[None]) -> None:
+        """End `run` between two removals: one that is cut short would leave its files until the next start."""
+        async with self._sweeper.turn:
+            running.cancel()
+            await asyncio.wait([running])
 
     async def sweep(self, *, settled_only: bool = False) -> None:
         """Remove what retention says, now."""

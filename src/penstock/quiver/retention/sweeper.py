@@ -45,7 +45,8 @@ class Sweeper:
         self._changed = changed
         self._bytes_over = bytes_over
         self._segments_over = segments_over
-        self._turn = asyncio.Lock()
+        # Held while segments are removed.
+        self.turn = asyncio.Lock()
         # When segments of this life came, on the clock that nobody sets.
         self._came_at: dict[int, float] = {}
         # Removed for everybody, and still on the disk.
@@ -60,7 +61,7 @@ class Sweeper:
 
         `settled_only` looks at segments that wait for nobody: an outcome then costs the same however many others wait.
         """
-        async with self._turn:
+        async with self.turn:
             plan = plan_retention(
                 self._standings(settled_only),
                 self._config,
@@ -76,7 +77,7 @@ class Sweeper:
 
     async def lose(self, meta: SegmentMeta, reason: str) -> None:
         """A segment cannot be read: everybody who waits for it is told, and its files are set aside."""
-        async with self._turn:
+        async with self.turn:
             if meta.segment_seq not in self._segments:
                 return
             await self._record({meta.segment_seq: Outcome.LOST}, reason)
