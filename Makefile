@@ -10,7 +10,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && { command -v $$p; break; }; done)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv installs the lock in a third of pip's time. It reads no pip.conf, so what it cannot fetch pip tries as well.
-UV_INSTALL := $(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python
+# Its own limits (60 s to compile a package, 30 s for a download) are too short for a busy or slow machine.
+UV_LIMITS := UV_COMPILE_BYTECODE_TIMEOUT=600 UV_HTTP_TIMEOUT=120
+UV_INSTALL := $(UV_LIMITS) $(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python
 # Tests start hundreds of processes: each would compile every module again where the environment forbids keeping them.
 export PYTHONDONTWRITEBYTECODE :=
 
