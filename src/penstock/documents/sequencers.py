@@ -44,6 +44,9 @@ _HEX: Final = frozenset("0123456789abcdef")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Nanoseconds as text of one length, so that the order of the text is theirs.
 _DIGITS: Final = 20
+_HEX_OF_64_BITS: Final = 16
+# Of a sequencer in hex: those of S3 have 18. It is written with every event and every entry of its object.
+_HEX_MAX: Final = 256
 
 
 def s3(raw: str) -> str:
@@ -53,14 +56,14 @@ def s3(raw: str) -> str:
 
 def minio(raw: str) -> str:
     """MinIO: a number of nanoseconds in hex, without leading zeros."""
-    return f"ns:{int(_hex(raw), 16):020d}"
+    return f"ns:{int(_hex(raw, _HEX_OF_64_BITS), 16):020d}"
 
 
 def ceph(raw: str) -> str:
     """Ceph: seconds and nanoseconds, each as 32 bits with the lowest byte first, in hex."""
     digits = _hex(raw)
-    if len(digits) != 16:
-        raise InvalidInput(f"not a sequencer of Ceph: {raw!r}", "it must have 16 hexadecimal digits")
+    if len(digits) != _HEX_OF_64_BITS:
+        raise InvalidInput(f"not a sequencer of Ceph: {raw[:80]!r}", "it must have 16 hexadecimal digits")
     packed = bytes.fromhex(digits)
     seconds, nanoseconds = int.from_bytes(packed[:4], "little"), int.from_bytes(packed[4:], "little")
     return f"ns:{seconds * 1_000_000_000 + nanoseconds:020d}"
@@ -68,8 +71,10 @@ def ceph(raw: str) -> str:
 
 def gcs(generation: str, *, deleted: bool) -> str:
     """Google: the generation; its deletion comes after its creation and before the next generation."""
-    if not generation.isdecimal():
-        raise InvalidInput(f"not a generation of Google storage: {generation!r}", "it must be a number")
+    if not _is_number(generation):
+        raise InvalidInput(
+            f"not a generation of Google storage: {generation[:80]!r}", f"it must be a number of {_DIGITS} digits at most"
+        )
     return f"{_GOOGLE}:{int(generation):020d}.{int(deleted)}"
 
 
@@ -168,8 +173,8 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
-def _hex(raw: str) -> str:
+def _hex(raw: str, digits_max: int = _HEX_MAX) -> str:
     digits = raw.casefold()
-    if not digits or not _HEX.issuperset(digits):
-        raise InvalidInput(f"not a sequencer: {raw[:80]!r}", "it must be hexadecimal digits")
+    if not digits or not _HEX.issuperset(digits) or len(digits) > digits_max:
+        raise InvalidInput(f"not a sequencer: {raw[:80]!r}", f"it must be hexadecimal digits, at most {digits_max}")
     return digits

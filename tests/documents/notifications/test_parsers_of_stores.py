@@ -181,8 +181,8 @@ def test_what_a_store_never_sends_is_refused_and_nothing_of_it_is_taken(source, 
 
 
 HOSTILE: tuple[Any, ...] = (
-    *(None, True, -1, 10**12, 10**30, -(10**30), 1e308, [], {}, [None], {"a": None}),
-    *("", "\0", "x" * 70_000, "file:///etc", "%ff%fe", "%00", "٣", "５", "1e999", "0x10", "ff" * 40),
+    *(None, True, -1, 10**12, 10**30, -(10**30), 10**400, -(10**400), 1e308, [], {}, [None], {"a": None}),
+    *("", "\0", "x" * 70_000, "file:///etc", "%ff%fe", "%00", "٣", "５", "1e999", "0x10", "ff" * 40, "9" * 5_000, "f" * 9_000),
     *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2024-01-01T00:00:60Z"),
 )
 
@@ -203,16 +203,39 @@ def changed(value, place, to):
     return [*value[: place[0]], inner, *value[place[0] + 1 :]]
 
 
+# Further shapes of a source: what one event does not have, another has.
+FURTHER: dict[str, tuple[Any, ...]] = {
+    "azure": (
+        [{**azure_event("Microsoft.Storage.BlobRenamed"), "data": {"sourceUrl": "https://a.dfs.x/docs/old"}}],
+        [{**azure_event("Microsoft.EventGrid.SubscriptionValidationEvent"), "data": {"validationCode": "c"}}],
+    ),
+    "cloudevents": (
+        {**CLOUD_EVENT, "data": {"Records": [s3_record()]}, "metadata": {"team": "sales"}},
+        {**CLOUD_EVENT, "data_base64": base64.b64encode(json.dumps(s3_record()["s3"]).encode()).decode()},
+        {
+            **CLOUD_EVENT,
+            "type": "google.cloud.storage.object.v1.finalized",
+            "data": {"bucket": "docs", "name": "n", "generation": "17", "size": "12", "metadata": {"team": "sales"}},
+        },
+        {**CLOUD_EVENT, "type": "Microsoft.Storage.BlobCreated", **azure_event()},
+    ),
+    "seaweedfs": (seaweed_webhook(old=SEAWEED_ENTRY, new=SEAWEED_ENTRY, new_parent_path="/buckets/docs/new"),),
+}
+# In characters: whoever reads a refusal reads it in a terminal, in a log or in the answer to a request.
+REFUSAL_MAX = 1_000
+
+
 @pytest.mark.parametrize("source", sorted(PARSERS))
 def test_whatever_stands_in_any_member_is_refused_by_name_or_makes_an_event_that_the_job_reads(source):
     bodies = []
-    for shape in (CREATED[source], DELETED[source]):
+    for shape in (CREATED[source], DELETED[source], *FURTHER.get(source, ())):
         bodies += [changed(shape, place, to) for place in places(shape) for to in HOSTILE]
     taken = 0
     for body in bodies:
         try:
             events = received(source, body).notifications
-        except (InvalidInput, Unsupported):
+        except (InvalidInput, Unsupported) as error:
+            assert len(str(error)) <= REFUSAL_MAX, str(error)[:200]
             continue
         taken += 1
         assert [decode_notification(encode(event)) for event in events] == list(events)
@@ -224,6 +247,20 @@ def test_whatever_stands_in_any_member_is_refused_by_name_or_makes_an_event_that
 def test_a_body_that_is_nested_without_end_is_refused(source, opening):
     with pytest.raises(InvalidInput):
         received(source, opening * 20_000)
+
+
+@pytest.mark.parametrize("header", ["ce-id", "ce-subject", "ce-time", "ce-metadata", "ce-type", "x-request-id"])
+@pytest.mark.parametrize("value", ["\ud800", "\udcff", "\0", "%ED%A0%80", "{", '{"\\ud800": 1}', "x" * 70_000])
+def test_whatever_stands_in_a_header_is_refused_or_makes_an_event_that_the_job_reads(header, value):
+    binary = {"ce-" + name: said for name, said in CLOUD_EVENT.items() if name != "time"}
+    delivery = NotificationMessage(json.dumps(s3_record()["s3"]).encode(), {**binary, header: value}, RECEIVED_MS)
+    try:
+        events = parser_of("cloudevents")(delivery, route).notifications
+    except (InvalidInput, Unsupported) as error:
+        assert str(error).encode()
+        assert len(str(error)) <= REFUSAL_MAX
+    else:
+        assert [decode_notification(encode(event)) for event in events] == list(events)
 
 
 def test_one_broken_record_refuses_the_whole_delivery():

@@ -111,6 +111,17 @@ def test_a_changed_added_or_removed_header_that_decides_breaks_the_signature():
     trust.check(replace(honest, headers={**honest.headers, "user-agent": "a proxy's own", "via": "1.1 somewhere"}))
 
 
+@pytest.mark.parametrize("edge", ["\xa0", "\x85", "\x1f", "\x0c", "\u2003"])
+def test_a_sign_at_the_edge_of_a_header_that_its_parser_would_read_breaks_the_signature(edge):
+    """HTTP takes away blanks and tabs there, and nothing else: a key that ends with another space is another object."""
+    trust = HmacTrust([NEW], clock=StoppedClock(NOW))
+    delivery = signed(trust, ce_subject="manual.md")
+    for subject in (f"manual.md{edge}", f"{edge}manual.md"):
+        with pytest.raises(PermissionDenied, match="none of the keys"):
+            trust.check(replace(delivery, headers={**delivery.headers, "ce-subject": subject}))
+    trust.check(replace(delivery, headers={**delivery.headers, "ce-subject": " manual.md\t"}))
+
+
 def test_what_is_signed_cannot_be_read_in_two_ways():
     """A header with a line break could else pass for two, or for the beginning of the body."""
     with pytest.raises(PermissionDenied, match="several lines"):

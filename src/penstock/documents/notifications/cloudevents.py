@@ -21,6 +21,7 @@ from penstock.documents.notifications.received import (
     Router,
     convert,
     instant,
+    is_text,
     read,
 )
 from penstock.errors import InvalidInput, Unsupported
@@ -79,6 +80,9 @@ def _binary(delivery: NotificationMessage) -> CloudEvent:
     """Attributes are headers, percent-encoded; the body is the data."""
     names = ("specversion", "id", "source", "type", "subject", "time", "traceparent", "metadata")
     attributes = {name: unquote(delivery.headers[f"ce-{name}"]) for name in names if f"ce-{name}" in delivery.headers}
+    for name, value in attributes.items():
+        if not is_text(value):
+            raise InvalidInput(f"the header ce-{name} cannot be read", "it is not text", "send it percent-encoded")
     event = convert(attributes, CloudEvent, "a CloudEvent in binary form")
     event.data = read(delivery.body, Any, "the data of a CloudEvent") if delivery.body else None
     return event
@@ -86,7 +90,7 @@ def _binary(delivery: NotificationMessage) -> CloudEvent:
 
 def _check(event: CloudEvent) -> None:
     if event.specversion != "1.0":
-        raise Unsupported(f"CloudEvents {event.specversion}", "version 1.0 is understood", "send specversion 1.0")
+        raise Unsupported(f"CloudEvents {event.specversion[:40]}", "version 1.0 is understood", "send specversion 1.0")
     if not (event.id and event.source and event.type):
         raise InvalidInput("a CloudEvent has no id, source or type", "all three are required")
     if event.data_base64 is not None:
@@ -126,7 +130,7 @@ def _collect(event: CloudEvent, delivery: NotificationMessage, events: EventGath
 def _s3_records(event: CloudEvent, data: dict[str, Any], time: str) -> list[Any]:
     """The adapter passes the record on, or only its `s3` part, or all of the original event."""
     if "Records" in data:
-        return list(data["Records"])
+        return convert(data["Records"], list[Any], f"the records of {event.type}")
     if "s3" in data:
         return [{"eventName": _event_name(event.type), "eventTime": time, **data}]
     return [{"eventName": _event_name(event.type), "eventTime": time, "s3": data}]

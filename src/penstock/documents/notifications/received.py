@@ -30,6 +30,8 @@ __all__ = [
     "Received",
     "Router",
     "instant",
+    "is_text",
+    "number_text",
     "read",
 ]
 
@@ -40,6 +42,12 @@ _BUCKET: Final = re.compile(r"((gs|az)://)?[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 # What fits 64 bits, as in the record of the event.
 _SIZE_BYTES_MAX: Final = (1 << 63) - 1
+
+# Of what a refusal quotes, in characters: a member may be as long as a delivery.
+_NAME_QUOTED_MAX: Final = 120
+_REASON_QUOTED_MAX: Final = 300
+# A longer number is told by its length: to write it out takes a while, and a float does not hold it.
+_NUMBER_BITS_QUOTED_MAX: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,8 @@ class NotificationMessage:
     def origin(self) -> Origin:
         """Of events that do not say it themselves."""
         source_id = self.source_id or self.headers.get("x-request-id")
-        return Origin(source_id or None, checked_traceparent(self.headers.get("traceparent")))
+        is_named = bool(source_id) and is_text(source_id or "")
+        return Origin(source_id if is_named else None, checked_traceparent(self.headers.get("traceparent")))
 
     @property
     def received_at(self) -> datetime:
@@ -125,7 +134,9 @@ class EventGatherer:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         if not 0 <= size <= _SIZE_BYTES_MAX:
-            raise InvalidInput(f"{bucket[:80]}/{key[:80]} has {size:.3g} bytes", f"a size is 0 to {_SIZE_BYTES_MAX}")
+            raise InvalidInput(
+                f"{bucket[:80]}/{key[:80]} has {number_text(size)} bytes", f"a size is 0 to {_SIZE_BYTES_MAX}"
+            )
         if key.endswith("/") and not size:
             self.ignore(f"{bucket}/{key}: a marker of a folder")
             return
@@ -187,7 +198,7 @@ class EventGatherer:
 
     def _destination(self, bucket: str, key: str) -> Destination | None:
         if not bucket or not key:
-            raise InvalidInput("an event does not name an object", f"bucket {bucket!r}, key {key!r}")
+            raise InvalidInput("an event does not name an object", f"bucket {bucket[:80]!r}, key {key[:80]!r}")
         if not _BUCKET.fullmatch(bucket):
             # Else whoever may send events could have any store and any folder of ours read.
             raise InvalidInput(f"an event names the bucket {bucket[:80]!r}", "this is not a valid bucket name")
@@ -202,7 +213,7 @@ def read(data: bytes | str | msgspec.Raw, kind: type[_T], what: str) -> _T:
     try:
         return msgspec.json.decode(data, type=kind, strict=False)
     except UNDECODABLE as error:
-        raise InvalidInput(f"not {what}: {bytes_of(data)[:80]!r}", str(error)) from error
+        raise InvalidInput(f"not {what}: {bytes_of(data)[:80]!r}", str(error)[:_REASON_QUOTED_MAX]) from error
 
 
 def convert(value: Any, kind: type[_T], what: str) -> _T:
@@ -210,7 +221,7 @@ def convert(value: Any, kind: type[_T], what: str) -> _T:
     try:
         return msgspec.convert(value, kind, strict=False)
     except UNDECODABLE as error:
-        raise InvalidInput(f"not {what}", str(error)) from error
+        raise InvalidInput(f"not {what[:_NAME_QUOTED_MAX]}", str(error)[:_REASON_QUOTED_MAX]) from error
 
 
 def instant(text: str, what: str) -> datetime:
@@ -218,8 +229,25 @@ def instant(text: str, what: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInput(f"{what} has no time: {text[:40]!r}", str(error)) from error
+        raise InvalidInput(
+            f"{what[:_NAME_QUOTED_MAX]} has no time: {text[:40]!r}", str(error)[:_NAME_QUOTED_MAX]
+        ) from error
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def number_text(number: int) -> str:
+    """A number as a refusal quotes it, however long it is."""
+    bits = number.bit_length()
+    return str(number) if bits <= _NUMBER_BITS_QUOTED_MAX else f"{'-' if number < 0 else ''}2^{bits - 1} or more"
+
+
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can write it: a header may hold halves of characters, which no record can."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def bytes_of(data: bytes | str | msgspec.Raw) -> bytes:

@@ -105,7 +105,7 @@ def parse(delivery: NotificationMessage, route: Router, dialect: Dialect = AWS) 
 def parse_record(record: S3Record, events: EventGatherer, dialect: Dialect = AWS) -> None:
     if record.event_version.partition(".")[0] != _MAJOR:
         raise Unsupported(
-            f"version {record.event_version} of an event of {dialect.name}",
+            f"version {record.event_version[:40]} of an event of {dialect.name}",
             f"version {_MAJOR}.x is understood",
             "send version 2 events",
         )

@@ -13,7 +13,14 @@ from typing import Final
 import msgspec
 
 from penstock.documents import sequencers
-from penstock.documents.notifications.received import EventGatherer, NotificationMessage, Received, Router, read
+from penstock.documents.notifications.received import (
+    EventGatherer,
+    NotificationMessage,
+    Received,
+    Router,
+    number_text,
+    read,
+)
 from penstock.errors import InvalidInput
 
 __all__ = ["parse"]
@@ -92,7 +99,7 @@ def _moment(nanoseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(f"a file has the time {nanoseconds:.3g} ns", f"it is not a valid time: {error}") from error
+        raise InvalidInput(f"a file has the time {number_text(nanoseconds)} ns", f"it is not a valid time: {error}") from error
 
 
 def _etag(md5: str | None) -> str | None:

@@ -32,6 +32,8 @@ _SCHEME: Final = "penstock-v3"
 # Headers that a parser reads: with another one the same body would be another event.
 _DECIDING: Final = "content-type"
 _DECIDING_PREFIX: Final = "ce-"
+# What HTTP takes away around the value of a header; anything else is a part of it.
+_HTTP_BLANKS: Final = " \t"
 
 
 class HmacTrust:
@@ -113,7 +115,7 @@ def signed_text(timestamp: int, delivery: NotificationMessage) -> bytes:
     headers = delivery.headers
     deciding = sorted(name for name in headers if name == _DECIDING or name.startswith(_DECIDING_PREFIX))
     lines = [_SCHEME, str(timestamp), headers.get(NONCE_HEADER, ""), delivery.target]
-    lines += [f"{name}:{headers[name].strip()}" for name in deciding]
+    lines += [f"{name}:{headers[name].strip(_HTTP_BLANKS)}" for name in deciding]
     if any("\n" in line or "\r" in line for line in lines):
         raise denied("a header of it has several lines")
     return _bytes("\n".join([*lines, "", ""])) + delivery.body
