@@ -240,6 +240,23 @@ def test_the_store_itself_is_never_a_bucket(tmp_path, place):
     assert world.services.queued == []
 
 
+@pytest.mark.parametrize(("container", "status"), [("acme.house", 400), ("house", 400), ("acme.theirs", 202)])
+def test_the_container_of_the_store_is_never_a_bucket_whether_its_account_is_told_or_not(tmp_path, container, status):
+    """Events of Azure name the account, and the URLs of store and uploads do not."""
+    world = World(tmp_path)
+    world.services.url, world.services.uploads_url = "az://house/store", "az://house/uploads"
+    world.book, token = world.book.issue("unlisted", [Scope.WRITE], 0)
+    account, _, name = container.rpartition(".")
+    event = {
+        "eventType": "Microsoft.Storage.BlobCreated",
+        "subject": f"/blobServices/default/containers/{name}/blobs/uploads/acme/manual/secret.md",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "data": {"contentLength": 3, "url": f"https://{account}.blob.core.windows.net/x" if account else ""},
+    }
+    answer = world.post(json.dumps([event]).encode(), {"authorization": f"Bearer {token}"}, source="azure")
+    assert answer.status_code == status, answer.text
+
+
 def test_a_source_that_is_not_known_is_a_404(world):
     assert world.post(s3_event(), {"authorization": f"Bearer {world.token}"}, source="nobody").status_code == 404
 

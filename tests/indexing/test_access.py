@@ -78,6 +78,22 @@ def test_in_a_bucket_that_is_the_store_itself_only_what_is_not_the_stores_is_a_d
     assert may(Access([], own="s3://docs"), "s3://other", f"{folder}/a.md")
 
 
+def test_the_container_of_the_store_is_the_stores_own_whether_its_account_is_told_or_not() -> None:
+    """Events of Azure name the account, and the URL of a store does not."""
+    whole, below = Access([], own="az://docs"), Access([], own="az://docs/penstock")
+    assert not may(whole, "az://acme.docs", "vectors/of-another-tenant")
+    assert not may(below, "az://acme.docs", "penstock/vectors/of-another-tenant")
+    assert may(whole, "az://acme.docs", "reports/a.md")
+    assert may(below, "az://acme.docs", "reports/a.md")
+    told = Access([], own="az://acme.docs")
+    assert not may(told, "az://acme.docs", "vectors/of-another-tenant")
+    assert may(told, "az://bravo.docs", "vectors/a.md")
+    assert not may(
+        Reading(parsed=StoreSpec("az://docs", {"account_name": "acme"})).access, "az://acme.docs", "parsed/a"
+    )
+    assert may(Reading(parsed=StoreSpec("az://docs", {"account_name": "acme"})).access, "az://bravo.docs", "parsed/a")
+
+
 def test_a_bucket_that_is_given_a_name_may_be_read_under_it() -> None:
     reading = Reading(buckets={"shelf": "file:///srv/shelf"}, places_only=True)
     assert may(reading.access, reading.spec_of("shelf").url)

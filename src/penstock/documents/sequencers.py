@@ -73,7 +73,8 @@ def gcs(generation: str, *, deleted: bool) -> str:
     """Google: the generation; its deletion comes after its creation and before the next generation."""
     if not _is_number(generation):
         raise InvalidInput(
-            f"not a generation of Google storage: {generation[:80]!r}", f"it must be a number of {_DIGITS} digits at most"
+            f"not a generation of Google storage: {generation[:80]!r}",
+            f"it must be a number of {_DIGITS} digits at most",
         )
     return f"{_GOOGLE}:{int(generation):020d}.{int(deleted)}"
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from penstock.indexing.sending.queue import in_trace, is_waiting, send
     from penstock.indexing.sending.receiving import Credentials, receive, take_delivery, target_of
     from penstock.indexing.sending.unreadable import UnreadableFolders
+    from penstock.indexing.stages.access import bucket_url, is_own_bucket
     from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel, embed_requests
     from penstock.indexing.stages.fetching import FetchLimits
     from penstock.indexing.stages.local import LocalStages
@@ -146,6 +147,7 @@ __all__ = [
     "allowed_url",
     "answer_in",
     "are_exhaustive",
+    "bucket_url",
     "by_document",
     "changed",
     "check_endpoint",
@@ -173,6 +175,7 @@ __all__ = [
     "heads_of",
     "highlights",
     "in_trace",
+    "is_own_bucket",
     "is_waiting",
     "list_entries",
     "list_places",
@@ -349,6 +352,10 @@ __getattr__ = lazy_names(
             "target_of",
         ),
         "sending.unreadable": ("UnreadableFolders",),
+        "stages.access": (
+            "bucket_url",
+            "is_own_bucket",
+        ),
         "stages.embedding": (
             "Embedding",
             "Endpoint",

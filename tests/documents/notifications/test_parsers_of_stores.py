@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.documents.contracts import DeleteNotification, UploadNotification, decode_notification, encode
+from penstock.documents.contracts import (
+    DeleteNotification,
+    Notification,
+    UploadNotification,
+    decode_notification,
+    encode,
+)
 from penstock.documents.notifications import PARSERS, Destination, NotificationMessage, parser_of
 from penstock.documents.versions import Verdict, decide
 from penstock.errors import InvalidInput, Unsupported
@@ -182,7 +188,21 @@ def test_what_a_store_never_sends_is_refused_and_nothing_of_it_is_taken(source, 
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**12, 10**30, -(10**30), 10**400, -(10**400), 1e308, [], {}, [None], {"a": None}),
-    *("", "\0", "x" * 70_000, "file:///etc", "%ff%fe", "%00", "٣", "５", "1e999", "0x10", "ff" * 40, "9" * 5_000, "f" * 9_000),
+    *(
+        "",
+        "\0",
+        "x" * 70_000,
+        "file:///etc",
+        "%ff%fe",
+        "%00",
+        "٣",
+        "５",
+        "1e999",
+        "0x10",
+        "ff" * 40,
+        "9" * 5_000,
+        "f" * 9_000,
+    ),
     *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2024-01-01T00:00:60Z"),
 )
 
@@ -225,6 +245,14 @@ FURTHER: dict[str, tuple[Any, ...]] = {
 REFUSAL_MAX = 1_000
 
 
+def outcome(source: str, delivery: NotificationMessage) -> tuple[list[Notification], str]:
+    """The events of a delivery, or why it was refused; whatever else is raised is a fault."""
+    try:
+        return list(parser_of(source)(delivery, route).notifications), ""
+    except (InvalidInput, Unsupported) as error:
+        return [], str(error)
+
+
 @pytest.mark.parametrize("source", sorted(PARSERS))
 def test_whatever_stands_in_any_member_is_refused_by_name_or_makes_an_event_that_the_job_reads(source):
     bodies = []
@@ -232,13 +260,10 @@ def test_whatever_stands_in_any_member_is_refused_by_name_or_makes_an_event_that
         bodies += [changed(shape, place, to) for place in places(shape) for to in HOSTILE]
     taken = 0
     for body in bodies:
-        try:
-            events = received(source, body).notifications
-        except (InvalidInput, Unsupported) as error:
-            assert len(str(error)) <= REFUSAL_MAX, str(error)[:200]
-            continue
-        taken += 1
-        assert [decode_notification(encode(event)) for event in events] == list(events)
+        events, refusal = outcome(source, NotificationMessage(json.dumps(body).encode(), {}, RECEIVED_MS))
+        assert len(refusal) <= REFUSAL_MAX, refusal[:200]
+        taken += not refusal
+        assert [decode_notification(encode(event)) for event in events] == events
     assert taken
 
 
@@ -250,17 +275,13 @@ def test_a_body_that_is_nested_without_end_is_refused(source, opening):
 
 
 @pytest.mark.parametrize("header", ["ce-id", "ce-subject", "ce-time", "ce-metadata", "ce-type", "x-request-id"])
-@pytest.mark.parametrize("value", ["\ud800", "\udcff", "\0", "%ED%A0%80", "{", '{"\\ud800": 1}', "x" * 70_000])
+@pytest.mark.parametrize("value", ["a\udcff", "\0", "%ED%A0%80", "{", '{"\\ud800": 1}', "x" * 70_000])
 def test_whatever_stands_in_a_header_is_refused_or_makes_an_event_that_the_job_reads(header, value):
     binary = {"ce-" + name: said for name, said in CLOUD_EVENT.items() if name != "time"}
     delivery = NotificationMessage(json.dumps(s3_record()["s3"]).encode(), {**binary, header: value}, RECEIVED_MS)
-    try:
-        events = parser_of("cloudevents")(delivery, route).notifications
-    except (InvalidInput, Unsupported) as error:
-        assert str(error).encode()
-        assert len(str(error)) <= REFUSAL_MAX
-    else:
-        assert [decode_notification(encode(event)) for event in events] == list(events)
+    events, refusal = outcome("cloudevents", delivery)
+    assert len(refusal.encode()) <= REFUSAL_MAX
+    assert [decode_notification(encode(event)) for event in events] == events
 
 
 def test_one_broken_record_refuses_the_whole_delivery():

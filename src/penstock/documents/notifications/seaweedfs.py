@@ -99,7 +99,9 @@ def _moment(nanoseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(f"a file has the time {number_text(nanoseconds)} ns", f"it is not a valid time: {error}") from error
+        raise InvalidInput(
+            f"a file has the time {number_text(nanoseconds)} ns", f"it is not a valid time: {error}"
+        ) from error
 
 
 def _etag(md5: str | None) -> str | None:

@@ -17,7 +17,7 @@ from penstock.gateway.http.exchange import HttpAnswer, HttpExchange, json_answer
 from penstock.gateway.http.guard import Guard
 from penstock.gateway.http.inputs import one, whole_body
 from penstock.gateway.http.routing import Route
-from penstock.indexing import receive, target_of
+from penstock.indexing import bucket_url, is_own_bucket, receive, target_of
 from penstock.objects import parse_url
 
 __all__ = ["NotificationRoutes"]
@@ -109,12 +109,13 @@ class NotificationRoutes:
         """Refuse buckets that the tenant may not name, and the store's own."""
         allowed = self._config.notifications.buckets.get(tenant, self._config.buckets)
         is_listed = tenant in self._config.notifications.buckets or bool(allowed)
-        own = {parse_url(self._services.url).place, parse_url(self._services.uploads_url).place}
+        own = [self._services.doors.spec(url) for url in (self._services.url, self._services.uploads_url)]
+        places = [parse_url(spec.url).place for spec in own]
         for event in events:
             bare = event.bucket.partition("://")[2] or event.bucket
-            if any(bare == place or bare.startswith(f"{place}/") for place in own) or (
-                is_listed and event.bucket not in allowed and bare not in allowed
-            ):
+            is_own = any(bare == place or bare.startswith(f"{place}/") for place in places)
+            is_own = is_own or any(is_own_bucket(spec, parse_url(bucket_url(event.bucket))) for spec in own)
+            if is_own or (is_listed and event.bucket not in allowed and bare not in allowed):
                 raise InvalidInput(
                     f"the bucket {event.bucket[:80]!r} is not allowed",
                     "",

@@ -20,7 +20,7 @@ from penstock.errors import Corrupt, NotFound, PermissionDenied
 from penstock.objects import ObjectStore, StoreSpec, StoreUrl, parse_url
 from penstock.undecodable import UNDECODABLE
 
-__all__ = ["Access", "bucket_url", "remembered_places"]
+__all__ = ["Access", "bucket_url", "is_own_bucket", "remembered_places"]
 
 _KEY: Final = "indexing/places"
 _LOCAL: Final = ("file", "memory")
@@ -34,16 +34,31 @@ def bucket_url(bucket: str) -> str:
     return bucket if "://" in bucket else f"s3://{bucket}"
 
 
+def is_own_bucket(own: StoreSpec, url: StoreUrl) -> bool:
+    """Whether `url` is in the bucket of a store. Events of Azure tell the account, which the URL of a store leaves out."""
+    place = parse_url(own.url)
+    if place.scheme != url.scheme:
+        return False
+    if place.scheme != "az":
+        return place.place == url.place
+    (account, container), (other_account, other) = _container(place.place), _container(url.place)
+    account = account or own.options.get("account_name") or ""
+    # Where one of them is not told, they may be the same.
+    return container == other and (not account or not other_account or account == other_account)
+
+
 class Access:
     """Places by their URLs: a folder or a prefix with all below it, or one file or object."""
 
-    def __init__(self, places: Iterable[str], *, only: bool = False, own: str | None = None) -> None:
+    def __init__(self, places: Iterable[str], *, only: bool = False, own: StoreSpec | str | None = None) -> None:
         """With `only`, buckets of services are read where they are named; the store `own` is read nowhere."""
+        spec = StoreSpec(own) if isinstance(own, str) else own
         named = [parse_url(place) for place in places]
         self._paths = frozenset(_real(place.place) for place in named if place.scheme == "file")
         self._others = [place for place in named if place.scheme != "file"]
         self._only = only
-        self._own = parse_url(own) if own else None
+        self._own_spec = spec
+        self._own = parse_url(spec.url) if spec else None
         self._own_path = _real(self._own.place) if self._own and self._own.scheme == "file" else None
 
     def check(self, url: str, key: str) -> None:
@@ -69,15 +84,15 @@ class Access:
 
     def _is_own(self, store: StoreUrl, key: str, path: Path | None) -> bool:
         own = self._own
-        if own is None or own.scheme != store.scheme:
+        if own is None or self._own_spec is None or own.scheme != store.scheme:
             return False
         if path is not None:
             return self._own_path in path.parents
-        if own.prefix:
-            return _is_below(own, store, key)
-        # A bucket that is a store as a whole may hold documents as well, beside what the store has.
         full = f"{store.prefix}/{key}" if store.prefix else key
-        return own.place == store.place and full.partition("/")[0] in _OWN_FOLDERS
+        if not is_own_bucket(self._own_spec, store):
+            return False
+        # A bucket that is a store as a whole may hold documents as well, beside what the store has.
+        return _is_under(own.prefix, full) if own.prefix else full.partition("/")[0] in _OWN_FOLDERS
 
 
 async def remembered_places(spec: StoreSpec, named: Iterable[str]) -> tuple[str, ...]:
@@ -105,7 +120,17 @@ async def _read(store: ObjectStore) -> set[str]:
 def _is_below(place: StoreUrl, store: StoreUrl, key: str) -> bool:
     full = f"{store.prefix}/{key}" if store.prefix else key
     same = (place.scheme, place.place) == (store.scheme, store.place)
-    return same and (not place.prefix or full == place.prefix or full.startswith(f"{place.prefix}/"))
+    return same and (not place.prefix or _is_under(place.prefix, full))
+
+
+def _is_under(prefix: str, key: str) -> bool:
+    return key == prefix or key.startswith(f"{prefix}/")
+
+
+def _container(place: str) -> tuple[str, str]:
+    """The account, as far as it is told, and the container."""
+    account, _, container = place.rpartition(".")
+    return account, container
 
 
 def _real(path: str) -> Path:

@@ -103,8 +103,7 @@ class Reading:
     @property
     def access(self) -> Access:
         """What may be read, whoever asks."""
-        own = self.parsed.url if self.parsed else None
-        return Access((*self.places, *self.buckets.values()), only=self.places_only, own=own)
+        return Access((*self.places, *self.buckets.values()), only=self.places_only, own=self.parsed)
 
     def url_of(self, bucket: str) -> str:
         """Where a bucket is that an event names."""
