@@ -158,3 +158,32 @@ def test_a_setting_of_another_kind_is_refused_by_name(make: Callable[[], object]
         InvalidInput, match=r"durability|write_mode|size_cap_policy|order|from_newest|segment|wal|retention"
     ):
         make()
+
+
+BEYOND = 10**400
+
+
+@pytest.mark.parametrize(
+    "value", [None, [1], {"MB": 1}, True, "many", "1 furlong", BEYOND, str(BEYOND)], ids=lambda value: repr(value)[:12]
+)
+@pytest.mark.parametrize("key", ["segment.target_size", "wal.flush_interval", "maintenance_seconds"])
+def test_a_quantity_that_is_none_is_refused_by_the_name_of_its_setting(key: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=key):
+        QuiverConfig.from_mapping({key: value})
+
+
+@pytest.mark.parametrize("make", [lambda: WalConfig(flush_interval=BEYOND), lambda: WalConfig(rotation_size=1 << 63)])
+def test_a_number_that_nothing_can_count_to_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidInput, match=r"wal\.(flush_interval|rotation_size)"):
+        make()
+
+
+@pytest.mark.parametrize("text", [None, 5, "a: 2001-99-99", "[" * 5000, "segment:\n  target_size:\n"])
+def test_a_text_that_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        QuiverConfig.from_yaml(text)
+
+
+def test_settings_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="must be a mapping"):
+        QuiverConfig.from_mapping(None)  # type: ignore[arg-type]

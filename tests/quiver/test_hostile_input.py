@@ -60,7 +60,8 @@ def test_what_is_no_bundle_is_refused_and_a_generator_of_bundles_is_taken() -> N
     async def scenario() -> None:
         store = await opened(torn(), small())
         await store.register("s")
-        for wrong in (None, {"logs": 1}, "x"):
+        # Arrow's own have a size in bytes, as a bundle has.
+        for wrong in (None, {"logs": 1}, "x", twins(1), pa.array([1])):
             with pytest.raises(InvalidInput, match="a store accepts bundles"):
                 await store.ingest(wrong)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="NoneType cannot be stored"):
@@ -298,7 +299,7 @@ def test_a_subscriber_that_is_no_text_is_not_found_and_a_column_that_is_none_is_
                 await call(nobody)
         await store.ingest(bundle(1))
         columns: Any = [1]
-        with pytest.raises(InvalidInput, match="no column 1"):
+        with pytest.raises(InvalidInput, match="names of columns"):
             await store.scan(columns=columns)
         await store.close()
 
@@ -312,3 +313,37 @@ def test_a_slot_of_hundreds_of_schemas_is_refused_as_one_table_and_read_by_colum
         gather(tables, None)
     assert gather(tables, ["n"]).column("n").to_pylist() == list(range(600))
     assert gather(2000 * [tables[0], tables[1]], None).num_rows == 4000, "many tables of few schemas are no harm"
+
+
+def test_arguments_of_a_wrong_kind_are_refused_by_their_names() -> None:
+    async def scenario() -> None:
+        store = await opened(torn(), small())
+        await store.register("s")
+        await store.ingest(bundle(1))
+        await store.flush()
+        beyond = 10**400
+        for call, name in (
+            (lambda: store.replay("s", True), "segment_seqs"),  # type: ignore[arg-type]
+            (lambda: store.replay("s", [[1]]), "segment_seqs"),  # type: ignore[list-item]
+            (lambda: store.replay("s", ["1"]), "segment_seqs"),  # type: ignore[list-item]
+            (lambda: store.scan(columns=True), "columns"),  # type: ignore[arg-type]
+            (lambda: store.scan(columns="n"), "columns"),
+            (lambda: store.scan(columns=[["n"]]), "columns"),  # type: ignore[list-item]
+            (lambda: store.scan(slot=["logs"]), "slot"),  # type: ignore[arg-type]
+            (lambda: store.next("s", beyond), "timeout"),
+            (lambda: store.next("s", "1"), "timeout"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(InvalidInput, match=name):
+                await call()
+        delivery = await store.next("s", 0.0)
+        assert delivery is not None
+        with pytest.raises(InvalidInput, match="delay"):
+            await delivery.defer(beyond)
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_path_that_no_file_system_can_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="encoding of file names"):
+        run(Quiver.open("/store\ud800"))

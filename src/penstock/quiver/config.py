@@ -231,9 +231,12 @@ class QuiverConfig:
         """
         import yaml
 
+        if not isinstance(text, str | bytes):
+            raise InvalidInput(f"the configuration is a {type(text).__name__}", "it must be the text of a YAML file")
         try:
             settings = yaml.safe_load(text) or {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            # A date that no calendar has is a ValueError, and a thousand nested lists a RecursionError.
             raise InvalidInput("the configuration is not YAML", str(error)) from error
         if not isinstance(settings, dict):
             raise InvalidInput("the configuration is not a YAML mapping", f"it is a {type(settings).__name__}")
@@ -284,9 +287,9 @@ def _value(key: str, value: Any, prefix: str) -> Any:
             raise InvalidInput(f"{key} is not a group of settings", f"it is {value!r}")
         return _read(_GROUPS[key], value, f"{key}.")
     if key in _SIZE_KEYS:
-        return parse_size(value)
+        return parse_size(value, f"{prefix}{key}")
     if key in _TIME_KEYS:
-        return parse_seconds(value)
+        return parse_seconds(value, f"{prefix}{key}")
     if key in _ENUM_KEYS:
         return choice(_ENUM_KEYS[key], f"{prefix}{key}", value)
     return value

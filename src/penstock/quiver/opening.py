@@ -206,10 +206,20 @@ def _next_number(files: list[tuple[int, memoryview]], spares: list[tuple[int, in
 def full_path(path: str | os.PathLike[str]) -> str:
     """From the root on, so that a process that changes its folder later still writes here."""
     given: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(given, str) or "\0" in given:
+    if not isinstance(given, str) or "\0" in given or not _has_a_name(given):
         raise InvalidInput(
-            f"{path!r} cannot be the directory of a store", "its path must be text without NUL characters", "name one"
+            f"{path!r} cannot be the directory of a store",
+            "its path must be text without NUL characters, in the encoding of file names",
+            "name one",
         )
     if not given:
         raise InvalidInput("a store needs a directory", "its path is empty", "name one")
     return str(Path(given).absolute())
+
+
+def _has_a_name(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True

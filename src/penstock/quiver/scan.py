@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock.errors import InvalidInput
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.open_segment import TICK_NS, OpenSegment
+from penstock.quiver.setting_values import checked_list
 
 __all__ = ["ScanTime", "choose_slot", "gather", "is_wanted", "open_tables"]
 
@@ -61,11 +62,10 @@ def gather(
     """
     kept = [_filtered(table, *event_time) if event_time else table for table in tables]
     if columns is not None:
+        columns = checked_list("columns", columns, str, "names of columns")
         known = {name for table in kept for name in table.column_names}
         if kept and (unknown := [name for name in columns if name not in known]):
-            raise InvalidInput(
-                f"there is no column {', '.join(map(str, unknown))}", f"there are {', '.join(sorted(known))}"
-            )
+            raise InvalidInput(f"there is no column {', '.join(unknown)}", f"there are {', '.join(sorted(known))}")
         if twice := [name for name in columns if any(table.column_names.count(name) > 1 for table in kept)]:
             raise InvalidInput(
                 f"there are several columns {', '.join(twice)}", "their names are equal", "read all columns"

@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from math import inf
-from typing import Any, Final
+from sys import float_info
+from typing import Any, Final, TypeVar
 
 from penstock.errors import InvalidInput
 
-__all__ = ["choice", "chosen", "grouped", "nested", "patience", "persistence_settings", "positive", "whole"]
+__all__ = [
+    "checked_list",
+    "choice",
+    "chosen",
+    "grouped",
+    "nested",
+    "patience",
+    "persistence_settings",
+    "positive",
+    "shown",
+    "whole",
+]
 
+T = TypeVar("T")
 _PERSISTENCE_URN: Final = ":processor:persistence"
+# What files and the operating system count with.
+_WHOLE_END: Final = 1 << 63
+_SHOWN_CHARACTERS_MAX: Final = 80
 
 
 def positive(name: str, value: Any, least: float | None = None) -> None:
     """A finite number above zero; or one of at least `least`."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (0 < value < inf if least is None else least <= value < inf):
+    if not _is_number(value) or not (0 < value < inf if least is None else least <= value < inf):
         bound = "above zero" if least is None else f"of {least} at least"
-        raise InvalidInput(f"{name} is {value!r}", f"it must be a finite number {bound}")
+        raise InvalidInput(f"{name} is {shown(value)}", f"it must be a finite number {bound}")
 
 
 def patience(name: str, value: Any) -> None:
     """None, which waits for ever, or a number of seconds."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (is_number and value == value):
-        raise InvalidInput(f"{name} is {value!r}", "it must be a number of seconds, or None to wait forever")
+    if value is not None and not _is_number(value):
+        raise InvalidInput(f"{name} is {shown(value)}", "it must be a number of seconds, or None to wait forever")
 
 
 def whole(name: str, value: Any, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < _WHOLE_END:
         bound = "above zero" if least == 1 else f"of {least} at least"
-        raise InvalidInput(f"{name} is {value!r}", f"it must be a whole number {bound}")
+        raise InvalidInput(f"{name} is {shown(value)}", f"it must be a whole number {bound}, and below 2^63")
+
+
+def checked_list(name: str, values: Any, kind: type[T], what: str) -> list[T]:
+    """What a caller lists, as a list; a text is none, though its characters could be listed."""
+    found = list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+    wrong = [one for one in found if not isinstance(one, kind)]
+    if wrong or (len(found) == 1 and found[0] is values):
+        raise InvalidInput(f"{name} is {shown(wrong[0] if wrong else values)}", f"it must be a list of {what}")
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value in an error: the beginning of a long one. Python refuses to write out the longest integers at all."""
+    if isinstance(value, int) and abs(value) > float_info.max:
+        return "an integer of hundreds of digits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
+
+
+def _is_number(value: Any) -> bool:
+    """A number, infinity included, that a clock can count with: an integer beyond any float is none."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return is_one and (isinstance(value, float) or abs(value) <= float_info.max)
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted keys as groups; a group that is named in both ways has the keys of both."""
+    if not isinstance(settings, Mapping):
+        raise InvalidInput(f"the settings are {shown(settings)}", "they must be a mapping of keys to values")
     found: dict[str, Any] = {}
     for key, given in settings.items():
         head, _, rest = str(key).partition(".")

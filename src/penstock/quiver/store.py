@@ -26,12 +26,13 @@ from penstock.quiver.layout import Layout
 from penstock.quiver.opening import Findings, OpenedInstance, full_path, open_instance
 from penstock.quiver.scan import ScanTime, choose_slot, gather, is_wanted, open_tables
 from penstock.quiver.segment.format import SegmentMeta
-from penstock.quiver.setting_values import whole
+from penstock.quiver.setting_values import checked_list, shown, whole
 from penstock.quiver.store_parts import StoreParts
 
 __all__ = ["Quiver"]
 
 _THREADS: Final = 4
+_BUNDLES: Final[set[type]] = {Bundle}
 
 
 class Quiver:
@@ -189,7 +190,10 @@ class Quiver:
     async def replay(self, subscriber: str, segment_seqs: Sequence[int] | None = None) -> list[int]:
         """Deliver segments once more: these, or all dead letters of the subscriber. Returns the ones still there."""
         self._check_open()
-        chosen = list(segment_seqs) if segment_seqs is not None else self._subscribers.dead_letters(subscriber)
+        if segment_seqs is None:
+            chosen = self._subscribers.dead_letters(subscriber)
+        else:
+            chosen = checked_list("segment_seqs", segment_seqs, int, "numbers of segments")
         return await self._subscribers.replay(subscriber, chosen)
 
     # Reading --------------------------------------------------------------------------------------
@@ -209,6 +213,8 @@ class Quiver:
         but for event time where `segment.event_time_column` says which rows are meant.
         """
         self._check_open()
+        if slot is not None and not isinstance(slot, str):
+            raise InvalidInput(f"slot is {shown(slot)}", "it must be the name of one, or None for the only one")
         found: dict[str, list[pa.Table]] = {}
         for meta in [meta for meta in self.segments if is_wanted(meta, start, end, time)]:
             for name, tables in (await self._subscribers.read(meta)).items():
@@ -269,10 +275,10 @@ class Quiver:
         self, bundles: Sequence[Bundle], rejected: object, *, wait: bool, timeout: float | None = None
     ) -> list[Ack]:
         self._check_open()
-        try:
-            size = sum([bundle.nbytes for bundle in bundles])
-        except AttributeError:
-            raise _no_bundles(bundles) from None
+        # What only looks like one, as a record batch does, would fail for all that share its group.
+        if set(map(type, bundles)) != _BUNDLES and not all(isinstance(bundle, Bundle) for bundle in bundles):
+            raise _no_bundles(bundles)
+        size = sum([bundle.nbytes for bundle in bundles])
         await self._parts.admission.admit(size, rejected, wait=wait, timeout=timeout)
         self._check_open()
         return await self._wal.append(bundles, size)
