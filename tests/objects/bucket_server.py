@@ -59,6 +59,8 @@ class BucketServer:
     page_size: int = 1000
     # Lists as a server does that keeps folders: by segments instead of bytes.
     lists_by_folder: bool = False
+    # Bytes that every answered range lacks, although its headers announce them.
+    range_bytes_withheld: int = 0
     # (method, path and query) of every request.
     requests: list[tuple[str, str]] = field(default_factory=list)
     # (method, headers by their lower-case names) of every request.
@@ -200,7 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(416, "InvalidRange")
         piece = body[first : last + 1]
         span = f"bytes {first}-{first + len(piece) - 1}/{len(body)}"
-        return self._answer(206, piece, {**self._stamps(key), "Content-Range": span})
+        sent = piece[: len(piece) - self.bucket.range_bytes_withheld]
+        return self._answer(206, sent, {**self._stamps(key), "Content-Range": span})
 
     def do_HEAD(self) -> None:
         if self.bucket.is_away:

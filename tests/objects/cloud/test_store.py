@@ -206,6 +206,17 @@ def test_an_object_too_large_to_get_is_refused_before_its_body_is_read() -> None
     on_double(promise)
 
 
+def test_a_range_that_arrives_shorter_than_announced_is_not_passed_on() -> None:
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        await store.put("object", b"0123456789")
+        with pytest.raises(Unavailable, match="sent 4 of 5 bytes"):
+            await store.get_range("object", 0, 5)
+        with pytest.raises(Unavailable, match="sent 1 of 2 bytes"):
+            await store.get_ranges("object", [(8, 12)])
+
+    on_double(promise, range_bytes_withheld=1)
+
+
 def test_near_ranges_share_a_request_and_far_ones_do_not() -> None:
     async def promise(store: CloudStore, server: BucketServer) -> None:
         body = bytes(range(256)) * 20_000

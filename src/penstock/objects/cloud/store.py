@@ -219,7 +219,15 @@ class CloudStore:
     async def _whole(self, key: str, result: obstore.GetResult) -> Object:
         meta = remote_meta(key, result.meta, self._remote, said_of(result.attributes))
         check_size(self.url, meta, self._get_bytes_max)
-        return Object(meta, (await self._read(key, result.bytes_async())).to_bytes())
+        return Object(meta, (await self._body(key, result, meta.size)).to_bytes())
+
+    async def _body(self, key: str, result: obstore.GetResult, size: int) -> obstore.Bytes:
+        """All of the bytes that the answer announced: the client passes on fewer where a server's headers disagree."""
+        body = await self._read(key, result.bytes_async())
+        if len(body) != size:
+            what = f"reading {key!r} in {self.url} failed"
+            raise Unavailable(what, f"the service sent {len(body)} of {size} bytes", "try again later")
+        return body
 
     def _check_condition(self, key: str, version: str | None) -> None:
         """What is no condition is not sent; no object has such a version."""
@@ -300,8 +308,9 @@ class CloudStore:
             # Changed, or gone? The services differ in how they tell, so ask: `NotFound` comes from here.
             await self.head(key)
             raise conflict(self.url, key, version) from error
-        body = await self._read(key, result.bytes_async())
-        return remote_meta(key, result.meta, self._remote), memoryview(body)
+        meta = remote_meta(key, result.meta, self._remote)
+        body = await self._body(key, result, min(request[1], meta.size) - request[0])
+        return meta, memoryview(body)
 
     async def _delete_one(self, path: str) -> None:
         try:
