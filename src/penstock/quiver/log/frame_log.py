@@ -3,25 +3,24 @@
 A file is set aside at its full size and overwritten, directly where the file system allows it, else through the page
 cache with a sync for each group. A file in which a write or a sync failed is never written again: what it holds behind
 the last good group is nobody's word, and the group goes into a new one.
+
+The next file is begun ahead, from a spare, while groups are written: a rotation then costs no sync.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from penstock.clock import Clock
 from penstock.disk import Disk, DiskFile
 from penstock.ids import Entropy
-from penstock.quiver.log.frames import BLOCK_BYTES, FrameKind
-from penstock.quiver.log.group_layout import GroupLayout, LaidGroup, Record, lay_record, whole_blocks
-from penstock.quiver.log.log_files import SPARE, WAL_SUFFIX, LogFile, file_name
+from penstock.quiver.log.frames import BLOCK_BYTES
+from penstock.quiver.log.group_layout import GroupLayout, LaidGroup, Record, whole_blocks
+from penstock.quiver.log.log_files import WAL_SUFFIX, LogFile
+from penstock.quiver.log.log_folder import BegunFile, LogFolder
+from penstock.quiver.log.next_file import NextFile
 
 __all__ = ["FrameLog", "UnsureWrite"]
-
-# Zeros are written into a new spare in pieces of this size.
-_FILL_BYTES: Final = 1 << 20
-FORMAT_VERSION: Final = 1
 
 
 class UnsureWrite(OSError):
@@ -45,28 +44,28 @@ class FrameLog:
         spare_files: int = 0,
         suffix: str = WAL_SUFFIX,
     ) -> None:
-        self._disk = disk
-        self._folder = folder
+        self._folder = LogFolder(disk, folder, suffix, direct=direct, clock=clock, entropy=entropy)
         self.rotation_size = rotation_size
         self._direct = direct
-        self._clock = clock
-        self._entropy = entropy
         self._next_number = next_number
         self._spare_files = spare_files
-        self._suffix = suffix
         self.spares = list(spares)
         self.retired: list[LogFile] = []
         self.active: LogFile | None = None
         self._file: DiskFile | None = None
         self._generation = 0
+        self._next = NextFile(self._folder)
+        # Where the group that was laid out last will end, in the file of which generation.
+        self._laid_through = (0, 0)
         # Behind the last record that was written; None after a failure.
         self._end_record: int | None = None
         self._layout = GroupLayout()
+        self._closed = False
 
     @property
     def bytes(self) -> int:
         """Everything the log takes on the disk, spares included."""
-        files = [*self.retired, *([self.active] if self.active else [])]
+        files = [*self.retired, *[file for file in (self.active, self._next.file) if file is not None]]
         return sum(file.size for file in files) + sum(size for _, size in self.spares)
 
     def has_room(self, records: Sequence[Record]) -> bool:
@@ -79,20 +78,34 @@ class FrameLog:
     def growth(self, size: int) -> int:
         """How much more room the disk has to give for a new file that takes so many bytes."""
         wanted = max(self.rotation_size, BLOCK_BYTES + whole_blocks(size))
-        return 0 if any(spare >= wanted for _, spare in self.spares) else wanted
+        ready = [spare for _, spare in self.spares]
+        if self._next.file is not None:
+            ready.append(self._next.file.size)
+        return 0 if max(ready, default=0) >= wanted else wanted
 
     def write(self, records: Sequence[Record]) -> None:
         """Make a group durable. On an `OSError` none of it counts as such, and the file is given up."""
-        needed = whole_blocks(sum([record.bytes for record in records]))
+        size = sum([record.bytes for record in records])
+        needed = whole_blocks(size)
         if not self._takes(needed):
-            # A failure to begin a file is one of this group.
-            self._end_record = None
-            self.rotate(needed)
-        self._put(self.lay(records))
+            self._rotate_for(needed)
+        assert self.active is not None
+        self._laid_through = self._generation, self.active.end + (needed if self._direct else size)
+        self._put(self._layout.lay(records, self._generation))
 
     def lay(self, records: Sequence[Record]) -> LaidGroup:
-        """A group as bytes for the active file. May be called by another thread than the writer's, while it writes."""
-        return self._layout.lay(records, self._generation)
+        """A group as bytes, for the file that it will go into. May be called by another thread, while one is written."""
+        size = sum([record.bytes for record in records])
+        needed = whole_blocks(size)
+        generation, end = self._laid_through
+        active, ahead = self.active, self._next.generation
+        if active is None or generation not in (self._generation, ahead):
+            generation, end = self._generation, 0 if active is None else active.end
+        if active is not None and generation == self._generation and ahead is not None and end + needed > active.size:
+            generation, end = ahead, BLOCK_BYTES
+        # A guess: groups before this one may fail yet. Where it proves wrong, the group is laid out again.
+        self._laid_through = generation, end + (needed if self._direct else size)
+        return self._layout.lay(records, generation)
 
     def put(self, laid: LaidGroup) -> bool:
         """Make a group durable that was laid ahead, as `write` does.
@@ -100,7 +113,13 @@ class FrameLog:
         False, and nothing is done, unless it follows the last record that was written: the group before it failed.
         """
         follows = laid.records[0].sequence == self._end_record
-        if follows and laid.generation == self._generation and self._takes(laid.needed):
+        if follows and not self._takes(laid.needed):
+            try:
+                self._rotate_for(laid.needed)
+            except OSError:
+                self._layout.give_back(laid)
+                raise
+        if follows and laid.generation == self._generation:
             self._put(laid)
             return True
         self._layout.give_back(laid)
@@ -109,11 +128,18 @@ class FrameLog:
             self.write(laid.records)
         return follows
 
+    def _rotate_for(self, needed: int) -> None:
+        # A failure to begin a file is one of the group that needs it.
+        self._end_record = None
+        self.rotate(needed)
+
     def _put(self, laid: LaidGroup) -> None:
         assert self.active is not None
+        assert self._file is not None
         try:
-            self._write_at(self.active.end, laid.body(in_blocks=self._direct))
-            self._save()
+            self._file.write_at(self.active.end, laid.body(in_blocks=self._direct))
+            if not self._direct:
+                self._file.sync()
         except OSError as error:
             self.seal()
             self._end_record = None
@@ -124,27 +150,28 @@ class FrameLog:
         self.active.end_record = self._end_record = laid.records[-1].sequence + laid.records[-1].count
 
     def rotate(self, needed: int = 0, first: Sequence[Record] = ()) -> None:
-        """Begin a new file, with the records `first` in it from the start; then give its name to the disk."""
+        """Begin a new file, with the records `first` in it from the start; or go on in the one that is ready."""
         self.seal()
-        body_bytes = whole_blocks(sum(record.bytes for record in first))
+        body_bytes = whole_blocks(sum([record.bytes for record in first]))
         size = max(self.rotation_size, BLOCK_BYTES + body_bytes + whole_blocks(needed))
-        number = self._next_number
-        self._next_number += 1
-        path = self._path(number)
-        given = self._take_spare(path, size)
+        if not first and (ready := self._next.take(size)) is not None:
+            self.active = ready[0]
+            self._use(ready[1])
+            return
+        self._retire(self._next.give_up())
+        number = self._new_number()
+        given = self._take_spare(number, size)
         # From here on the file counts, though what follows fail: it takes its room.
         self.active = LogFile(number, max(size, given), first[-1].sequence + first[-1].count if first else 0)
         try:
-            self._file = self._disk.open(path, direct=self._direct)
-            if not given:
-                self._file.preallocate(size)
-            self._generation = int.from_bytes(self._entropy.token(8), "little")
-            self._write_header(number, first, body_bytes)
-            self._disk.sync_directory(self._folder)
+            self._use(self._folder.begin(number, room=0 if given else size, first=first))
         except OSError:
             self.seal()
             raise
         self.active.end += body_bytes
+
+    def _use(self, begun: BegunFile) -> None:
+        self._file, self._generation = begun.handle, begun.generation
 
     def seal(self) -> None:
         """Write no more into the active file."""
@@ -154,6 +181,28 @@ class FrameLog:
         if self.active is not None:
             self.retired.append(self.active)
             self.active = None
+
+    def claim_next(self) -> bool:
+        """Take a spare for the next rotation, where it has no file yet; if so, `make_next` and `settle_next` follow."""
+        has_spare = any(size >= self.rotation_size for _, size in self.spares)
+        if self._closed or self.active is None or self._next.file is not None or not has_spare:
+            return False
+        number = self._new_number()
+        self._next.claim(LogFile(number, self._take_spare(number, self.rotation_size), 0))
+        return True
+
+    def make_next(self) -> None:
+        """Begin the file that is claimed. May be called by another thread, while one writes."""
+        self._next.make_ready()
+
+    def settle_next(self) -> None:
+        """After `make_next`, whether it succeeded or not."""
+        self._retire(self._next.settle())
+
+    def _retire(self, file: LogFile | None) -> None:
+        """A file without records only waits to be reused."""
+        if file is not None:
+            self.retired.append(file)
 
     def release(self, through: int, with_active: bool = False) -> int:
         """Let go of the files whose records are all at or below `through`; return how many bytes the disk got back.
@@ -180,57 +229,34 @@ class FrameLog:
         """Have a filled file ready for the next rotation: the first write into untouched room is slow."""
         if self.spares or not self._spare_files:
             return
-        number = self._next_number
-        self._next_number += 1
-        path = self._path(number, spare=True)
-        with self._disk.open(path) as file:
-            for at in range(0, self.rotation_size, _FILL_BYTES):
-                file.write_at(at, bytes(min(_FILL_BYTES, self.rotation_size - at)))
-            file.sync()
+        number = self._new_number()
+        self._folder.fill_spare(number, self.rotation_size)
         self.spares.append((number, self.rotation_size))
 
     def close(self) -> None:
+        self._closed = True
         self.seal()
+        self._retire(self._next.give_up())
 
     def _recycle(self, file: LogFile) -> int:
-        path = self._path(file.number)
-        if len(self.spares) < self._spare_files and file.size == self.rotation_size:
-            self._disk.rename(path, self._path(file.number, spare=True))
+        ready = len(self.spares) + (self._next.file is not None)
+        if ready < self._spare_files and file.size == self.rotation_size:
+            self._folder.keep_as_spare(file.number)
             self.spares.append((file.number, file.size))
             return 0
-        self._disk.unlink(path)
+        self._folder.remove(file.number)
         return file.size
 
-    def _take_spare(self, path: str, size: int) -> int:
-        """The size of the spare that now has this name; 0 where none fits."""
-        for at, (number, spare_size) in enumerate(self.spares):
+    def _take_spare(self, number: int, size: int) -> int:
+        """The size of the spare that now has this number; 0 where none fits."""
+        for at, (spare, spare_size) in enumerate(self.spares):
             if spare_size >= size:
-                self._disk.rename(self._path(number, spare=True), path)
+                self._folder.use_spare(spare, number)
                 del self.spares[at]
                 return spare_size
         return 0
 
-    def _write_header(self, number: int, first: Sequence[Record], body_bytes: int) -> None:
-        # A clock before 1970 must not stop the log: this time is for people who look at the file.
-        created_ms = max(0, self._clock.now_ms())
-        payload = FORMAT_VERSION.to_bytes(2, "little") + bytes(6) + created_ms.to_bytes(8, "little")
-        header = Record(FrameKind.HEADER, [payload], number)
-        block = bytearray(BLOCK_BYTES + body_bytes)
-        lay_record(memoryview(block), 0, header, self._generation)
-        at = BLOCK_BYTES
-        for record in first:
-            at = lay_record(memoryview(block), at, record, self._generation)
-        self._write_at(0, memoryview(block))
-        self._save()
-
-    def _write_at(self, offset: int, data: memoryview) -> None:
-        assert self._file is not None
-        self._file.write_at(offset, data)
-
-    def _save(self) -> None:
-        assert self._file is not None
-        if not self._direct:
-            self._file.sync()
-
-    def _path(self, number: int, *, spare: bool = False) -> str:
-        return f"{self._folder}/{SPARE if spare else ''}{file_name(number, self._suffix)}"
+    def _new_number(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number

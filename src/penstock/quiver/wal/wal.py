@@ -91,6 +91,11 @@ class Wal:
         return self._log.bytes if self._log else 0
 
     @property
+    def next_record(self) -> int:
+        """The number of the next bundle, if all that are under way fail."""
+        return self._next_record
+
+    @property
     def is_durable(self) -> bool:
         """Whether what was acknowledged is in the log."""
         return self._persists
@@ -129,6 +134,7 @@ class Wal:
         if self._log is not None:
             self._released_through = through
             await self._lane(self._log.release, through)
+            await self._prepare_next(self._log)
         if through >= self._replayed_before - 1:
             self._durable_before = self._replayed_before
 
@@ -144,6 +150,14 @@ class Wal:
         await self._group.close()
         if self._log is not None:
             await self._lane(self._log.close)
+
+    async def _prepare_next(self, log: FrameLog) -> None:
+        """What was released is the next file: it is begun while groups are written into the one before."""
+        if await self._lane(log.claim_next):
+            try:
+                await self._doors.offload(log.make_next)
+            finally:
+                await self._lane(log.settle_next)
 
     def _commit(self, calls: Sequence[WalCall], before: asyncio.Future[Any] | None) -> Awaitable[_Written]:
         group, started = GroupCalls(calls), self._doors.clock.monotonic()
