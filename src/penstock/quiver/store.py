@@ -131,6 +131,7 @@ class Quiver:
             # What was processed last goes now, not with the next start; if it cannot, then.
             with suppress(PenstockError):
                 await self._parts.upkeep.sweep(settled_only=True)
+            await self._parts.sweeper.redate()
         finally:
             try:
                 await self._ack_log.close()

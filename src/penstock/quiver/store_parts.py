@@ -25,6 +25,7 @@ from penstock.quiver.layout import Layout
 from penstock.quiver.log_replay import LogReplay
 from penstock.quiver.opening import Findings, OpenedInstance
 from penstock.quiver.retention.admission import Admission
+from penstock.quiver.retention.ages import Ages
 from penstock.quiver.retention.budget import SharedUsage
 from penstock.quiver.retention.sweeper import Sweeper
 from penstock.quiver.segment.finaliser import Finaliser
@@ -113,6 +114,7 @@ class StoreParts:
             segments=self.segments,
             sweep=self.sweep,
         )
+        self.ages = Ages(doors.clock, self.wal.next_record)
         self.sweeper = Sweeper(
             config.retention,
             self.ack_log,
@@ -123,6 +125,7 @@ class StoreParts:
             self._changed,
             bytes_over=self.admission.bytes_over,
             segments_over=self.admission.segments_over,
+            ages=self.ages,
         )
         self.upkeep = StoreUpkeep(
             config,
@@ -194,12 +197,12 @@ class StoreParts:
     def _meta(self, segment_seq: int) -> SegmentMeta:
         return self.handover.meta(segment_seq) or self.segments[segment_seq]
 
-    async def _publish(self, meta: SegmentMeta) -> None:
+    async def _publish(self, meta: SegmentMeta, came_at: float) -> None:
         """Durable: the log may forget its bundles, and subscribers hear of it."""
         self.segments[meta.segment_seq] = meta
         self.handover.written(meta.segment_seq)
         self._state.publish(meta.segment_seq, meta.last_bundle)
-        self.sweeper.publish(meta.segment_seq)
+        self.ages.came(meta, came_at)
         self.subscribers.publish(meta.segment_seq)
         await self._release_wal()
         await self.admission.publish()

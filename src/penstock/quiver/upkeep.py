@@ -69,6 +69,7 @@ class StoreUpkeep:
                 await self.sweep(settled_only=not is_due)
                 if not is_due:
                     continue
+                await self._sweeper.redate()
                 await self._release_orphans()
                 await self._admission.publish()
             except PenstockError as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, MutableMapping
+from itertools import islice
+from typing import Final
 
 from penstock.observability import names
 from penstock.quiver.acks.ack_log import AckLog
@@ -15,11 +17,15 @@ from penstock.quiver.acks.ack_state import Outcome, OutcomeRecord, Reclaimed
 from penstock.quiver.config import RetentionConfig
 from penstock.quiver.delivery.subscribers import Subscribers
 from penstock.quiver.doors import Doors, WakeUp
+from penstock.quiver.retention.ages import Ages
 from penstock.quiver.retention.plan import RetentionPlan, SegmentStanding, plan_retention
 from penstock.quiver.segment.format import SegmentMeta
 from penstock.quiver.segment.segment_store import SegmentStore
 
 __all__ = ["Sweeper"]
+
+# Of the segments whose date is corrected in one go: each is a small file and a sync.
+_REDATED_MAX: Final = 64
 
 
 class Sweeper:
@@ -35,6 +41,7 @@ class Sweeper:
         *,
         bytes_over: Callable[[], int],
         segments_over: Callable[[], int],
+        ages: Ages,
     ) -> None:
         self._config = config
         self._log = log
@@ -45,16 +52,11 @@ class Sweeper:
         self._changed = changed
         self._bytes_over = bytes_over
         self._segments_over = segments_over
+        self._ages = ages
         # Held while segments are removed.
         self.turn = asyncio.Lock()
-        # When segments of this life came, on the clock that nobody sets.
-        self._came_at: dict[int, float] = {}
         # Removed for everybody, and still on the disk.
         self._leftovers: list[SegmentMeta] = []
-
-    def publish(self, segment_seq: int) -> None:
-        """A segment is there, and begins to age."""
-        self._came_at[segment_seq] = self._doors.clock.monotonic()
 
     async def sweep(self, *, settled_only: bool = False) -> RetentionPlan:
         """Remove what may go now. What fails to go is tried again with the next sweep.
@@ -74,6 +76,29 @@ class Sweeper:
             elif self._leftovers:
                 await self._unlink([])
             return plan
+
+    async def redate(self) -> None:
+        """Correct dates that the clock was wrong about on the disk, some at a time.
+
+        Not those of segments that somebody has had: what was made of them may carry the date.
+        """
+        async with self.turn:
+            untouched = (meta for meta in self._segments.values() if not self._was_delivered(meta.segment_seq))
+            metas = list(islice(self._ages.redated(untouched), _REDATED_MAX))
+            if not metas:
+                return
+            try:
+                await self._doors.offload(self._shelf.redate, metas)
+            except OSError as error:
+                # Their old dates are as good as before; the next round tries again.
+                self._doors.observer.event(names.QUIVER_SEGMENT_FAILED, instance=self._doors.instance, error=str(error))
+                return
+            for meta in metas:
+                self._segments[meta.segment_seq] = meta
+
+    def _was_delivered(self, segment_seq: int) -> bool:
+        known = self._log.state.subscriptions.values()
+        return self._subscribers.is_read(segment_seq) or any(segment_seq in one.attempts for one in known)
 
     async def lose(self, meta: SegmentMeta, reason: str) -> None:
         """A segment cannot be read: everybody who waits for it is told, and its files are set aside."""
@@ -95,7 +120,7 @@ class Sweeper:
             SegmentStanding(
                 number,
                 meta.bytes,
-                self._ingested_ms(meta),
+                self._ages.ingested_ms(meta),
                 is_processed=state.is_processed(number),
                 is_rejected=not state.outstanding[number] and state.is_rejected(number),
                 is_read=self._subscribers.is_read(number),
@@ -103,14 +128,6 @@ class Sweeper:
             for number in numbers
             for meta in [self._segments[number]]
         ]
-
-    def _ingested_ms(self, meta: SegmentMeta) -> int:
-        """When it came, by today's clock: one that was set forward since does not make everything old."""
-        came_at = self._came_at.get(meta.segment_seq)
-        if came_at is None:
-            return meta.ingestion_ms[1]
-        elapsed_ms = round((self._doors.clock.monotonic() - came_at) * 1000)
-        return max(meta.ingestion_ms[1], self._doors.clock.now_ms() - elapsed_ms)
 
     async def _remove(self, plan: RetentionPlan) -> None:
         metas = [self._segments[number] for number in plan.segment_seqs]
@@ -157,7 +174,7 @@ class Sweeper:
     def _forget(self, metas: list[SegmentMeta]) -> None:
         for meta in metas:
             del self._segments[meta.segment_seq]
-            self._came_at.pop(meta.segment_seq, None)
+            self._ages.forget(meta.segment_seq)
             self._subscribers.forget(meta.segment_seq)
 
     def _count_evictions(self, plan: RetentionPlan) -> None:

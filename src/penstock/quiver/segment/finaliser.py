@@ -37,7 +37,8 @@ class SegmentWriter(Protocol):
 
 
 class Finaliser:
-    """`number` gives the next segment its number; `publish` is awaited with what is durable.
+    """`number` gives the next segment its number; `publish` is awaited with what is durable, and when its
+    last bundle came.
 
     `hand_over` delivers a sealed segment from memory, and answers whether all are done with it: it needs no files then.
     `begun` is called when a segment gets its first bundle, and its time begins to run.
@@ -51,7 +52,7 @@ class Finaliser:
         changed: WakeUp,
         *,
         number: Callable[[], int],
-        publish: Callable[[SegmentMeta], Awaitable[None]],
+        publish: Callable[[SegmentMeta, float], Awaitable[None]],
         hand_over: Callable[[OpenSegment, int], Awaitable[bool]],
         begun: Callable[[], None],
     ) -> None:
@@ -118,8 +119,9 @@ class Finaliser:
         self, bundles: Sequence[Bundle], bundle_seq: int, ingestion_ms: int, shared: SharedBatches | None = None
     ) -> None:
         """Take bundles into the open segment, however large it is by then."""
+        self.open.added_at = self._doors.clock.monotonic()
         if not self.open.bundles:
-            self.open.opened_at = self._doors.clock.monotonic()
+            self.open.opened_at = self.open.added_at
             self._begun()
         self.open.add(bundles, bundle_seq, ingestion_ms, shared)
 
@@ -177,7 +179,7 @@ class Finaliser:
             raise self.failure
 
     def _new(self) -> OpenSegment:
-        return OpenSegment(self._doors.clock.monotonic(), self._config.event_time_column)
+        return OpenSegment(self._doors.clock.monotonic(), event_time_column=self._config.event_time_column)
 
     async def _finalise(self, segment_seq: int | None) -> None:
         """Give the sealed segment its number, and let it leave memory."""
@@ -214,7 +216,7 @@ class Finaliser:
         seconds = self._doors.clock.monotonic() - started
         # Together with those before it: a single slow one says little.
         self._write_seconds = (self._write_seconds + seconds) / 2 if self._write_seconds else seconds
-        await self._publish(meta)
+        await self._publish(meta, sealed.added_at)
 
 
 def _explained(number: int, error: Exception) -> PenstockError:

@@ -29,6 +29,8 @@ TICK_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 @dataclass(slots=True)
 class OpenSegment:
     opened_at: float
+    # When its last bundle came, on the clock that nobody sets.
+    added_at: float = 0.0
     event_time_column: str = ""
     bundles: int = 0
     first_bundle: int = 0

@@ -22,6 +22,8 @@ class SegmentStore(Protocol):
 
     def read(self, meta: SegmentMeta, *, check: bool = True) -> dict[str, list[pa.Table]]: ...
 
+    def redate(self, metas: Sequence[SegmentMeta]) -> None: ...
+
     def remove(self, metas: Sequence[SegmentMeta]) -> None: ...
 
     def set_aside(self, segment_seq: int) -> None: ...
@@ -47,6 +49,9 @@ class MemorySegments:
         if meta.segment_seq not in self._tables:
             raise Corrupt(f"segment {meta.segment_seq} is gone", "it was removed")
         return self._tables[meta.segment_seq]
+
+    def redate(self, metas: Sequence[SegmentMeta]) -> None:
+        """Nothing outlives the process."""
 
     def remove(self, metas: Sequence[SegmentMeta]) -> None:
         for meta in metas:

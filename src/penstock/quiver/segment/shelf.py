@@ -100,11 +100,15 @@ class SegmentShelf:
         its files were synced under theirs before it was given. A full disk has no room for that: then a sync must do.
         """
         try:
-            self._put_meta(meta)
+            self._put_metas([meta])
         except OSError as error:
             if not is_full(error):
                 raise
             self._disk.sync_directory(self._folder)
+
+    def redate(self, metas: Sequence[SegmentMeta]) -> None:
+        """Write the metadata of these segments anew."""
+        self._put_metas(metas)
 
     def set_aside(self, segment_seq: int) -> None:
         """Move whatever there is of a segment out of the way, for whoever wants to look at it."""
@@ -121,7 +125,7 @@ class SegmentShelf:
                 name = stream_name(segment_seq, len(streams))
                 streams.append(self._write_stream(table, slot, mark, name, segment_seq))
         meta = segment_meta(segment, segment_seq, streams)
-        self._put_meta(meta)
+        self._put_metas([meta])
         return meta
 
     def remove(self, metas: Sequence[SegmentMeta]) -> None:
@@ -145,13 +149,15 @@ class SegmentShelf:
             slots.setdefault(stream.slot, []).append(read_stream(data, stream, check=check))
         return slots
 
-    def _put_meta(self, meta: SegmentMeta) -> None:
-        name = meta_name(meta.segment_seq)
-        self._create(f"{name}{_TEMPORARY}", memoryview(encode_meta(meta)))
+    def _put_metas(self, metas: Sequence[SegmentMeta]) -> None:
+        names = [meta_name(meta.segment_seq) for meta in metas]
+        for name, meta in zip(names, metas, strict=True):
+            self._create(f"{name}{_TEMPORARY}", memoryview(encode_meta(meta)))
         with self._disk.watching(self._folder):
             # Names reach the disk in any order: the metadata must not be there before what it vouches for.
             self._disk.sync_directory(self._folder)
-            self._disk.rename(f"{self._folder}/{name}{_TEMPORARY}", f"{self._folder}/{name}")
+            for name in names:
+                self._disk.rename(f"{self._folder}/{name}{_TEMPORARY}", f"{self._folder}/{name}")
             self._disk.sync_directory(self._folder)
 
     def _write_stream(self, table: pa.Table, slot: str, mark: str, name: str, segment_seq: int) -> SegmentStream:
