@@ -192,7 +192,7 @@ def test_a_segment_that_cannot_be_written_for_any_reason_keeps_nobody_waiting() 
         clock, published = ManualClock(), []
         doors = Doors(torn(), clock, SeededEntropy(1), inline, RecordingObserver(), "0")
 
-        async def publish(meta: SegmentMeta) -> None:
+        async def publish(meta: SegmentMeta, came_at: float) -> None:
             published.append(meta)
 
         async def write_first(segment: OpenSegment, segment_seq: int) -> bool:

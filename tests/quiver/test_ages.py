@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.quiver.worlds import bundle, drained, opened, run, small, torn
 
 from penstock.quiver import Quiver, QuiverConfig
+from penstock.quiver.retention.ages import Ages
+from penstock.quiver.segment.format import SegmentMeta
 from penstock.testing import ManualClock, PowerCut, TornDisk
 from penstock.testing.clock import START_MS
 
@@ -173,6 +178,25 @@ def test_a_date_that_cannot_be_corrected_now_is_corrected_later() -> None:
         assert await waiting(disk, clock) == [0, 1, 2]
 
     run(scenario())
+
+
+@given(st.lists(st.tuples(st.sampled_from(["old", "new", "forget", "pass", "set"]), st.integers(0, 1 << 40))))
+def test_the_oldest_is_the_earliest_of_all(steps: list[tuple[str, int]]) -> None:
+    """By it a round of retention knows that it need not look at every segment."""
+    clock = SetClock()
+    ages, metas = Ages(clock, [], first_bundle=1000), dict[int, SegmentMeta]()
+    for number, (step, value) in enumerate(steps, start=1):
+        if step in ("old", "new"):
+            bundles = 1 if step == "old" else 1000 + number
+            metas[number] = SegmentMeta(number, bundles, bundles, 1, 1, 1, (value, value), None, [], [])
+            ages.came(metas[number], clock.monotonic())
+        elif step == "forget" and metas:
+            ages.forget(metas.popitem()[0])
+        elif step == "pass":
+            clock.advance(value % 10_000_000 / 1000)
+        elif step == "set":
+            clock.set_ms = value
+        assert ages.oldest_ms == min(map(ages.ingested_ms, metas.values()), default=math.inf)
 
 
 @pytest.mark.parametrize("how", ["power", "kill"])

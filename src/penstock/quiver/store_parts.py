@@ -114,7 +114,7 @@ class StoreParts:
             segments=self.segments,
             sweep=self.sweep,
         )
-        self.ages = Ages(doors.clock, self.wal.next_record)
+        self.ages = Ages(doors.clock, self.segments.values(), self.wal.next_record)
         self.sweeper = Sweeper(
             config.retention,
             self.ack_log,

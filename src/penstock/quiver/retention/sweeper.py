@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, MutableMapping
-from itertools import islice
 from typing import Final
 
 from penstock.observability import names
@@ -61,15 +60,19 @@ class Sweeper:
     async def sweep(self, *, settled_only: bool = False) -> RetentionPlan:
         """Remove what may go now. What fails to go is tried again with the next sweep.
 
-        `settled_only` looks at segments that wait for nobody: an outcome then costs the same however many others wait.
+        Only segments that wait for nobody are looked at, unless others may have to go because they are old or a cap is
+        passed: it then costs the same however many wait. `settled_only`: nor are others in that case.
         """
         async with self.turn:
+            now_ms, bytes_over, segments_over = self._doors.clock.now_ms(), self._bytes_over(), self._segments_over()
+            is_short = bytes_over > 0 or self._config.segment_count_cap is not None
+            is_full = is_short or self._ages.oldest_ms < now_ms - self._config.max_retain_ms
             plan = plan_retention(
-                self._standings(settled_only),
+                self._standings(settled_only or not is_full),
                 self._config,
-                now_ms=self._doors.clock.now_ms(),
-                bytes_over=self._bytes_over(),
-                segments_over=self._segments_over(),
+                now_ms=now_ms,
+                bytes_over=bytes_over,
+                segments_over=segments_over,
             )
             if plan.segment_seqs:
                 await self._remove(plan)
@@ -83,8 +86,10 @@ class Sweeper:
         Not those of segments that somebody has had: what was made of them may carry the date.
         """
         async with self.turn:
+            if not self._ages.may_be_wrong:
+                return
             untouched = (meta for meta in self._segments.values() if not self._was_delivered(meta.segment_seq))
-            metas = list(islice(self._ages.redated(untouched), _REDATED_MAX))
+            metas = self._ages.redated(untouched, _REDATED_MAX)
             if not metas:
                 return
             try:
