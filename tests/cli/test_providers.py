@@ -105,6 +105,25 @@ def test_the_rate_is_passed_on() -> None:
     assert embedding_for(target(EMBEDDED_MODEL), provider).rate == provider.rate
 
 
+@pytest.mark.parametrize("option", ["--price", "--requests-per-minute", "--tokens-per-minute"])
+@pytest.mark.parametrize("number", ["nan", "inf", "1e999", "-1"])
+def test_a_number_that_nothing_compares_with_is_no_price_and_no_rate(option: str, number: str) -> None:
+    with pytest.raises(click.BadParameter):
+        given(option, number)
+
+
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), 1e300, -0.5])
+def test_a_price_that_no_report_can_hold_is_refused(price: float) -> None:
+    with pytest.raises(InvalidInput, match="price"):
+        msgspec.structs.replace(profile_of(EMBEDDED_MODEL), usd_per_million_tokens=price)
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    with pytest.raises(InvalidInput, match="rate"):
+        RateLimit(tokens_per_minute=rate)
+
+
 def test_an_index_remembers_how_its_model_was_described() -> None:
     profile = SAID.profile(MODEL)
     embedding = embedding_for(target(MODEL, endpoint=URL, profile=profile), Provider(key="k"))
@@ -142,7 +161,18 @@ def test_a_model_cannot_get_other_dimensions_under_the_same_name() -> None:
         changed(before, Wish(profile=Description(dimensions=64, tokens_per_input=512).profile(MODEL)))
 
 
-@pytest.mark.parametrize("url", ["models.example/v1", "ftp://models.example", "https://user:word@models.example"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "models.example/v1",
+        "ftp://models.example",
+        "https://user:word@models.example",
+        "https://models.example:port/v1",
+        "http://[::1/v1",
+        "https://xn--/v1",
+        "https:///v1",
+    ],
+)
 def test_an_endpoint_that_cannot_be_asked_is_refused_before_anything_is_done(tmp_path: Path, url: str) -> None:
     (tmp_path / "note.txt").write_text("Otters swim.")
     arguments = ["index", str(tmp_path / "note.txt"), "--store", str(tmp_path / "store"), "--embedding-url", url]

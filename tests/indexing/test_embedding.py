@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from penstock.documents import BatchInput, BatchRequest, ChunkingConfig
 from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelProfile, StaticProvider
 from penstock.errors import InvalidInput
 from penstock.indexing.stages import embedding
-from penstock.indexing.stages.embedding import Embedding, embed_requests
+from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel, embed_requests
 from penstock.testing.servers.embedding_server import EmbeddingServer, ProviderFaults
 from penstock.vector.format import metric
 
@@ -90,6 +91,16 @@ def test_a_misconfigured_provider_is_told_as_away_with_what_is_wrong(
         (row,) = embedded(remote, {0: request(0, "otters", "rivers")})
     assert (row["request"], row["chunk_id"]) == (0, None)
     assert reason in row["reason"]
+
+
+def test_an_address_that_nothing_can_be_sent_to_holds_back_its_own_requests_alone() -> None:
+    broken = Endpoint("http://models.example:port/v1")
+    own = {("acme", "handbook", EMBEDDED_MODEL): OwnModel(broken)}
+    here = msgspec.structs.replace(request(1, "rivers"), index_id="another")
+    rows = embedded(Embedding(own=own), {0: request(0, "otters"), 1: here})
+    (away,) = [row for row in rows if row["request"] == 0]
+    assert "cannot be asked" in away["reason"]
+    assert [row["chunk_id"] for row in rows if row["request"] == 1 and row["vector"]] == ["rivers"]
 
 
 def test_a_number_that_no_store_compares_is_the_fault_of_its_chunk_alone(monkeypatch: pytest.MonkeyPatch) -> None:

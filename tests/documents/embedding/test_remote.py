@@ -91,6 +91,85 @@ def test_a_broken_or_slow_connection_means_later(error):
     assert isinstance(answer, Later)
 
 
+CODECS = ["hex", "base64", "zlib", "rot13", "undefined", "idna", "punycode", "utf-16"]
+
+
+@pytest.mark.parametrize("charset", CODECS)
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_a_charset_that_reads_no_text_raises_nothing_of_pythons(charset, status):
+    answer = httpx.Response(status, content=b"odd\xff", headers={"content-type": f"text/html; charset={charset}"})
+    if status == 200:
+        with pytest.raises(Corrupt):
+            ask(answer)
+    else:
+        assert "odd" in ask(answer)[0].reason
+
+
+class Drip(httpx.AsyncByteStream):
+    """A blank at once, and then nothing for ever: every single read is in time."""
+
+    async def __aiter__(self):
+        while True:
+            yield b" "
+            await asyncio.sleep(0)
+
+
+def test_an_answer_that_drips_is_given_up_at_the_deadline_of_the_whole():
+    answer, _ = ask(httpx.Response(200, stream=Drip()), timeout=0.05)
+    assert isinstance(answer, Later)
+    assert "0.05 s" in answer.reason
+
+
+class Flood(httpx.AsyncByteStream):
+    """Blanks without end; `sent` counts them."""
+
+    def __init__(self):
+        self.sent = 0
+
+    async def __aiter__(self):
+        while True:
+            self.sent += 1 << 20
+            yield b" " * (1 << 20)
+
+
+def test_an_answer_without_end_is_refused_at_the_size_that_its_vectors_can_have():
+    flood = Flood()
+    with pytest.raises(Corrupt, match="too large"):
+        ask(httpx.Response(200, stream=flood))
+    assert flood.sent < 32 << 20
+
+
+def test_of_a_refusal_without_end_only_the_beginning_is_read():
+    flood = Flood()
+    answer, _ = ask(httpx.Response(400, stream=flood))
+    assert isinstance(answer, Refused)
+    assert flood.sent == 1 << 20
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "br", "deflate", "gzip, gzip"])
+def test_an_answer_is_unpacked_in_no_way_but_the_one_that_was_asked_for(encoding):
+    answer, request = ask(httpx.Response(200, stream=Flood(), headers={"content-encoding": encoding}))
+    assert isinstance(answer, Later)
+    assert request.headers["accept-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("tokens", [-1, -500_000, 1 << 40, 10**400])
+def test_a_count_of_tokens_that_cannot_be_is_left_out(tokens):
+    body = {"data": [{"index": 0, "embedding": [1.0]}], "usage": {"total_tokens": tokens}}
+    answer, _ = ask(httpx.Response(200, json=body), texts=("a",))
+    assert answer.tokens is None
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [("http://[::1", None), ("http://x:port", None), ("https://xn--", None), ("http://", None), ("http://x", "kéy")],
+)
+def test_an_address_and_a_key_that_cannot_be_sent_are_refused_without_quoting_the_key(url, key):
+    with pytest.raises(InvalidInput) as refused:
+        OpenAiProvider(url, PROFILE, api_key=key)
+    assert "kéy" not in str(refused.value)
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_content_that_is_not_accepted_means_refused(status):
     answer, _ = ask(httpx.Response(status, text="too long"))

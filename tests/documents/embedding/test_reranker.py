@@ -86,6 +86,7 @@ def test_what_no_repeat_heals_is_raised(status, error):
         ask(httpx.Response(status))
 
 
-def test_an_address_that_is_none_is_refused():
+@pytest.mark.parametrize("url", ["ftp://somewhere", "http://[::1", "http://x:port"])
+def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(InvalidInput):
-        RemoteReranker("ftp://somewhere")
+        RemoteReranker(url)

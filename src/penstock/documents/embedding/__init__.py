@@ -12,6 +12,7 @@ from penstock.lazy_names import lazy_names
 if TYPE_CHECKING:
     from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache, NoCache
     from penstock.documents.embedding.dispatch import Dispatcher, DispatchPolicy, Embedded, FailedChunk
+    from penstock.documents.embedding.http_answers import check_address
     from penstock.documents.embedding.local import EMBEDDED_MODELS, LOCAL_MODELS, check_local, local_provider
     from penstock.documents.embedding.pace import Allowance, Pace, RateLimit
     from penstock.documents.embedding.profiles import (
@@ -57,6 +58,7 @@ __all__ = [
     "StaticProvider",
     "VectorType",
     "Vectors",
+    "check_address",
     "check_local",
     "local_provider",
     "profile_of",
@@ -76,6 +78,7 @@ __getattr__ = lazy_names(
             "Embedded",
             "FailedChunk",
         ),
+        "http_answers": ("check_address",),
         "local": (
             "EMBEDDED_MODELS",
             "LOCAL_MODELS",

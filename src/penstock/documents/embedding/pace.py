@@ -8,6 +8,7 @@ order of arrival. Several tasks that share a limit each get a part of it, and wh
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +31,12 @@ class RateLimit:
 
     def __post_init__(self) -> None:
         for rate in (self.requests_per_minute, self.tokens_per_minute):
-            if rate is not None and rate <= 0:
-                raise InvalidInput(f"a rate of {rate:g} a minute is too low: nothing could be sent")
+            if rate is not None and not 0 < rate < math.inf:
+                raise InvalidInput(
+                    f"a rate of {rate:g} a minute is not possible",
+                    "nothing could be sent, or it is no limit",
+                    "give a number above 0, or omit it for no limit",
+                )
 
     def shared(self, tasks: int) -> RateLimit:
         """The part of one of so many."""

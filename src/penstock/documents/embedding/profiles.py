@@ -37,6 +37,8 @@ FIRST_EMBEDDED_MODEL: Final = "penstock-static-256"
 MINILM_MODEL: Final = "all-MiniLM-L6-v2"
 # No published limit: a bound of our own, so that no request grows without one.
 _UNPUBLISHED_TOKENS: Final = 100_000
+# A dollar a token; more is a slip.
+PRICE_MAX: Final = 1e6
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 VectorType: TypeAlias = Literal["float", "int8"]
 
@@ -62,6 +64,13 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
     vector_type: VectorType = "float"
 
     def __post_init__(self) -> None:
+        # Also no number, which no comparison holds for: a cost that is none could not be read back.
+        if not 0 <= self.usd_per_million_tokens <= PRICE_MAX:
+            raise InvalidInput(
+                f"the profile of {self.name} cannot be used",
+                f"a price of {self.usd_per_million_tokens:g} dollars per million tokens is not possible",
+                f"give a price from 0 to {PRICE_MAX:g}",
+            )
         if self.model_dimensions is not None and self.model_dimensions < self.dimensions:
             raise InvalidInput(
                 f"the profile of {self.name} cannot be used",

@@ -2,7 +2,8 @@
 
 Status codes become answers: 429, 408 and 5xx and a broken connection are "later", with the time the server asked for;
 400, 413 and 422 are "refused"; 401 and 403 raise `PermissionDenied`, 404 raises `NotFound`. A request that timed out
-may have been counted by the provider; it changes nothing there, so it is safe to ask again.
+may have been counted by the provider; it changes nothing there, so it is safe to ask again. A count of tokens that
+cannot be is left out, and then our own stands.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.embedding.http_answers import answer_of_status, unreachable
+from penstock.documents.embedding.http_answers import answer_of_status, client_for, posted
 from penstock.documents.embedding.profiles import ModelProfile, bare_name
-from penstock.documents.embedding.provider import Answer, Vectors, checked, unit_rows
+from penstock.documents.embedding.provider import Answer, Later, Vectors, checked, unit_rows
 from penstock.errors import Corrupt, InvalidInput
 from penstock.undecodable import UNDECODABLE
 
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAiProvider"]
 
+# For one answer, from the request to the last byte.
 REQUEST_SECONDS_MAX: Final = 60.0
+_OK: Final = 200
+# Of an answer: beside its numbers, and for each of them as the longest one is written, with blanks around it.
+_ANSWER_BYTES: Final = 16 << 20
+_NUMBER_BYTES: Final = 64
+# Of a request: more than any model takes.
+_TOKENS_MAX: Final = 1 << 32
 # What stays readable in a header: visible ASCII, but for the sign that marks everything else.
 _PLAIN: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
@@ -65,13 +73,15 @@ class OpenAiProvider:
             raise InvalidInput(
                 f"not the address of an embedding endpoint: {url[:120]!r}", "it must begin with http(s)://"
             )
-        # Imported by whoever asks an endpoint: with it come a command line, colours and TLS, as much as a whole search.
-        import httpx
-
         sent = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx.AsyncClient(
-            base_url=url.rstrip("/"), headers={**sent, **(headers or {})}, timeout=timeout, transport=transport
+        self._client = client_for(
+            f"the endpoint of model {profile.name} cannot be asked",
+            url.rstrip("/"),
+            headers={**sent, **(headers or {})},
+            timeout=timeout,
+            transport=transport,
         )
+        self._timeout = timeout
         self._profile, self._api_key = profile, api_key
         self._model = model or bare_name(profile.name)
         self._clock = clock
@@ -85,25 +95,29 @@ class OpenAiProvider:
         return self._profile.vector_type == "int8"
 
     async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Answer:
-        import httpx
-
         form = {"output_dtype": "int8"} if self._in_bytes else {"encoding_format": "float"}
         body = {"model": self._model, "input": list(texts), **form}
-        try:
-            response = await self._client.post(
-                "/embeddings",
-                content=msgspec.json.encode(body),
-                headers={"content-type": "application/json", "idempotency-key": _header(idempotency_key)},
-            )
-        except httpx.RequestError as error:
-            return unreachable(error)
-        if response.status_code == httpx.codes.OK:
+        response = await posted(
+            self._client,
+            "/embeddings",
+            msgspec.json.encode(body),
+            seconds=self._timeout,
+            bytes_max=self._answer_bytes_max(len(texts)),
+            headers={"idempotency-key": _header(idempotency_key)},
+        )
+        if isinstance(response, Later):
+            return response
+        if response.status == _OK:
             return self._vectors(response.content, len(texts))
         what = f"the embedding endpoint refuses model {self._profile.name}"
         return answer_of_status(response, what, self._clock, secret=self._api_key, texts=texts)
 
     async def close(self) -> None:
         await self._client.aclose()
+
+    def _answer_bytes_max(self, count: int) -> int:
+        numbers = self._profile.model_dimensions or self._profile.dimensions
+        return _ANSWER_BYTES + count * numbers * _NUMBER_BYTES
 
     def _vectors(self, content: bytes, count: int) -> Vectors:
         try:
@@ -114,10 +128,17 @@ class OpenAiProvider:
         body.data.sort(key=lambda row: row.index)
         if [row.index for row in body.data] != list(range(count)) or len({len(row.embedding) for row in body.data}) > 1:
             raise Corrupt(f"model {self._profile.name} answered {len(body.data)} rows for {count} texts")
-        rows = np.array([row.embedding for row in body.data], dtype=np.float32)
-        tokens = body.usage.total_tokens if body.usage else None
+        # A number beyond all floats becomes infinity, which is looked for; nobody needs a warning of it.
+        with np.errstate(over="ignore"):
+            rows = np.array([row.embedding for row in body.data], dtype=np.float32)
+        tokens = _believed(body.usage.total_tokens if body.usage else None)
         found = checked(Vectors(rows, tokens), count, self._profile.name)
         return Vectors(unit_rows(_checked_bytes(rows, self._profile.name)), tokens) if self._in_bytes else found
+
+
+def _believed(tokens: int | None) -> int | None:
+    """A count of tokens; one that no request can have would be a bill below nothing, or beyond all numbers."""
+    return tokens if tokens is not None and 0 <= tokens <= _TOKENS_MAX else None
 
 
 def _checked_bytes(rows: npt.NDArray[np.float32], model: str) -> npt.NDArray[np.float32]:

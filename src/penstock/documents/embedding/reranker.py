@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.documents.embedding.http_answers import answer_of_status, unreachable
+from penstock.documents.embedding.http_answers import answer_of_status, client_for, posted
 from penstock.documents.embedding.provider import Later, Refused
 from penstock.errors import Corrupt, InvalidInput
 from penstock.undecodable import UNDECODABLE
@@ -26,6 +26,9 @@ __all__ = ["RemoteReranker", "Reranker", "Scores"]
 
 # People wait for it.
 RERANK_SECONDS_MAX: Final = 20.0
+_OK: Final = 200
+# A thousand passages, each with its score; some endpoints send the passages back.
+_ANSWER_BYTES_MAX: Final = 16 << 20
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -68,28 +71,28 @@ class RemoteReranker:
             raise InvalidInput(
                 f"not the address of a reranking endpoint: {url[:120]!r}", "it must begin with http(s)://"
             )
-        import httpx
-
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, transport=transport)
-        self._url = url
+        what = "the reranking endpoint cannot be asked"
+        self._client = client_for(what, url, headers=headers, timeout=timeout, transport=transport)
+        self._url, self._timeout = url, timeout
         self._model, self._api_key = model, api_key
         self._clock = clock
 
     async def rerank(self, question: str, passages: Sequence[str]) -> Scores | Later | Refused:
-        import httpx
-
         if not passages:
             return Scores(())
         body = {"query": question, "documents": list(passages), "top_n": len(passages), "return_documents": False}
         named = {"model": self._model, **body} if self._model else body
-        try:
-            response = await self._client.post(
-                self._url, content=msgspec.json.encode(named), headers={"content-type": "application/json"}
-            )
-        except httpx.RequestError as error:
-            return unreachable(error)
-        if response.status_code == httpx.codes.OK:
+        response = await posted(
+            self._client,
+            self._url,
+            msgspec.json.encode(named),
+            seconds=self._timeout,
+            bytes_max=_ANSWER_BYTES_MAX,
+        )
+        if isinstance(response, Later):
+            return response
+        if response.status == _OK:
             return _scores(response.content, len(passages))
         what = "the reranking endpoint refuses the question"
         return answer_of_status(response, what, self._clock, secret=self._api_key, texts=[question, *passages])

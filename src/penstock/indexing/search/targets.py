@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.documents import ChunkingConfig
-from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile, check_local
+from penstock.documents.embedding import EMBEDDED_MODEL, PROFILES, ModelProfile, check_address, check_local
 from penstock.errors import InvalidInput, NotFound
 from penstock.indexing.registry.entries import check_names
 from penstock.indexing.registry.settings import Cut, IndexSettings, read_settings, remembered
@@ -113,3 +113,4 @@ def check_endpoint(url: str) -> None:
         raise InvalidInput(
             f"the embedding endpoint {url} cannot be used", "it is not an HTTP address", "write https://host/v1"
         )
+    check_address(f"the embedding endpoint {url} cannot be used", url)

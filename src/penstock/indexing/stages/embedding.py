@@ -194,13 +194,20 @@ async def _embed_all(
     # Not full: what was saved up before this round is the driver's to give.
     pace = Pace(embedding.rate.shared(tasks), full=False)
     asked = {place: _access(embedding, request) for place, request in requests.items()}
-    providers = {access: access.provider(embedding.timeout_seconds) for access in dict.fromkeys(asked.values())}
+    providers: dict[ModelAccess, EmbeddingProvider] = {}
+    away: dict[ModelAccess, Later | None] = {}
+    for access in dict.fromkeys(asked.values()):
+        try:
+            providers[access] = access.provider(embedding.timeout_seconds)
+        except InvalidInput as error:
+            # Of this endpoint alone; others are asked as ever.
+            away[access] = Later(str(error))
     # No cache between batches: which of them finds the other's text would be a matter of timing, and with it what is sent.
     dispatchers = {
         access: Dispatcher(provider, cache=NoCache(), pace=pace, retry=embedding.policy)
         for access, provider in providers.items()
     }
-    away = {access: await _tried(embedding, access) for access in providers if access.source in embedding.trials}
+    away |= {access: await _tried(embedding, access) for access in providers if access.source in embedding.trials}
 
     async def embed(place: int, request: BatchRequest) -> pa.RecordBatch:
         access = asked[place]
