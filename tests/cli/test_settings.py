@@ -123,6 +123,11 @@ def test_a_true_is_no_number_and_a_number_no_text(tmp_path: Path) -> None:
     refusal(tmp_path, "[vector]\nrerank = 1")
 
 
+def test_no_number_is_no_setting(tmp_path: Path) -> None:
+    assert "NaN" in str(refusal(tmp_path, "[vector]\nupkeep_pause_seconds = nan"))
+    assert "NaN" in str(refusal(tmp_path, "", PENSTOCK_VECTOR_UPKEEP_PAUSE_SECONDS="nan"))
+
+
 def test_settings_that_contradict_each_other_are_refused_with_their_file(tmp_path: Path) -> None:
     error = refusal(tmp_path, "[vector.coordinator]\nmax_pending_bytes = 9_000_000_000")
     assert str(tmp_path / "given.toml") in error.what

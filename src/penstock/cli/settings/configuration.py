@@ -7,6 +7,7 @@ before anything is done, with the file or variable, the key, the reason and a re
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import tomllib
@@ -156,10 +157,11 @@ def _converted(said: _Said, hint: Any) -> Any:
         value = next((member for member in hint if value.lower() in (member.name.lower(), str(member.value))), value)
     try:
         if isinstance(value, str) and from_text:
-            if isinstance(hint, type) and issubclass(hint, float):
-                return float(value)
-            value = _several(value, hint)
-        return msgspec.convert(value, hint, strict=not from_text)
+            value = float(value) if isinstance(hint, type) and issubclass(hint, float) else _several(value, hint)
+        found = msgspec.convert(value, hint, strict=not from_text)
+        if isinstance(found, float) and math.isnan(found):
+            raise ValueError("NaN is not a number")
+        return found
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidInput(f"{said.place} cannot be used", str(error), _remedy(hint)) from error
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.secrets import warn_of_secret
 
 __all__ = [
@@ -166,9 +167,7 @@ def provider_options(command: Callable[..., Any]) -> Any:
     return _with(
         gathered,
         click.option("--profile", metavar="FILE", type=_FILE, default=None, help="Model profile, as JSON."),
-        click.option(
-            "--price", type=click.FloatRange(0), default=None, help="Price, in US dollars per million tokens."
-        ),
+        click.option("--price", type=FiniteRange(0), default=None, help="Price, in US dollars per million tokens."),
         click.option("--input-tokens", type=click.IntRange(1), default=None, help="Maximum tokens in one input text."),
         click.option(
             "--dimensions",
@@ -214,7 +213,7 @@ def budget_options(command: Callable[..., Any]) -> Any:
         ),
         click.option(
             "--max-dollars",
-            type=click.FloatRange(0, min_open=True),
+            type=FiniteRange(0, min_open=True),
             default=None,
             help="Maximum price of this run's embeddings, in US dollars; the rest waits for the next run.",
         ),
@@ -223,7 +222,7 @@ def budget_options(command: Callable[..., Any]) -> Any:
 
 def rate_options(command: Callable[..., Any]) -> Any:
     """`--requests-per-minute` and `--tokens-per-minute`; above `provider_options`, which takes them in."""
-    above = click.FloatRange(0, min_open=True)
+    above = FiniteRange(0, min_open=True)
     return _with(
         command,
         click.option(

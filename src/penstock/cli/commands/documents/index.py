@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from penstock.cli.settings.long_running import long_running
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.options import (
     allow_option,
     azure_option,
@@ -49,7 +50,7 @@ _INTERVAL_SECONDS: Final = 10.0
 @click.option("--strict", is_flag=True, help="Exit with 1 if any document is set aside.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1),
+    type=FiniteRange(0.1),
     default=_INTERVAL_SECONDS,
     show_default=True,
     help="Time between two listings with --follow, in seconds.",

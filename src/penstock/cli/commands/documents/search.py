@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.options import collection_options, json_option, provider_options, settings_option
 from penstock.cli.terminal.snippets import snippet
 from penstock.cli.terminal.terminal_text import terminal_text
@@ -46,7 +47,11 @@ _WIDTH_MIN: Final = 20
     help="Ranking: by words, by vector, or by both.",
 )
 @click.option(
-    "--min-score", type=float, default=None, metavar="SCORE", help="Minimum score of a passage, on the scale of --mode."
+    "--min-score",
+    type=FiniteRange(),
+    default=None,
+    metavar="SCORE",
+    help="Minimum score of a passage, on the scale of --mode.",
 )
 @click.option(
     "--context",

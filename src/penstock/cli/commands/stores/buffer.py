@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from penstock.cli.settings.long_running import long_running
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.options import settings_option
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def verify(store: str, manifest: str | None, settings: Settings, watching: Watch
 @_prefix_option
 @click.option(
     "--grace",
-    type=float,
+    type=FiniteRange(0),
     default=None,
     help=f"Age below which objects are kept, in seconds.  [default: from the settings, else {GRACE_SECONDS:g}]",
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from penstock.cli.settings.long_running import long_running
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.options import settings_option
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import InvalidInput
@@ -288,11 +289,14 @@ def stats(url: str, prefix: str, as_json: bool, settings: Settings) -> None:
 @_prefix_option
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @click.option(
-    "--grace", type=float, default=None, help="Time a removed file is kept, in seconds.  [default: from the settings]"
+    "--grace",
+    type=FiniteRange(0),
+    default=None,
+    help="Time a removed file is kept, in seconds.  [default: from the settings]",
 )
 @click.option(
     "--age-floor",
-    type=float,
+    type=FiniteRange(0),
     default=None,
     help="Time an unknown object is kept, in seconds.  [default: from the settings]",
 )

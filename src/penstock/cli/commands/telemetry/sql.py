@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from penstock.cli.settings.numbers import FiniteRange
 from penstock.cli.settings.options import LAKE_PREFIX, STORE_DEFAULT, master_option, settings_option
 from penstock.cli.terminal.terminal_text import terminal_text
 from penstock.errors import Closed, InvalidInput, PenstockError
@@ -46,7 +47,7 @@ _INTERRUPTED: Final = 130
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=None,
     help="Time limit, in seconds.  [default: from the settings, else 60]",
 )
