@@ -9,10 +9,11 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.clock import SYSTEM_CLOCK, Clock, Deadline
 from penstock.documents import Notification
 from penstock.documents.notifications import (
     BATCHED,
@@ -25,7 +26,8 @@ from penstock.documents.notifications import (
     StoredReplays,
     parser_of,
 )
-from penstock.errors import InvalidInput, PenstockError, Unavailable
+from penstock.documents.notifications.trust import denied
+from penstock.errors import DeadlineExceeded, InvalidInput, PenstockError, Unavailable
 from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
 from penstock.indexing.search.targets import find_target
 from penstock.indexing.sending.queue import in_trace, send
@@ -33,9 +35,14 @@ from penstock.objects import StoreSpec
 from penstock.observability import names
 from penstock.undecodable import UNDECODABLE
 
-__all__ = ["Credentials", "documents_in", "receive", "take_delivery", "target_of"]
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Credentials", "documents_in", "fetch_certificate", "receive", "take_delivery", "target_of"]
 
 _FETCH_SECONDS_MAX: Final = 10.0
+# Those of SNS have about two thousand.
+_CERTIFICATE_BYTES_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Credentials:
         if not self.topics:
             return None
         pem = self.sns_certificate
-        return SnsTrust(self.topics, _fetched if pem is None else lambda _: pem, pinned=pem is not None)
+        return SnsTrust(self.topics, fetch_certificate if pem is None else lambda _: pem, pinned=pem is not None)
 
 
 def take_delivery(
@@ -150,15 +157,37 @@ def _unwrapped(delivery: NotificationMessage, sns: SnsTrust) -> NotificationMess
     return replace(delivery, body=message.message.encode(), source_id=message.message_id)
 
 
-def _fetched(url: str) -> bytes:
+def fetch_certificate(url: str, *, transport: httpx.BaseTransport | None = None, clock: Clock = SYSTEM_CLOCK) -> bytes:
+    """The PEM at an address: from nowhere else, whatever the answer or the environment says, and bounded."""
     import httpx
 
+    deadline = Deadline(clock, _FETCH_SECONDS_MAX)
+    client = httpx.Client(
+        timeout=_FETCH_SECONDS_MAX,
+        trust_env=False,
+        follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        transport=transport,
+    )
     try:
-        # Nowhere else, whatever the answer or the environment says.
-        asked = httpx.get(url, timeout=_FETCH_SECONDS_MAX, follow_redirects=False, trust_env=False)
-        return asked.raise_for_status().content
-    except httpx.HTTPError as error:
+        with client, client.stream("GET", url) as answer:
+            return _certificate_in(answer.raise_for_status(), deadline)
+    except (httpx.HTTPError, DeadlineExceeded) as error:
         raise Unavailable(f"the certificate {url} cannot be fetched", str(error), "give --sns-certificate") from error
+
+
+def _certificate_in(answer: httpx.Response, deadline: Deadline) -> bytes:
+    import httpx
+
+    if packed := answer.headers.get("content-encoding"):
+        raise httpx.DecodingError(f"it is packed as {packed[:40]!r}", request=answer.request)
+    found = bytearray()
+    for piece in answer.iter_bytes():
+        found += piece
+        if len(found) > _CERTIFICATE_BYTES_MAX:
+            raise denied("its certificate is too large", f"it has more than {_CERTIFICATE_BYTES_MAX} bytes")
+        deadline.check("a certificate")
+    return bytes(found)
 
 
 def _fault(text: bytes) -> str | None:
