@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -34,7 +35,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asking(store: Path, ask: Callable[[Client], Awaitable[Any]]) -> Any:
     """What `ask` gets from the command, started as a client starts it."""
-    command = StdioServerParameters(command=sys.executable, args=["-m", "penstock.cli", "mcp", "--store", str(store)])
+    # A client hands on little of its environment, and the command must find the same Penstock as this test does.
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "penstock.cli", "mcp", "--store", str(store)],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
 
     async def talk() -> Any:
         async with Client(command, read_timeout_seconds=120) as client:

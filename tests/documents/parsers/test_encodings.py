@@ -5,7 +5,8 @@ import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, is_utf8, sniff
 from penstock.documents.parsers.encodings import declared_charset, decoded
-from penstock.documents.parsers.plain.text import parse_markdown, parse_text
+from penstock.documents.parsers.plain.markdown import parse_markdown
+from penstock.documents.parsers.plain.text import parse_text
 from penstock.documents.parsers.web.markup import parse_html
 
 JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れたか頓と見当がつかぬ。"
@@ -110,7 +111,10 @@ def test_what_is_declared_decides_over_a_guess_and_utf_8_over_what_is_declared()
     assert decoded(data, "koi8-r").text == data.decode("koi8-r")
     assert decoded("Größe".encode(), "koi8-r").text == "Größe"
     assert parse_text("Größe 100 €".encode("cp1252"), "text/plain; charset=iso-8859-1").text.decode() == "Größe 100 €"
-    assert parse_markdown("# Größe".encode("cp1252"), 'text/markdown; charset="windows-1252"').title == "Größe"
+    assert (
+        parse_markdown("# Größe".encode("cp1252"), ParserLimits(), 'text/markdown; charset="windows-1252"').title
+        == "Größe"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from penstock.documents.parsers.formats import ParserLimits
 from penstock.documents.parsers.headings import heading, with_title
 from penstock.documents.parsers.office.word import parse_docx
-from penstock.documents.parsers.plain.text import parse_markdown
+from penstock.documents.parsers.plain.markdown import parse_markdown
 from penstock.documents.parsers.web.markup import parse_html
 
 
@@ -35,7 +35,7 @@ def test_a_page_without_headings_is_under_its_title() -> None:
 
 
 def test_headings_of_markdown_keep_their_levels() -> None:
-    text = parse_markdown(b"Title\n=====\n\n### A *b*\n\nwords\n\n```\n# code\n```\n").text.decode()
+    text = parse_markdown(b"Title\n=====\n\n### A *b*\n\nwords\n\n```\n# code\n```\n", ParserLimits()).text.decode()
     assert text == "# Title\n\n### A b\n\nwords\n\n # code"
 
 

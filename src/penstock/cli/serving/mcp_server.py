@@ -7,7 +7,6 @@ pays for what it reads: passages by their count, a document by its characters, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 from mcp.server import MCPServer
@@ -15,6 +14,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
+from penstock.cli.settings.release import release
 from penstock.errors import PenstockError
 from penstock.indexing import (
     FACETS_MAX,
@@ -59,9 +59,7 @@ Limit = Annotated[int, Field(ge=1, le=1000, description="Maximum number of docum
 
 def mcp_server(url: str, asked: Asked, doors: StoreDoors) -> MCPServer:
     """A server whose tools query one index of a store, while another process may write it."""
-    server: MCPServer = MCPServer(
-        "penstock", instructions=_INSTRUCTIONS, version=version("penstock"), log_level="WARNING"
-    )
+    server: MCPServer = MCPServer("penstock", instructions=_INSTRUCTIONS, version=release(), log_level="WARNING")
 
     @server.tool(annotations=_READ_ONLY, structured_output=True)
     async def search(

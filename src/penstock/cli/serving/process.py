@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.buffer import ConsumerConfig, Producer, ProducerConfig, RestartingProducer
@@ -28,6 +27,7 @@ from penstock.cli.serving.storage_meter import StorageMeter
 from penstock.cli.serving.supervisor import SUPERVISED, ChildSpec, Supervisor
 from penstock.cli.serving.watch import ServeWatch
 from penstock.cli.settings.configuration import Settings
+from penstock.cli.settings.release import release
 from penstock.cli.settings.secrets import read_secret
 from penstock.cli.settings.sharding import apply_sharding, sharded_series
 from penstock.cli.settings.store_access import store_options
@@ -138,7 +138,7 @@ class Serving:
         series: StoredSeries | None = None
         if "query" in self.config.roles:
             series = self._series(stack)
-            endpoints += PrometheusRoutes(series, self.gateway, version("penstock")).endpoints()
+            endpoints += PrometheusRoutes(series, self.gateway, release()).endpoints()
             view.catalog = catalog
             sql = SqlRoutes(self._tables(stack, telemetry, catalog), self.gateway)
             endpoints += sql.endpoints()
@@ -156,11 +156,11 @@ class Serving:
         # Metrics have one listener: that of administration, where there is one.
         registry = None if self.gateway.admin_port else metrics
         probes = {"store": partial(_probe, documents.producer_store), "uploads": partial(_probe, documents.uploads)}
-        endpoints += AboutRoutes(version("penstock"), probes, registry=registry).endpoints(endpoints)
+        endpoints += AboutRoutes(release(), probes, registry=registry).endpoints(endpoints)
         app = Gateway(endpoints, self.gateway, guard=guard, observer=self.observer)
         server = await stack.enter_async_context(serving(HttpServer(app, self.gateway)))
         if self.gateway.admin_port:
-            about = AboutRoutes(version("penstock"), probes, registry=metrics)
+            about = AboutRoutes(release(), probes, registry=metrics)
             admin = Gateway(about.endpoints([]), GatewayConfig(), observer=self.observer)
             await stack.enter_async_context(
                 serving(HttpServer(admin, self.gateway, host="127.0.0.1", port=self.gateway.admin_port))

@@ -21,6 +21,7 @@ SNIFF_BYTES: Final = 4096
 _PAGE: Final = re.compile(
     rb"<(?:!doctype[ \t\r\n]+html|html|head|body|title|meta|table|div|p|h1|article)\b", re.IGNORECASE
 )
+_WHOLE_PAGE: Final = re.compile(rb"<(?:!doctype[ \t\r\n]+html|html)\b", re.IGNORECASE)
 _KNOWN: Final = {
     b"\x89PNG": "an image",
     b"\xff\xd8\xff": "an image",
@@ -83,9 +84,10 @@ def sniff(data: bytes, *, name: str = "", content_type: str | None = None) -> Fo
     head = head_in_utf8(head)
     if b"\0" in head:
         raise Unsupported("a binary file cannot be indexed", "it has zero bytes, so it is not text")
-    if _PAGE.match(head, _first_tag(head)):
-        return Format.HTML
-    return _text_format(name, content_type)
+    found, start = _text_format(name, content_type), _first_tag(head)
+    # Markdown often opens with a part in HTML.
+    page = _WHOLE_PAGE if found is Format.MARKDOWN else _PAGE
+    return Format.HTML if page.match(head, start) else found
 
 
 def _first_tag(head: bytes) -> int:

@@ -25,7 +25,8 @@ from penstock.documents.parsers.office.tables import parse_csv, parse_workbook
 from penstock.documents.parsers.office.word import parse_docx
 from penstock.documents.parsers.plain.code import parse_code
 from penstock.documents.parsers.plain.json_text import parse_json, parse_json_lines
-from penstock.documents.parsers.plain.text import parse_markdown, parse_text
+from penstock.documents.parsers.plain.markdown import parse_markdown
+from penstock.documents.parsers.plain.text import parse_text
 from penstock.documents.parsers.plugins import DocumentParser, load_plugin, parsed_by
 from penstock.documents.parsers.processes.exchange import receive, send
 from penstock.documents.parsers.processes.messages import Answer, Hello, ParserSetup, Request
@@ -67,7 +68,7 @@ class DocumentReader:
         data, declared, limits = request.data, request.content_type, self.limits
         by_format: dict[Format, Callable[[], ParsedDocument]] = {
             Format.HTML: lambda: parse_html(data, limits, declared),
-            Format.MARKDOWN: lambda: parse_markdown(data, declared),
+            Format.MARKDOWN: lambda: parse_markdown(data, limits, declared),
             Format.PDF: lambda: parse_pdf(data),
             Format.DOCX: lambda: parse_docx(data, limits),
             Format.PPTX: lambda: parse_pptx(data, limits),

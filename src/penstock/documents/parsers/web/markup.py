@@ -19,7 +19,7 @@ from penstock.documents.parsers.web.shadow_roots import open_shadow_roots
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-__all__ = ["parse_html"]
+__all__ = ["fragment_text", "parse_html"]
 
 # Where a page declares its encoding, browsers look no further.
 _DECLARATION_BYTES: Final = 4096
@@ -45,6 +45,16 @@ def parse_html(data: bytes, limits: ParserLimits, content_type: str = "") -> Par
     warnings = (*read.warnings, *warnings)
     text = under_page_title(text, name)
     return ParsedDocument(text.encode("utf-8", "replace"), Format.HTML, name or None, warnings, read.encoding)
+
+
+def fragment_text(source: str, limits: ParserLimits) -> str:
+    """All text of some HTML that is no page, as it stands in other text."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    data = source.encode("utf-8", "replace")
+    check_nesting(data, limits.depth)
+    body = LexborHTMLParser(data).body
+    return read_page(body, whole=True).text() if body else ""
 
 
 def _content(body: LexborNode) -> tuple[str, tuple[str, ...]]:
