@@ -164,6 +164,24 @@ def test_a_query_that_asks_for_nothing_or_cannot_be_answered_is_refused(store: s
     assert isinstance(result.exception, InvalidInput), result.output
 
 
+def test_every_cell_is_json(store: str) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS none, -'inf'::DOUBLE AS low, '\\xFF'::BLOB AS bytes, INTERVAL 1 DAY AS day, 1 AS a, 2 AS a"
+    assert lines("query", store, sql) == [{"none": None, "low": None, "bytes": "/w==", "day": "P1D", "a": 1, "a_2": 2}]
+
+
+def test_what_is_stored_does_not_command_the_terminal(tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    hostile = "\x1b]0;title\x07"
+    with SyncQuiver(path) as opened:
+        opened.ingest(Bundle({f"logs{hostile}": pa.record_batch({"body": [hostile], hostile: [1]})}))
+        opened.flush()
+    for arguments in (("inspect", path), ("query", path, f'SELECT * FROM "logs{hostile}"')):
+        result = CliRunner().invoke(quiver, arguments, color=True)
+        assert result.exit_code == 0, result.output
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+
+
 def test_a_long_answer_is_printed_as_it_comes(store: str) -> None:
     found = lines("query", store, "SELECT range AS n FROM range(25000)")
     assert [each["n"] for each in found] == list(range(25000))

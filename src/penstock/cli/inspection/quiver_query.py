@@ -31,7 +31,7 @@ def query_rows(path: str, sql: str) -> Iterator[tuple[list[str], Iterator[tuple[
             answer = connection.execute(sql)
             if answer is None:
                 raise InvalidInput("the query cannot be answered", "it is empty", "write a SELECT")
-            yield [column[0] for column in answer.description or ()], _rows(answer)
+            yield _unique([column[0] for column in answer.description or ()]), _rows(answer)
         except duckdb.Error as error:
             raise InvalidInput("the query cannot be answered", str(error), "see the tables with inspect") from error
 
@@ -69,18 +69,25 @@ def _readable(connection: Any, table: pa.Table) -> pa.Table:
     """The table without what DuckDB cannot read: a column of such a type is left out, an equal name gets a number."""
     import duckdb
 
-    names: list[str] = []
-    columns = []
+    names, columns = [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             connection.from_arrow(pa.table({"column": column.slice(0, 0)})).fetchall()
         except duckdb.Error:
             continue
-        number, unique = 1, name
-        while unique in names:
-            number += 1
-            unique = f"{name}_{number}"
-        names.append(unique)
+        names.append(name)
         columns.append(column)
     # A table of no columns cannot be asked for anything, and DuckDB takes none.
-    return pa.table(columns, names=names) if columns else pa.table({"no_columns": pa.nulls(table.num_rows)})
+    return pa.table(columns, names=_unique(names)) if columns else pa.table({"no_columns": pa.nulls(table.num_rows)})
+
+
+def _unique(names: list[str]) -> list[str]:
+    """An equal name gets a number."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found

@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from penstock.cli.terminal.terminal_text import terminal_text
+
 __all__ = ["table_lines"]
 
 _GAP: Final = "  "
@@ -15,7 +17,7 @@ def table_lines(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()
 ) -> Iterator[str]:
     """The headings and the rows, one line each, in columns; those named in `right` are aligned there."""
-    lines = [tuple(headings), *([" ".join(cell.split()) for cell in row] for row in rows)]
+    lines = [[_one_line(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (
@@ -23,6 +25,11 @@ def table_lines(
             for cell, width, heading in zip(line, widths, headings, strict=True)
         )
         yield _GAP.join(cells).rstrip()
+
+
+def _one_line(cell: str) -> str:
+    """What is stored comes from anywhere: none of it may command the terminal."""
+    return terminal_text(" ".join(cell.split()))
 
 
 def _padded(cell: str, width: int, *, right: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from penstock.cli.settings.options import json_option
+from penstock.cli.terminal.terminal_text import terminal_text
 
 __all__ = ["quiver"]
 
@@ -105,7 +106,7 @@ def verify(path: str, as_json: bool) -> None:
         for instance, lines in found.items():
             click.echo(f"instance {instance}: {'sound' if not lines else ''}".rstrip())
             for line in lines:
-                click.echo(f"  {line}")
+                click.echo(terminal_text(f"  {line}"))
     if any(found.values()):
         raise SystemExit(1)
 
@@ -129,7 +130,7 @@ def repair(path: str, instance: int, config_file: str | None, as_json: bool) -> 
     for number in found["lost_segments"]:
         click.echo(f"lost: segment {number}")
     for place in found["set_aside"]:
-        click.echo(f"set aside: {place}")
+        click.echo(terminal_text(f"set aside: {place}"))
 
 
 @quiver.command()
@@ -187,12 +188,16 @@ def query(path: str, sql: str, as_json: bool) -> None:
 
     Includes the rows of segments and of the log, of all instances.
     """
+    import msgspec
+
     from penstock.cli.inspection.quiver_query import query_rows
     from penstock.cli.terminal.tables import table_lines
 
     with query_rows(path, sql) as (columns, rows):
         if as_json:
-            _print_json(dict(zip(columns, row, strict=True)) for row in rows)
+            # Cells of any type: bytes in base64, and null for a number that JSON does not have.
+            for row in rows:
+                click.echo(msgspec.json.encode(dict(zip(columns, row, strict=True)), enc_hook=str))
             return
         # All at once: widths are those of the longest.
         for line in table_lines(columns, [["" if cell is None else str(cell) for cell in row] for row in rows]):
