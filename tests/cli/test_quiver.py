@@ -120,7 +120,7 @@ def test_repair_takes_the_stores_own_settings(store: str, tmp_path: Path) -> Non
     assert lines("repair", store, "--config", str(config))[0]["lost_segments"] == []
     config.write_text("segments: 1")
     assert isinstance(run("repair", store, "--config", str(config)).exception, InvalidInput)
-    assert isinstance(run("repair", store, "--instance", "5").exception, NotFound | Conflict)
+    assert isinstance(run("repair", store, "--instance", "5").exception, NotFound)
 
 
 @pytest.fixture
@@ -162,6 +162,13 @@ def test_a_column_that_duckdb_cannot_read_spoils_no_query(odd: str) -> None:
 def test_a_query_that_asks_for_nothing_or_cannot_be_answered_is_refused(store: str, sql: str) -> None:
     result = run("query", store, sql)
     assert isinstance(result.exception, InvalidInput), result.output
+
+
+@pytest.mark.parametrize("settings", [b"\xff\xfe\x00", b"a: \xff", b"- 1", b"nope: 1"])
+def test_settings_that_are_no_yaml_in_utf8_are_refused(store: str, tmp_path: Path, settings: bytes) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_bytes(settings)
+    assert isinstance(run("repair", store, "--config", str(file)).exception, InvalidInput)
 
 
 def test_every_cell_is_json(store: str) -> None:

@@ -84,6 +84,36 @@ def test_a_store_that_another_process_has_is_refused(quiver: Path, tmp_path: Pat
 
 
 @pytest.mark.integration
+def test_a_target_that_fails_is_told_though_nobody_asked_for_a_log(quiver: Path, tmp_path: Path) -> None:
+    """It is retried for ever: without a word it would look like a relay at work."""
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli",
+        "relay",
+        "run",
+        str(quiver),
+        "--to",
+        "parquet",
+        str(tmp_path / "no"),
+    ]
+    (tmp_path / "no").write_text("a file")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+    assert "relay.stalled" in line
+
+
+def test_segments_that_a_target_refuses_for_good_are_told_at_the_end(quiver: Path) -> None:
+    """The collector is never asked: nothing in these segments is an OTLP request."""
+    answer = run(str(quiver), "--until-empty", "--to", "otlp", "http://127.0.0.1:1")
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[-1] == "otlp: nothing waits, 3 dead letters"
+
+
+@pytest.mark.integration
 def test_a_signal_ends_a_running_relay_in_good_order(quiver: Path, tmp_path: Path) -> None:
     files = tmp_path / "files"
     command = [sys.executable, "-m", "penstock.cli", "relay", "run", str(quiver), "--to", "parquet", str(files)]

@@ -224,7 +224,7 @@ class QuiverConfig:
         return config
 
     @staticmethod
-    def from_yaml(text: str) -> tuple[str | None, QuiverConfig]:
+    def from_yaml(text: str | bytes) -> tuple[str | None, QuiverConfig]:
         """The path that the text names, if it does, and the settings. Needs the extra `quiver`.
 
         The text may also be that of a whole pipeline, `nodes` with one for persistence among them.

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.disk import RealDisk
-from penstock.errors import Conflict, NotFound
+from penstock.errors import NotFound
 from penstock.quiver import Delivery, InstanceReport, Quiver, QuiverConfig, inspect_store
 
 __all__ = ["damage_of", "drain_segments", "repair_store", "replay_segments", "segments_of", "status_of"]
@@ -109,10 +109,12 @@ async def _copied(delivery: Delivery, folder: Path) -> list[str]:
 
 
 def _opened(path: str, instance: int, config_file: str | None, work: Callable[[Quiver], Awaitable[T]]) -> T:
-    config = QuiverConfig() if config_file is None else QuiverConfig.from_yaml(Path(config_file).read_text())[1]
+    config = QuiverConfig() if config_file is None else QuiverConfig.from_yaml(Path(config_file).read_bytes())[1]
     known = {report.instance for report in inspect_store(RealDisk(), _full(path))}
     if instance not in known:
-        raise Conflict(f"{path} has no instance {instance}", f"it has {', '.join(map(str, sorted(known)))}")
+        raise NotFound(
+            f"{path} has no instance {instance}", f"it has {', '.join(map(str, sorted(known)))}", "name one of them"
+        )
 
     async def run() -> T:
         async with await Quiver.open(_full(path), config, instance=instance) as store:

@@ -21,6 +21,14 @@ from penstock.relay import OtlpOutlet, Outlet, ParquetOutlet, Relay, RelayConfig
 __all__ = ["Relaying"]
 
 
+@dataclass(frozen=True, slots=True)
+class RelayEnd:
+    """How many segments wait for a target, and how many it has refused for good."""
+
+    waiting: int
+    dead_letters: int
+
+
 @dataclass(frozen=True)
 class Relaying:
     """What a command is given; `store_settings` is a file of YAML."""
@@ -32,12 +40,14 @@ class Relaying:
     observer: Observer
     store_settings: str | None = None
 
-    def run(self, targets: Sequence[tuple[str, str]], *, until_empty: bool) -> dict[str, int]:
-        """How many segments wait for each target at the end. Targets are a kind and where it is."""
-        text = Path(self.store_settings).read_text() if self.store_settings else ""
+    def run(self, targets: Sequence[tuple[str, str]], *, until_empty: bool) -> dict[str, RelayEnd]:
+        """What is left for each target at the end. Targets are a kind and where it is."""
+        text = Path(self.store_settings).read_bytes() if self.store_settings else b""
         return asyncio.run(self._run(QuiverConfig.from_yaml(text)[1] if text else QuiverConfig(), targets, until_empty))
 
-    async def _run(self, config: QuiverConfig, targets: Sequence[tuple[str, str]], until_empty: bool) -> dict[str, int]:
+    async def _run(
+        self, config: QuiverConfig, targets: Sequence[tuple[str, str]], until_empty: bool
+    ) -> dict[str, RelayEnd]:
         async with AsyncExitStack() as stack:
             opened = await Quiver.open(self._path, config, instance=self.instance, observer=self.observer)
             store = await stack.enter_async_context(opened)
@@ -50,7 +60,12 @@ class Relaying:
             async with asyncio.TaskGroup() as group:
                 for relay in relays:
                     group.create_task(relay.run(until_empty=until_empty))
-            return {relay.subscriber: store.state.lag(relay.subscriber) for relay in relays}
+            return {
+                relay.subscriber: RelayEnd(
+                    store.state.lag(relay.subscriber), len(store.state.subscriptions[relay.subscriber].rejected)
+                )
+                for relay in relays
+            }
 
     @property
     def _path(self) -> str:

@@ -62,4 +62,4 @@ async def opened_edge(
 
 
 def _configured(file: str | None) -> QuiverConfig:
-    return QuiverConfig.from_yaml(Path(file).read_text())[1] if file else QuiverConfig()
+    return QuiverConfig.from_yaml(Path(file).read_bytes())[1] if file else QuiverConfig()

@@ -69,10 +69,13 @@ class Watching:
         return self.config.log_level or ("info" if self.config.log_format else "warning")
 
     @contextmanager
-    def opened(self, *, heard: Heard | None = None) -> Iterator[Observer]:
-        """The observer, and everything behind it until the work is done. `heard` is told of every event."""
+    def opened(self, *, heard: Heard | None = None, warns: bool = False) -> Iterator[Observer]:
+        """The observer, and everything behind it until the work is done. `heard` is told of every event.
+
+        `warns`: what goes wrong is logged though nobody asked, because the command retries it and says nothing else.
+        """
         figures = self.environment.get(FIGURES_FILE)
-        if not self.wanted and heard is None and not figures:
+        if not self.wanted and heard is None and not figures and not warns:
             yield SILENT
             return
         from penstock.observability import names

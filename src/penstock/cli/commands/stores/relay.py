@@ -84,8 +84,10 @@ def run(
     """
     from penstock.cli.jobs.relaying import Relaying
 
-    with watching.opened() as observer:
+    with watching.opened(warns=True) as observer:
         relaying = Relaying(quiver, instance, settings, headers, observer, store_settings=quiver_config)
-        waiting_for = relaying.run(targets, until_empty=until_empty)
-    for kind, waiting in waiting_for.items():
-        click.echo(f"{kind}: {waiting} segments wait" if waiting else f"{kind}: nothing waits")
+        ends = relaying.run(targets, until_empty=until_empty)
+    for kind, end in ends.items():
+        waiting = f"{end.waiting} segments wait" if end.waiting else "nothing waits"
+        refused = f", {end.dead_letters} dead letters" if end.dead_letters else ""
+        click.echo(f"{kind}: {waiting}{refused}")

@@ -276,7 +276,7 @@ def consume(
     """
     from penstock.cli.jobs.consuming import consume_samples
 
-    with watching.opened() as observer:
+    with watching.opened(warns=True) as observer:
         position, rejected = consume_samples(settings, observer, (store, path), queue, source, follow=follow)
     print_consumed(position, rejected)
 

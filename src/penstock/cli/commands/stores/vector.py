@@ -147,7 +147,7 @@ def consume(
     """
     from penstock.cli.jobs.consuming import consume_vectors
 
-    with watching.opened() as observer:
+    with watching.opened(warns=True) as observer:
         position, rejected = consume_vectors(settings, observer, (store, path), queue, source, follow=follow)
     print_consumed(position, rejected)
 
