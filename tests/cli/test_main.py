@@ -137,6 +137,36 @@ def test_a_command_ends_with_its_code_before_python_is_taken_apart_under_native_
     assert (done.returncode, done.stdout) == (code, "tidied"), done.stderr
 
 
+_CONFINED = """
+import os, sys
+from penstock.cli import penstock
+from penstock.documents.parsers.isolation import confine_with_threads
+
+def answering(**_):
+    confine_with_threads()
+    os.write(1, b"answer")
+
+penstock.get_command(None, "doctor").callback = answering
+penstock(["doctor"])
+"""
+
+
+def test_a_confined_process_whose_reader_is_gone_ends_without_a_word() -> None:
+    """It may not open what others write the rest to."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-c", _CONFINED],
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # Sends this process Ctrl-C in the middle of an import, of a kind that hides it: an error of a class body's making.
 _INTERRUPTED_IMPORT = """
 import os, signal, sys

@@ -291,6 +291,18 @@ def test_what_a_console_leaves_behind_is_not_listed() -> None:
     on_double(promise)
 
 
+@pytest.mark.parametrize("key", ["a//b", "a/../b"])
+def test_a_name_that_the_client_cannot_list_is_told_at_once_and_by_its_name(key: str) -> None:
+    async def promise(store: CloudStore, server: BucketServer) -> None:
+        server.objects = dict.fromkeys(("good", key), (b"body", 1))
+        with pytest.raises(Unsupported, match=key) as told:
+            [meta async for page in store.list() for meta in page]
+        assert "rename" in told.value.remedy
+        assert sum("list-type" in path for _, path in server.requests) == 1
+
+    on_double(promise)
+
+
 # Google -------------------------------------------------------------------------------------------
 
 

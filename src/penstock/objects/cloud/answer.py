@@ -47,7 +47,7 @@ _KIND: Final = re.compile(r"\bHttpError \{\s*kind: (\w+)")
 _CODE: Final = re.compile(r"\bcode: @(\d+)@")
 # What the operating system or the resolver said, deep in the tree.
 _CAUSE: Final = re.compile(r"\b(?:message|error): @(\d+)@")
-_WORD: Final = re.compile(r"\b(StartTooLarge|BadScheme|BareRedirect)\b")
+_WORD: Final = re.compile(r"\b(StartTooLarge|BadScheme|BareRedirect|InvalidPath)\b")
 # The first one in the service's document is its own; a key it quotes comes later.
 _BODY_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _BODY_MESSAGE: Final = re.compile(r"<Message>([^<]*)")
@@ -67,7 +67,7 @@ class CloudAnswer:
     code: str = ""
     # How the connection failed, when there was no status: `Connect`, `Timeout`, `Interrupted` ...
     kind: str = ""
-    # The client's own word for what it could not do: `StartTooLarge`, `BadScheme` or `BareRedirect`.
+    # The client's own word for what it could not do: `StartTooLarge`, `BadScheme`, `BareRedirect` or `InvalidPath`.
     fault: str = ""
     # For people.
     text: str = ""

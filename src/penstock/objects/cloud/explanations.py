@@ -43,6 +43,8 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
         return Unsupported(what, answer.text or "the service does not implement this")
     if answer.fault == "BadScheme":
         return InvalidInput(what, "the endpoint is plain HTTP", "use https, or give allow_http=True")
+    if answer.fault == "InvalidPath":
+        return Unsupported(what, answer.text, "rename the object, or list prefixes without it")
     if answer.fault == "BareRedirect" or answer.status in _REDIRECTS:
         return _redirected(answer, what)
     if answer.status == 404:
