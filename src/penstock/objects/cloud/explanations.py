@@ -41,10 +41,8 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
         return Unavailable(what, answer.text, "check that the service is up and the endpoint right")
     if answer.status == 501:
         return Unsupported(what, answer.text or "the service does not implement this")
-    if answer.fault == "BadScheme":
-        return InvalidInput(what, "the endpoint is plain HTTP", "use https, or give allow_http=True")
-    if answer.fault == "InvalidPath":
-        return Unsupported(what, answer.text, "rename the object, or list prefixes without it")
+    if answer.fault in ("BadScheme", "InvalidPath"):
+        return _refused_by_the_client(answer, what)
     if answer.fault == "BareRedirect" or answer.status in _REDIRECTS:
         return _redirected(answer, what)
     if answer.status == 404:
@@ -54,6 +52,12 @@ def explain(answer: CloudAnswer, what: str, bucket: str, *, is_write: bool) -> P
     if is_write:
         return OutcomeUnknown(what, f"the answer was lost: {answer.text}", "read it again before deciding")
     return Unavailable(what, answer.text, "try again later")
+
+
+def _refused_by_the_client(answer: CloudAnswer, what: str) -> PenstockError:
+    if answer.fault == "BadScheme":
+        return InvalidInput(what, "the endpoint is plain HTTP", "use https, or give allow_http=True")
+    return Unsupported(what, answer.text, "rename the object, or list prefixes without it")
 
 
 def _redirected(answer: CloudAnswer, what: str) -> PenstockError:
