@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.documents.parsers import Format, Sandbox
+from penstock.documents.parsers import Format, Sandbox, sniff
 from penstock.documents.parsers.plain.code import CODE_SUFFIXES, parse_code
 
 PYTHON = b'''"""Module."""
@@ -90,3 +90,11 @@ def test_code_attached_to_a_message_is_read_as_it_stands():
         text = sandbox.parse(head + attached, tenant="t", name="mail.eml").text.decode()
     assert "def dive" in text
     assert "### Otter.dive" not in text
+
+
+@pytest.mark.parametrize("name", ["a.sh", "deploy.yaml", "a.toml", "a.ini", "a.pl"])
+def test_comments_of_scripts_and_settings_are_no_headings(name: str) -> None:
+    source = b"# Licence: free\n\nriver = 1\n\n## more\n"
+    assert sniff(source, name=name) is Format.CODE
+    parsed = parse_code(source, name)
+    assert (parsed.title, parsed.text) == (name, b" # Licence: free\n\nriver = 1\n\n ## more")

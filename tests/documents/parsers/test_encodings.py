@@ -5,8 +5,8 @@ import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, is_utf8, sniff
 from penstock.documents.parsers.encodings import declared_charset, decoded
-from penstock.documents.parsers.plain.markdown import parse_markdown
 from penstock.documents.parsers.plain.text import parse_text
+from penstock.documents.parsers.web.markdown import parse_markdown
 from penstock.documents.parsers.web.markup import parse_html
 
 JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れたか頓と見当がつかぬ。"

@@ -10,7 +10,7 @@ import pytest
 from penstock.documents.parsers.formats import ParserLimits
 from penstock.documents.parsers.headings import heading, with_title
 from penstock.documents.parsers.office.word import parse_docx
-from penstock.documents.parsers.plain.markdown import parse_markdown
+from penstock.documents.parsers.web.markdown import parse_markdown
 from penstock.documents.parsers.web.markup import parse_html
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from penstock.documents.parsers import Format, ParserLimits, sniff
-from penstock.documents.parsers.plain.markdown import parse_markdown
+from penstock.documents.parsers.web.markdown import parse_markdown
 from penstock.errors import AtCapacity
 
 

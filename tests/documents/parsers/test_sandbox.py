@@ -267,7 +267,9 @@ def test_a_broken_document_is_refused_as_broken(sandbox, data):
         sandbox.parse(data, tenant="t")
 
 
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n", b"\x1f\x8b\x08", b"\xd0\xcf\x11\xe0\xa1", b"a\0b", b"\x7fELF"])
+@pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n", b"Rar!\x1a\x07", b"\xff\xfb\x90\0", b"\xd0\xcf\x11\xe0\xa1", b"a\0b", b"\x7fELF"]
+)
 def test_what_is_no_document_is_refused_by_what_it_is(sandbox, data):
     with pytest.raises(Unsupported):
         sandbox.parse(data, name="innocent.txt", content_type="text/plain", tenant="t")

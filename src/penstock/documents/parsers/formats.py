@@ -44,14 +44,21 @@ class Format(StrEnum):
     JSON_LINES = "jsonl"
     EMAIL = "email"
     CODE = "code"
+    # Text with headings in the way of its own language: reStructuredText, AsciiDoc, Org, LaTeX.
+    MARKED_UP = "marked up"
+    NOTEBOOK = "notebook"
     # Of a parser that somebody has added: `Request.plugin` names it.
     PLUGIN = "plugin"
     # An archive that nobody has looked into yet: only a parser's process does.
     ZIP = "zip"
+    # One compressed file: what it is, too.
+    GZIP = "gzip"
 
 
 # Formats that are text whatever else they are: one that is too large to be parsed is read by ranges, as it stands.
-TEXTUAL: Final = frozenset((Format.TEXT, Format.CSV, Format.JSON, Format.JSON_LINES, Format.EMAIL, Format.CODE))
+TEXTUAL: Final = frozenset(
+    (Format.TEXT, Format.CSV, Format.JSON, Format.JSON_LINES, Format.EMAIL, Format.CODE, Format.MARKED_UP)
+)
 
 
 # Formats whose texts say where a page, a slide or a sheet begins; in all others a form feed is a blank.

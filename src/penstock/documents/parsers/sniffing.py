@@ -12,6 +12,7 @@ from typing import Final
 from penstock.documents.parsers.encodings import head_in_utf8
 from penstock.documents.parsers.formats import Format
 from penstock.documents.parsers.plain.code import CODE_SUFFIXES
+from penstock.documents.parsers.plain.marked_up import MARKED_UP_SUFFIXES
 from penstock.errors import Unsupported
 
 __all__ = ["SNIFF_BYTES", "sniff"]
@@ -26,23 +27,39 @@ _KNOWN: Final = {
     b"\x89PNG": "an image",
     b"\xff\xd8\xff": "an image",
     b"GIF8": "an image",
-    b"\x1f\x8b": "a gzip archive",
     b"BZh": "a bzip2 archive",
     b"\xfd7zXZ": "an xz archive",
     b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!\x1a\x07": "a RAR archive",
+    b"\x28\xb5\x2f\xfd": "a Zstandard archive",
     b"\x7fELF": "a program",
+    b"\xca\xfe\xba\xbe": "a program",
+    b"\0asm": "a program",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3\0": "a database",
+    b"8BPS": "an image",
+    b"\0\0\1\0": "an image",
+    b"\0\0\0\x0cjP  ": "an image",
+    b"AT&TFORM": "an image",
+    b"%!PS": "a PostScript file",
     b"II*\0": "an image",
     b"MM\0*": "an image",
     b"BM": "an image",
     b"RIFF": "an image, a sound or a film",
     b"OggS": "a sound or a film",
     b"ID3": "a sound",
+    b"fLaC": "a sound",
+    b"\xff\xfb": "a sound",
+    b"\xff\xf3": "a sound",
     b"\xd0\xcf\x11\xe0": "an old or encrypted Office document",
 }
 # Images and films of the ISO base format have their mark behind a length.
 _BOXED: Final = b"ftyp"
+_TAR_MARK_AT: Final = 257
 _REMEDIES: Final = {
     "an image": "images of text need character recognition first: upload what it gives",
+    "a tar archive": "upload the files in it one by one",
+    "a PostScript file": "convert it to PDF",
     "an old or encrypted Office document": "save it in a present format, without a password",
 }
 # What may stand before a page's first tag, and what ends it.
@@ -53,16 +70,19 @@ _TYPES: Final = {
     "application/json": Format.JSON,
     "application/x-ndjson": Format.JSON_LINES,
     "application/jsonl": Format.JSON_LINES,
+    "application/x-ipynb+json": Format.NOTEBOOK,
     "message/rfc822": Format.EMAIL,
 }
 _SUFFIXES: Final = {
     **dict.fromkeys(CODE_SUFFIXES, Format.CODE),
+    **dict.fromkeys(MARKED_UP_SUFFIXES, Format.MARKED_UP),
+    "ipynb": Format.NOTEBOOK,
     "csv": Format.CSV,
     "tsv": Format.CSV,
     "json": Format.JSON,
     "jsonl": Format.JSON_LINES,
     "ndjson": Format.JSON_LINES,
-    "eml": Format.EMAIL,
+    **dict.fromkeys(("eml", "mht", "mhtml"), Format.EMAIL),
 }
 _MARKDOWN_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd")
 
@@ -76,11 +96,15 @@ def sniff(data: bytes, *, name: str = "", content_type: str | None = None) -> Fo
         return Format.ZIP
     if head.startswith(b"{\\rtf"):
         return Format.RTF
+    if head.startswith(b"\x1f\x8b"):
+        return Format.GZIP
     for magic, what in _KNOWN.items():
         if head.startswith(magic) and (magic != b"BM" or b"\0" in head):
             raise _refused(what)
     if head[4:8] == _BOXED:
         raise _refused("an image or a film")
+    if head[_TAR_MARK_AT:].startswith(b"ustar"):
+        raise _refused("a tar archive")
     head = head_in_utf8(head)
     if b"\0" in head:
         raise Unsupported("a binary file cannot be indexed", "it has zero bytes, so it is not text")

@@ -1,7 +1,8 @@
-"""Zip archives, looked into from inside the sandbox: how much they hold, and which kind of document they are."""
+"""Archives, looked into from inside the sandbox: how much they hold, and which kind of document a zip archive is."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
 import zlib
@@ -10,7 +11,7 @@ from typing import Final
 from penstock.documents.parsers.formats import Format, ParserLimits
 from penstock.errors import AtCapacity, InvalidInput, Unsupported
 
-__all__ = ["archive_format", "check_archive"]
+__all__ = ["archive_format", "check_archive", "unpacked"]
 
 # Stands before every entry of an archive's directory.
 _ENTRY: Final = b"PK\x01\x02"
@@ -56,6 +57,19 @@ def _declared_type(data: bytes) -> str:
                 return entry.read(_TYPE_BYTES_MAX).decode("ascii", "replace").strip()
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
             return ""
+
+
+def unpacked(data: bytes, limits: ParserLimits) -> bytes:
+    """What a gzip file holds, if that is no larger than a document may be."""
+    largest = min(limits.archive_bytes, limits.document_bytes)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            found = file.read(largest + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput("a gzip archive cannot be unpacked", str(error), "upload it again") from error
+    if len(found) > largest:
+        raise _too_much(len(data), f"would unpack to more than {largest} bytes", limits)
+    return found
 
 
 def check_archive(data: bytes, limits: ParserLimits) -> list[zipfile.ZipInfo]:

@@ -1,1 +1,1 @@
-"""Formats that are already text: plain text, Markdown, source code, JSON."""
+"""Formats that are already text: plain text, text with marked-up headings, source code, JSON."""

@@ -1,6 +1,6 @@
 """Source code by its structure: every definition under a heading with its qualified name.
 
-A language without a grammar here is plain text. Broken code is read as far as it goes: the grammars recover. Where that
+Scripts and settings without a grammar here stay as they are. Broken code is read as far as it goes: the grammars recover. Where that
 takes too long the process ends, and a fresh one is asked for the same code without its structure.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.documents.parsers.encodings import declared_charset, decoded
 from penstock.documents.parsers.formats import Format, ParsedDocument
-from penstock.documents.parsers.headings import code_block, heading
+from penstock.documents.parsers.headings import code_block, heading, verbatim
 
 __all__ = ["CODE_SUFFIXES", "parse_code"]
 
@@ -35,7 +35,35 @@ _ALIASES: Final = {
     "h": "c", "cc": "cpp", "cxx": "cpp", "hpp": "cpp", "hh": "cpp", "hxx": "cpp",
     "mjs": "js", "cjs": "js", "jsx": "js", "pyi": "py", "mts": "ts", "cts": "ts",
 }  # fmt: skip
-CODE_SUFFIXES: Final = frozenset((*_GRAMMARS, *_ALIASES))
+# Languages without a grammar here whose comments would pass for headings.
+_SCRIPTS: Final = frozenset(
+    [
+        "awk",
+        "bash",
+        "cfg",
+        "cmake",
+        "conf",
+        "ex",
+        "exs",
+        "hcl",
+        "ini",
+        "jl",
+        "mk",
+        "pl",
+        "pm",
+        "properties",
+        "ps1",
+        "r",
+        "sh",
+        "tcl",
+        "tf",
+        "toml",
+        "yaml",
+        "yml",
+        "zsh",
+    ]
+)
+CODE_SUFFIXES: Final = frozenset((*_GRAMMARS, *_ALIASES, *_SCRIPTS))
 # Nodes that define something with a name, over all grammars.
 _DEFINITIONS: Final = frozenset(
     [
@@ -84,6 +112,9 @@ def parse_code(data: bytes, name: str, content_type: str = "", *, structured: bo
     suffix = name.rpartition(".")[2].lower()
     file = name.rstrip("/").rpartition("/")[2]
     source = read.text.replace("\r\n", "\n").encode("utf-8", "replace")
+    if suffix in _SCRIPTS:
+        text = verbatim(source.decode()).strip("\n")
+        return ParsedDocument(text.encode(), Format.CODE, file or None, read.warnings, read.encoding)
     definitions = _parsed(source, _ALIASES.get(suffix, suffix)) if structured else None
     text = "\n\n".join(_sections(source, definitions)) if definitions is not None else code_block(source.decode())
     return ParsedDocument(text.encode("utf-8", "replace"), Format.CODE, file or None, read.warnings, read.encoding)

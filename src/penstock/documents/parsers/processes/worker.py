@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.documents.parsers.formats import PAGED, Format, ParsedDocument, ParserLimits, check_size
 from penstock.documents.parsers.isolation.confinement import confine, own_pipes
-from penstock.documents.parsers.office.archives import archive_format
+from penstock.documents.parsers.office.archives import archive_format, unpacked
 from penstock.documents.parsers.office.books import parse_epub
 from penstock.documents.parsers.office.opendocument import parse_odt
 from penstock.documents.parsers.office.pdf import parse_pdf
@@ -25,14 +25,16 @@ from penstock.documents.parsers.office.tables import parse_csv, parse_workbook
 from penstock.documents.parsers.office.word import parse_docx
 from penstock.documents.parsers.plain.code import parse_code
 from penstock.documents.parsers.plain.json_text import parse_json, parse_json_lines
-from penstock.documents.parsers.plain.markdown import parse_markdown
+from penstock.documents.parsers.plain.marked_up import parse_marked_up
 from penstock.documents.parsers.plain.text import parse_text
 from penstock.documents.parsers.plugins import DocumentParser, load_plugin, parsed_by
 from penstock.documents.parsers.processes.exchange import receive, send
 from penstock.documents.parsers.processes.messages import Answer, Hello, ParserSetup, Request
 from penstock.documents.parsers.sniffing import sniff
 from penstock.documents.parsers.web.mail import parse_mail
+from penstock.documents.parsers.web.markdown import parse_markdown
 from penstock.documents.parsers.web.markup import parse_html
+from penstock.documents.parsers.web.notebook import parse_notebook
 from penstock.errors import AtCapacity, InvalidInput, PenstockError
 
 __all__ = ["DocumentReader", "main"]
@@ -82,15 +84,24 @@ class DocumentReader:
             Format.JSON: lambda: parse_json(data, self._fields, declared),
             Format.JSON_LINES: lambda: parse_json_lines(data, self._fields, declared),
             Format.CODE: lambda: parse_code(data, request.name, declared, structured=request.structured),
+            Format.MARKED_UP: lambda: parse_marked_up(data, request.name, declared),
+            Format.NOTEBOOK: lambda: parse_notebook(data, limits),
+            Format.GZIP: lambda: self._compressed(request, depth + 1),
             Format.EMAIL: lambda: parse_mail(
                 data, limits, lambda content, name, kind: self._attached(content, name, kind, depth + 1)
             ),
         }
         return by_format.get(found, lambda: parse_text(data, declared))()
 
+    def _compressed(self, request: Request, depth: int) -> ParsedDocument:
+        """The one file in a compressed one, under its own name."""
+        name = request.name[:-3] if request.name.lower().endswith(".gz") else request.name
+        # What is declared is mostly said of the compressed file.
+        return self._attached(unpacked(request.data, self.limits), name, "", depth)
+
     def _attached(self, data: bytes, name: str, content_type: str, depth: int) -> ParsedDocument:
         if depth > _ATTACHED_DEPTH_MAX:
-            raise AtCapacity("messages are attached to messages too deeply", f"{_ATTACHED_DEPTH_MAX} levels are read")
+            raise AtCapacity("documents are packed into documents too deeply", f"{_ATTACHED_DEPTH_MAX} levels are read")
         found = sniff(data, name=name, content_type=content_type)
         # Broken code would take the message's own time along.
         return self.parse(Request(found, data, content_type, name=name, structured=False), depth)

@@ -1,1 +1,1 @@
-"""Pages and messages: HTML, and email with the pages that it carries."""
+"""Pages, messages, Markdown with the HTML that it carries, and notebooks with their Markdown."""
