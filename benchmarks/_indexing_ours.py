@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,147 +21,33 @@ from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from _indexing_work import Figures, change, documents, processor_seconds_by_process, vector_of
+from _indexing_shelf import NAME, Engine, IndexShelf, finished, listed, text_of
+from _indexing_work import Figures, processor_seconds_by_process, vector_of
 from penstock.buffer import ProducerConfig, SyncProducer
-from penstock.documents import UploadNotification, encode
-from penstock.documents.embedding import EMBEDDED_MODEL, ModelProfile, profile_of
-from penstock.documents.embedding.provider import Vectors
-from penstock.documents.sequencers import stamped
-from penstock.indexing import VECTOR_PATH, Embedding, IndexingConfig, IndexWriter, Reading
-from penstock.indexing.stages.embedding import IndexKey, ModelAccess
-from penstock.objects import ObjectMeta, open_store
+from penstock.indexing import VECTOR_PATH, IndexWriter
 from penstock.pipelines import SparkIndexingJob
-from penstock.vector import CollectionName, CollectionReader, VectorConfig, VectorStore
+from penstock.vector import CollectionReader, VectorConfig, VectorStore
 
-__all__ = ["FOLLOWERS", "IndexShelf", "Stages", "measure_jobs", "measure_latency", "measure_ours", "warm_up"]
+__all__ = ["FOLLOWERS", "Stages", "engine_of", "measure_jobs", "measure_latency", "measure_ours"]
 
-NAME = CollectionName("acme", "handbook", EMBEDDED_MODEL)
 # One that looks often, and one as it comes.
 FOLLOWERS = {"a follower at 0.1 s": VectorConfig(staleness_seconds=0.1), "a follower by default": VectorConfig()}
 SECONDS_MAX = 600.0
-WARM_DOCUMENTS = 20
 JOBS_MEASURED = 20
 IDLE_MEASURED = 8
 
 
-# The embedding function, on executors ------------------------------------------------------------
-
-
-class HashProvider:
-    @property
-    def profile(self) -> ModelProfile:
-        return profile_of(EMBEDDED_MODEL)
-
-    async def embed(self, texts: Sequence[str], *, idempotency_key: str) -> Vectors:
-        return Vectors(np.stack([vector_of(text) for text in texts]))
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-class HashAccess(ModelAccess):
-    def provider(self, timeout_seconds: float) -> HashProvider:
-        return HashProvider()
-
-
-class HashEmbedding(Embedding):
-    def access_of(self, model: str, index: IndexKey) -> HashAccess:
-        return HashAccess(model, self.endpoint_of(model, index), self.profile_of(model, index))
-
-
-# A store, its queue, and a job on both -----------------------------------------------------------
-
-
-class IndexShelf:
-    """A folder of documents and the store that they are indexed into."""
-
-    def __init__(self, spark: SparkSession, place: Path, folder: Path) -> None:
-        self._spark = spark
-        self._place = place
-        self.folder = folder
-        self.url = f"file://{place}/store"
-
-    def job(self) -> SparkIndexingJob:
-        reading = Reading(places=(f"file://{self.folder}",))
-        config = IndexingConfig(self.url, str(self._place / "checkpoint"), embedding=HashEmbedding(), reading=reading)
-        return SparkIndexingJob(self._spark, config)
-
-    def notifications(self) -> list[bytes]:
-        """One for each document as it is now; what a bucket sends of itself is in nobody's time."""
-        return [self.notification(meta) for meta in asyncio.run(listed(self.folder))]
-
-    def notification(self, meta: ObjectMeta) -> bytes:
-        upload = UploadNotification(
-            tenant_id=NAME.tenant,
-            index_id=NAME.index,
-            model=NAME.model,
-            bucket=f"file://{self.folder}",
-            key=meta.key,
-            etag=meta.version,
-            size_bytes=meta.size,
-            created_at=datetime.now(UTC),
-            sequencer=stamped(time.time_ns()),
-        )
-        return encode(upload)
-
-    def send(self, records: list[bytes]) -> None:
-        with SyncProducer(self.url, ProducerConfig(flush_interval_seconds=0.0)) as producer:
-            producer.produce(records).durable()
-
-    def take(self) -> tuple[float, int]:
-        """Notify all documents and index what is new of them: seconds, and chunks."""
-        records = self.notifications()
-        began = time.perf_counter()
-        self.send(records)
-        with self.job() as job:
-            chunks = job.run_available().chunks
-        return time.perf_counter() - began, chunks
-
-    def check(self, chunks: int) -> None:
-        """Everything is there, for a reader too."""
-        assert chunks == asyncio.run(self._rows()) > 0
-
-    async def _rows(self) -> int:
-        async with await VectorStore.open(self.url, VECTOR_PATH) as store:
-            return sum(stats.rows for stats in await store.stats() if stats.name == NAME)
-
-
-async def listed(folder: Path) -> list[ObjectMeta]:
-    store = await open_store(f"file://{folder}", read_only=True)
-    try:
-        return [meta async for page in store.list() for meta in page]
-    finally:
-        await store.close()
+def engine_of(spark: SparkSession) -> Engine:
+    return partial(SparkIndexingJob, spark)
 
 
 def measure_ours(spark: SparkSession, place: Path, folder: Path, stages: Stages) -> Figures:
-    shelf = IndexShelf(spark, place, folder)
+    shelf = IndexShelf(engine_of(spark), place, folder)
     before = processor_seconds_by_process()
     with stages.watching():
         first, chunks = shelf.take()
     stages.processors = {kind: spent - before[kind] for kind, spent in processor_seconds_by_process().items()}
-    shelf.check(chunks)
-    again, _ = shelf.take()
-    megabytes = sum(path.stat().st_size for path in documents(folder)) / 1e6
-    change(folder)
-    changed, _ = shelf.take()
-    spent = sum(stages.processors.values())
-    return Figures(len(documents(folder)), chunks, megabytes, first, again, changed, spent)
-
-
-def warm_up(spark: SparkSession, place: Path) -> float:
-    """Seconds of the first job of a session, with few documents: workers and parsers start, classes load."""
-    folder = place / "documents"
-    folder.mkdir(parents=True)
-    for number in range(WARM_DOCUMENTS):
-        # Some of each, so that every worker has its parsers: they load once, like a vocabulary.
-        kind = "html" if number % 5 < 2 else "txt"
-        (folder / f"{number}.{kind}").write_text(text_of(str(number)))
-    shelf = IndexShelf(spark, place, folder)
-    cold, _ = shelf.take()
-    # Again, and from the start: what was compiled meanwhile is used from now on.
-    IndexShelf(spark, place / "again", folder).take()
-    return cold
+    return finished(shelf, chunks, first, sum(stages.processors.values()))
 
 
 # Where the time goes -----------------------------------------------------------------------------
@@ -266,7 +152,7 @@ def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 async def measure_latency(spark: SparkSession, place: Path, count: int) -> dict[str, Any]:
     """While the job streams: what a micro-batch costs that has nothing to do, and one document at a time."""
-    shelf = IndexShelf(spark, place, place / "documents")
+    shelf = IndexShelf(engine_of(spark), place, place / "documents")
     shelf.folder.mkdir(parents=True)
     known = await written(shelf, "known.txt")
     with shelf.job() as job:
@@ -305,10 +191,6 @@ async def one_by_one(shelf: IndexShelf, count: int) -> dict[str, list[float]]:
 async def written(shelf: IndexShelf, key: str) -> bytes:
     (shelf.folder / key).write_text(text_of(key))
     return shelf.notification(next(meta for meta in await listed(shelf.folder) if meta.key == key))
-
-
-def text_of(key: str) -> str:
-    return f"The document {key} is about itself and about nothing else. " * 10
 
 
 async def sight(collection: CollectionReader, key: str) -> float:

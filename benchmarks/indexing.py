@@ -1,8 +1,8 @@
 """From a notification on the queue to a passage that can be found, beside LlamaIndex and LangChain, in one run.
 
 Everybody gets the same documents, chunks of 800 tokens with 100 of overlap, and an embedding function that only hashes,
-so that no provider's time is in a figure. Penstock runs once on one core (`local[1]`, all its processes pinned to it)
-and once on two, after a warm-up, because a job runs for long; its time ends when everything is durable. Then what Spark
+so that no provider's time is in a figure. Penstock runs on Spark and without it, once on one core (all its processes
+pinned to it) and once on two, after a warm-up, because a job runs for long; its time ends when everything is durable. Then what Spark
 itself costs, where the time goes, and how long one small document takes while the job streams. A peer that is not
 installed is named. Takes some five minutes, with `--quick` less than two.
 """
@@ -29,6 +29,7 @@ from _indexing_work import Figures, vector_of, write_documents
 
 LATENCY_TARGET_SECONDS = 1.5
 SETS = ("small", "large")
+SPARK, LOCAL = "penstock", "penstock local"
 SHARE_SHOWN_MIN = 0.01
 RUN_SECONDS_MAX = 900.0
 
@@ -68,18 +69,28 @@ def contend(contender: str, cores: int, latencies: int, folder: Path) -> dict[st
     if contender in PEERS:
         return {name: asdict(measure_peer(contender, folder / name, folder / f"{name}-kept")) for name in SETS}
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    return penstock(cores, latencies, folder)
+    return penstock(cores, latencies, folder) if contender == SPARK else local(folder)
+
+
+def local(folder: Path) -> dict[str, Any]:
+    """The engine without Spark."""
+    from _indexing_shelf import measure_engine, warm_up
+    from penstock.indexing import LocalIndexingJob
+
+    warm_up(LocalIndexingJob, folder / "warm")
+    return {name: asdict(measure_engine(LocalIndexingJob, folder / f"{name}-kept", folder / name)) for name in SETS}
 
 
 def penstock(cores: int, latencies: int, folder: Path) -> dict[str, Any]:
-    from _indexing_ours import Stages, measure_jobs, measure_latency, measure_ours, warm_up
+    from _indexing_ours import Stages, engine_of, measure_jobs, measure_latency, measure_ours
+    from _indexing_shelf import warm_up
     from penstock.pipelines import open_session, prepare_environment
 
     began = time.perf_counter()
     prepare_environment(os.environ, Path(sys.prefix) / "share" / "penstock" / "java")
     spark = open_session(f"local[{cores}]")
     found: dict[str, Any] = {"session": time.perf_counter() - began}
-    found["cold"] = warm_up(spark, folder / "warm")
+    found["cold"] = warm_up(engine_of(spark), folder / "warm")
     for name in SETS:
         stages = Stages()
         found[name] = asdict(measure_ours(spark, folder / f"{name}-kept", folder / name, stages))
@@ -95,18 +106,24 @@ def penstock(cores: int, latencies: int, folder: Path) -> dict[str, Any]:
 # The report --------------------------------------------------------------------------------------
 
 
-def report_rates(ours: dict[int, dict[str, Any]], peers: dict[str, dict[str, Any]]) -> None:
+def report_rates(
+    ours: dict[int, dict[str, Any]], local: dict[int, dict[str, Any]], peers: dict[str, dict[str, Any]]
+) -> None:
     for name in SETS:
-        rows = {f"penstock, {cores} core{'s' * (cores > 1)}": found[name] for cores, found in ours.items()}
+        rows = {
+            f"{engine}, {cores} core{'s' * (cores > 1)}": found[name]
+            for engine, runs in ((SPARK, ours), (LOCAL, local))
+            for cores, found in runs.items()
+        }
         rows |= {peer: found[name] for peer, found in peers.items()}
         figures = {row: Figures(**found) for row, found in rows.items()}
         one = next(iter(figures.values()))
         print(f"\n{one.documents:,} {name} documents, {one.megabytes:.1f} MB")
-        print(f"  {'':20}{'docs/s':>9}{'chunks/s':>10}{'MB/s':>8}{'first':>9}{'again':>9}{'5 % new':>9}{'CPU':>9}")
+        print(f"  {'':24}{'docs/s':>9}{'chunks/s':>10}{'MB/s':>8}{'first':>9}{'again':>9}{'5 % new':>9}{'CPU':>9}")
         for row, found in figures.items():
             rates = (amount / found.first_seconds for amount in (found.documents, found.chunks, found.megabytes))
             seconds = (found.first_seconds, found.again_seconds, found.change_seconds, found.processor_seconds)
-            print("  {:20}{:9.1f}{:10.1f}{:8.2f}{:7.2f} s{:7.2f} s{:7.2f} s{:7.2f} s".format(row, *rates, *seconds))
+            print("  {:24}{:9.1f}{:10.1f}{:8.2f}{:7.2f} s{:7.2f} s{:7.2f} s{:7.2f} s".format(row, *rates, *seconds))
         report_ratios(figures, list(peers))
 
 
@@ -210,11 +227,11 @@ def compare(size: Size, place: Path) -> None:
             peers[peer] = found
     widest = max(size.cores)
     ours = {
-        cores: in_own_process("penstock", cores, size.latencies if cores == widest else 0, place)
-        for cores in size.cores
+        cores: in_own_process(SPARK, cores, size.latencies if cores == widest else 0, place) for cores in size.cores
     }
+    without_spark = {cores: in_own_process(LOCAL, cores, 0, place) for cores in size.cores}
     report_load("after")
-    report_rates(ours, peers)
+    report_rates(ours, without_spark, peers)
     report_spark(ours)
     report_stages(ours[widest], widest)
     report_latency(ours[widest]["latency"]["seconds"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +28,9 @@ from penstock.documents import (
 )
 from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelProfile, StaticProvider
 from penstock.errors import Closed
+from penstock.indexing.stages import local
 from penstock.indexing.stages.embedding import Embedding
-from penstock.indexing.stages.local import LocalStages
+from penstock.indexing.stages.local import LocalStages, LocalStagesBeside
 from penstock.indexing.stages.port import Stages
 from penstock.indexing.stages.reading import Reading
 from penstock.indexing.stages.readings import ReadOutcome, ReadRequest
@@ -47,21 +48,34 @@ PAGE = b"<html><body>" + b"".join(b"<p>Paragraph %d tells of mills.</p>" % numbe
 PROFILE = ModelProfile(name="m", tokens_per_request=100, items_per_request=8, tokens_per_input=50, dimensions=8)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.integration)])
-def stages(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("beside", marks=pytest.mark.processes),
+        pytest.param("spark", marks=pytest.mark.integration),
+    ]
+)
+def stages(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Opens the stages of an engine, which may read below the folder of the test."""
+    made: list[Stages] = []
 
     def opened(embedding: Embedding | None = None, observer: Observer = SILENT, **reading: Any) -> Stages:
         places = (f"file://{tmp_path}",)
         read = Reading(CHUNKING, places=places, parsed=StoreSpec(f"file://{tmp_path}/store"))
         read = replace(read, **reading)
-        if request.param == "local":
-            return LocalStages(read, embedding or Embedding(), observer=observer)
-        from penstock.pipelines.indexing.stages import SparkStages
+        if request.param == "spark":
+            from penstock.pipelines.indexing.stages import SparkStages
 
-        return SparkStages(request.getfixturevalue("spark"), read, embedding or Embedding(), observer=observer)
+            return SparkStages(request.getfixturevalue("spark"), read, embedding or Embedding(), observer=observer)
+        kind = LocalStages if request.param == "local" else LocalStagesBeside
+        made.append(kind(read, embedding or Embedding(), observer=observer))
+        return made[-1]
 
-    return opened
+    monkeypatch.setattr(local, "_PROCESS_BYTES_MIN", 0)
+    monkeypatch.setattr(local, "_cores", lambda: 2)
+    yield opened
+    for each in made:
+        each.close()
 
 
 def asked(folder: Path, key: str, content: bytes | None, **known: Any) -> ReadRequest:

@@ -62,6 +62,9 @@ class PlayedStages:
     def cancel(self) -> None:
         """Nothing runs for long here."""
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def embed(
         self, requests: Mapping[int, BatchRequest], *, brisk: bool = False, trials: frozenset[str] = frozenset()
     ) -> EmbeddingReply:

@@ -46,10 +46,11 @@ class StaticProvider:
         """The same without a loop: for executors and for queries."""
         rows = np.zeros((len(texts), self._profile.dimensions), dtype=np.float32)
         tokens = 0
+        table = _Rows(self._model)
         for row, ids in zip(rows, self._model.tokenizer.encode_batch(list(texts)), strict=True):
             tokens += len(ids)
             if ids:
-                row[:] = self._model.mean(np.array(ids))
+                row[:] = table.mean(np.array(ids))
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         np.divide(rows, norms, out=rows, where=norms > 0)
         return Vectors(rows, tokens)
@@ -62,18 +63,39 @@ class _Model:
     def __init__(self, file_name: str) -> None:
         with resources.files(__package__).joinpath("model", file_name).open("rb") as file, np.load(file) as stored:
             # As they are stored: a question needs ten rows of thirty thousand.
-            self._vectors: npt.NDArray[np.int8] = stored["vectors"]
-            self._scales: npt.NDArray[np.float32] = stored["scales"]
+            self.vectors: npt.NDArray[np.int8] = stored["vectors"]
+            self.scales: npt.NDArray[np.float32] = stored["scales"]
             words = stored["vocabulary"].tobytes().decode("utf-8").split("\n")
         unknown = words.index(_UNKNOWN)
         self.tokenizer = _splintr().WordPieceTokenizer(words, unknown, _WORD_CHARACTERS_MAX, True)
 
+
+class _Rows:
+    """Rows of the table as they are used: the room for them is taken once and not for every text."""
+
+    def __init__(self, model: _Model) -> None:
+        self._model = model
+        self._stored = np.empty((0, model.vectors.shape[1]), np.int8)
+        self._rows = np.empty(self._stored.shape, np.float32)
+
     def mean(self, ids: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         # Counted first: a long text repeats its words, and each row is fetched once.
-        pieces, counts = np.unique(ids, return_counts=True)
-        rows = self._vectors[pieces].astype(np.float32) * self._scales[pieces, None]
-        total: npt.NDArray[np.float32] = counts.astype(np.float32) @ rows
+        ids = np.sort(ids)
+        firsts = np.flatnonzero(np.diff(ids, prepend=-1))
+        counts = np.diff(firsts, append=len(ids))
+        total: npt.NDArray[np.float32] = counts.astype(np.float32) @ self._rows_of(ids[firsts])
         return total / np.float32(len(ids))
+
+    def _rows_of(self, pieces: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        count = len(pieces)
+        if count > len(self._rows):
+            self._stored = np.empty((2 * count, self._stored.shape[1]), np.int8)
+            self._rows = np.empty(self._stored.shape, np.float32)
+        rows = self._rows[:count]
+        # All pieces are of the table: clipping changes none, and spares a copy that checking them would take.
+        rows[:] = np.take(self._model.vectors, pieces, axis=0, out=self._stored[:count], mode="clip")
+        rows *= self._model.scales[pieces, None]
+        return rows
 
 
 @cache

@@ -55,6 +55,11 @@ class _ReadingThread:
         if self.is_reading:
             self._stages.cancel()
 
+    def close(self) -> None:
+        """Give up what is being read, and let go of what reads."""
+        self.cancel()
+        self._stages.close()
+
     def _read(self, begun: _Readings, requests: Sequence[ReadRequest]) -> None:
         try:
             readings = self._stages.read(requests)
@@ -113,6 +118,10 @@ class ReadingAhead:
     def cancel(self) -> None:
         """Give up what is being read, from any thread."""
         self._thread.cancel()
+
+    def close(self) -> None:
+        """Give up what is being read, and let go of what reads."""
+        self._thread.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,13 +44,14 @@ class JobCore:
         config: IndexingConfig,
         stages: Callable[[Reading, Embedding], Stages],
         *,
+        ahead: Callable[[Reading, Embedding], Stages] | None = None,
         stopped: Callable[[], bool] = lambda: False,
         progress: Callable[[IndexingSummary], None] = lambda _: None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         observer: Observer = SILENT,
     ) -> None:
-        """`stopped` tells whether somebody has stopped the engine; what is not done then stays pending."""
+        """`ahead` makes the stages that read the next round, where they are others; `stopped` tells whether somebody has stopped the engine; what is not done then stays pending."""
         settle_allocators()
         self._config, self._stopped, self._observer = config, stopped, observer
         self.turnstile = Turnstile()
@@ -67,7 +68,7 @@ class JobCore:
         embedding = self.writer.embedding
         reading = self._reading(embedding)
         self.stages, self._beside = stages(reading, embedding), ReadingBeside(stages(reading, embedding))
-        self._ahead = ReadingAhead(stages(reading, embedding))
+        self._ahead = ReadingAhead((ahead or stages)(reading, embedding))
         self.patience = Patience(self.turnstile, stopped, embedding.policy, entropy=entropy, observer=observer)
         self._indexer = Indexer(
             self.writer,
@@ -155,7 +156,7 @@ class JobCore:
     def close(self) -> None:
         self.turnstile.close()
         try:
-            self._ahead.cancel()
+            self._ahead.close()
         finally:
             self.writer.close()
 

@@ -22,7 +22,7 @@ from penstock.indexing.job.indexer import PLAN_RECORDS_MAX
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.indexing.job.writer import IndexWriter
 from penstock.indexing.planning.events import QueueRecord, plan_groups
-from penstock.indexing.stages.local import LocalStages
+from penstock.indexing.stages.local import LocalStages, LocalStagesBeside
 from penstock.observability import SILENT, Observer
 
 __all__ = ["LocalIndexingJob"]
@@ -45,8 +45,10 @@ class LocalIndexingJob:
         observer: Observer = SILENT,
     ) -> None:
         self._config, self._observer = config, observer
-        stages = partial(LocalStages, observer=observer)
-        self._core = JobCore(config, stages, progress=progress, clock=clock, entropy=entropy, observer=observer)
+        stages, ahead = (partial(kind, observer=observer) for kind in (LocalStages, LocalStagesBeside))
+        self._core = JobCore(
+            config, stages, ahead=ahead, progress=progress, clock=clock, entropy=entropy, observer=observer
+        )
 
     @property
     def writer(self) -> IndexWriter:

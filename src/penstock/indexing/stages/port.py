@@ -69,3 +69,7 @@ class Stages(Protocol):
     def cancel(self) -> None:
         """Give up the call that is under way, from any thread: it raises `Closed`. Nothing happens when there is none."""
         ...
+
+    def close(self) -> None:
+        """Let go of what serves these stages alone; none of their calls is under way."""
+        ...

@@ -103,6 +103,9 @@ class SparkStages:
         self._given_up = self._running
         self._spark.sparkContext.cancelAllJobs()
 
+    def close(self) -> None:
+        """The session is its opener's."""
+
     @contextmanager
     def _call(self) -> Iterator[None]:
         """What Spark raises, as one of the project's own errors."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["INVISIBLE", "fold_word", "fold_words"]
+
+# Words whose folded form is remembered: a word is folded once in each form that it is indexed in, part after part.
+_KNOWN_WORDS: Final = 1 << 15
 
 # Characters inside a word that nobody sees or types: soft hyphens, joiners, variation selectors, skin tones of emoji,
 # and the points and stretches of Arabic and Hebrew. In the syntax that Arrow's and Python's patterns share.
@@ -53,4 +57,9 @@ def fold_word(word: str) -> str:
 
 def fold_words(words: list[bytes]) -> list[bytes]:
     """The same of words in UTF-8 and lower case."""
-    return [word if word.isascii() else fold_word(word.decode()).encode() for word in words]
+    return [word if word.isascii() else _folded(word) for word in words]
+
+
+@lru_cache(_KNOWN_WORDS)
+def _folded(word: bytes) -> bytes:
+    return fold_word(word.decode()).encode()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ def hash_words(words: Column) -> Words:
 
 
 def _hashed(words: Sequence[bytes], seed: int) -> Words:
-    return np.fromiter((xxhash.xxh3_64_intdigest(word, seed) for word in words), np.uint64, len(words))
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, words, repeat(seed)), np.uint64, len(words))
 
 
 class WordForms(NamedTuple):
