@@ -19,7 +19,7 @@ from penstock.errors import Corrupt, InvalidInput, NotFound, PermissionDenied
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpAnswer", "answer_of_status", "check_address", "client_for", "posted"]
+__all__ = ["EndpointAnswer", "answer_of_status", "check_address", "client_for", "posted"]
 
 _LATER: Final = frozenset({408, 409, 425, 429})
 _REFUSED: Final = frozenset({400, 413, 422})
@@ -32,7 +32,7 @@ _OK: Final = 200
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class HttpAnswer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """An answer that came whole, or as much of a fault as is looked at."""
 
     status: int
@@ -76,7 +76,7 @@ async def posted(
     seconds: float,
     bytes_max: int,
     headers: Mapping[str, str] | None = None,
-) -> HttpAnswer | Later:
+) -> EndpointAnswer | Later:
     """The answer to JSON that is posted; "later" when no whole one comes, `Corrupt` when it is over `bytes_max`."""
     import httpx
 
@@ -88,7 +88,7 @@ async def posted(
         ):
             is_fault = response.status_code != _OK
             body = await _read(response, _FAULT_BYTES_MAX if is_fault else bytes_max, is_whole=not is_fault)
-            return HttpAnswer(response.status_code, response.headers, body)
+            return EndpointAnswer(response.status_code, response.headers, body)
     except TimeoutError:
         return Later(f"no whole answer came within {seconds:g} s")
     except httpx.RequestError as error:
@@ -114,7 +114,7 @@ async def _read(response: httpx.Response, bytes_max: int, *, is_whole: bool) -> 
 
 
 def answer_of_status(
-    response: HttpAnswer, what: str, clock: Clock, *, secret: str | None = None, texts: Sequence[str] = ()
+    response: EndpointAnswer, what: str, clock: Clock, *, secret: str | None = None, texts: Sequence[str] = ()
 ) -> Later | Refused:
     """The answer behind a status other than 200; `what` begins the error of those that no repeat can heal.
 

@@ -26,8 +26,7 @@ from penstock.documents.notifications import (
     StoredReplays,
     parser_of,
 )
-from penstock.documents.notifications.trust import denied
-from penstock.errors import DeadlineExceeded, InvalidInput, PenstockError, Unavailable
+from penstock.errors import DeadlineExceeded, InvalidInput, PenstockError, PermissionDenied, Unavailable
 from penstock.indexing.search.doors import PLAIN_DOORS, StoreDoors
 from penstock.indexing.search.targets import find_target
 from penstock.indexing.sending.queue import in_trace, send
@@ -185,7 +184,8 @@ def _certificate_in(answer: httpx.Response, deadline: Deadline) -> bytes:
     for piece in answer.iter_bytes():
         found += piece
         if len(found) > _CERTIFICATE_BYTES_MAX:
-            raise denied("its certificate is too large", f"it has more than {_CERTIFICATE_BYTES_MAX} bytes")
+            why = f"its certificate has more than {_CERTIFICATE_BYTES_MAX} bytes"
+            raise PermissionDenied("a notification was rejected", why)
         deadline.check("a certificate")
     return bytes(found)
 
