@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -280,6 +281,26 @@ def test_a_success_counts_whatever_becomes_of_its_body(
     collector.answers = [(200, headers, body)] * 3
     sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]])
     assert (sent.waiting, sent.dead, len(collector.requests)) == (0, [], 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_an_answer_that_unpacks_to_gigabytes_takes_no_memory(collector: Collector, layers: int) -> None:
+    body, encoding = bytes(64 << 20), ", ".join(["gzip"] * layers)
+    for _ in range(layers):
+        body = gzip.compress(body)
+    collector.answers = [(400, {"content-encoding": encoding}, body)]
+    tracemalloc.start()
+    sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sent.dead == [1]
+    assert peak < 8 << 20
+
+
+def test_a_partial_success_is_understood_in_gzip(collector: Collector) -> None:
+    collector.answers = [(200, {"content-encoding": "gzip"}, gzip.compress(b"\x0a\x02\x08\x03"))]
+    sent = run(collector.url, [[otlp_bundle("logs", [b"one"])]])
+    assert sent.observer.counted(names.RELAY_OTLP_REJECTED, signal="logs") == 3
 
 
 def test_a_success_whose_body_never_comes_is_sent_once(collector: Collector) -> None:

@@ -6,13 +6,23 @@ status that is no success is permanent. A success may be partial: the collector 
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["PartialSuccess", "is_retryable", "is_success", "partial_success", "retry_after_seconds"]
+__all__ = [
+    "PartialSuccess",
+    "is_retryable",
+    "is_success",
+    "partial_success",
+    "retry_after_seconds",
+    "unpacked_answer",
+]
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
+# Zlib's way to say: gzip, with the largest window.
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -44,6 +54,16 @@ def retry_after_seconds(text: str | None, now_ms: int, most: float) -> float | N
     except (ValueError, TypeError, OverflowError):
         return None
     return min(max(0.0, at - now_ms / 1000), most)
+
+
+def unpacked_answer(body: bytes, encoding: str, most: int) -> bytes:
+    """The body behind its encoding, up to `most` bytes; as it is where that is not gzip, the only one asked for."""
+    if encoding.strip().lower() not in ("gzip", "x-gzip"):
+        return body
+    try:
+        return zlib.decompressobj(_GZIP_WINDOW).decompress(body, most)
+    except zlib.error:
+        return b""
 
 
 def partial_success(body: bytes) -> PartialSuccess | None:

@@ -23,7 +23,13 @@ from penstock.loops import Offload, Threads
 from penstock.observability import SILENT, Observer, names
 from penstock.quiver import Delivery
 from penstock.relay.config import OtlpOutletConfig
-from penstock.relay.outlets.otlp_answer import is_retryable, is_success, partial_success, retry_after_seconds
+from penstock.relay.outlets.otlp_answer import (
+    is_retryable,
+    is_success,
+    partial_success,
+    retry_after_seconds,
+    unpacked_answer,
+)
 from penstock.relay.outlets.otlp_payload import OtlpRequest, requests_of
 from penstock.relay.outlets.outlet import Delivered, RetryLater, SendAnswer, Undeliverable
 
@@ -74,7 +80,11 @@ class OtlpOutlet:
         self._threads = None if offload else Threads(1, "penstock-relay", "the relay")
         self._offload: Offload = offload or self._threads  # type: ignore[assignment]
         self._client = httpx.AsyncClient(
-            headers={**_checked_headers(headers or {}), "content-type": "application/x-protobuf"},
+            headers={
+                "accept-encoding": "gzip",
+                **_checked_headers(headers or {}),
+                "content-type": "application/x-protobuf",
+            },
             timeout=self._config.timeout_seconds,
             limits=httpx.Limits(max_connections=self._config.concurrency),
         )
@@ -154,11 +164,12 @@ class OtlpOutlet:
         body = b""
         with suppress(httpx.HTTPError, TimeoutError, OSError):
             async with asyncio.timeout(self._config.timeout_seconds):
-                async for piece in answer.aiter_bytes():
+                # As it is on the wire: the client would unpack it without a bound, and in several layers.
+                async for piece in answer.aiter_raw():
                     body += piece
                     if len(body) > _ANSWER_BYTES_MAX:
                         break
-        return body[:_ANSWER_BYTES_MAX]
+        return unpacked_answer(body[:_ANSWER_BYTES_MAX], answer.headers.get("content-encoding", ""), _ANSWER_BYTES_MAX)
 
     def _judge(
         self, request: OtlpRequest, status: int, headers: httpx.Headers, body: bytes, progress: _Progress
