@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.quiver.worlds import HOME, bundle, drained, names, opened, run, small, torn
 
-from penstock.errors import Closed, Conflict, Corrupt, InvalidInput
-from penstock.quiver import Bundle
+from penstock.errors import Closed, Conflict, Corrupt, InvalidInput, NotFound
+from penstock.quiver import Bundle, Quiver
 
 
 def test_schema_evolution_inside_one_segment_and_many_slots_a_bundle() -> None:
@@ -155,5 +156,42 @@ def test_a_small_slice_does_not_keep_what_it_was_cut_from() -> None:
         (batches,) = store._finaliser.open.streams.values()
         assert batches[0].get_total_buffer_size() < 100_000
         assert batches[0].column(0).to_pylist() == [500_000, 500_001]
+
+    run(scenario())
+
+
+def test_a_store_may_be_named_by_a_link_and_is_the_same_store_by_either_name(tmp_path: Path) -> None:
+    """`/var/lib/penstock` is often a link to a larger disk."""
+
+    async def scenario() -> None:
+        (tmp_path / "disk").mkdir()
+        (tmp_path / "store").symlink_to(tmp_path / "disk")
+        store = await Quiver.open(tmp_path / "store")
+        await store.ingest(bundle(1))
+        with pytest.raises(Conflict):
+            await Quiver.open(tmp_path / "disk")
+        await store.close()
+        store = await Quiver.open(tmp_path / "disk")
+        assert [meta.bundles for meta in store.segments] == [1]
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_missed_and_not_made(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "store").symlink_to(tmp_path / "mount/store")
+        with pytest.raises(NotFound, match="mount its disk"):
+            await Quiver.open(tmp_path / "store")
+        assert not (tmp_path / "mount").exists()
+
+    run(scenario())
+
+
+def test_a_file_in_the_place_of_a_store_is_named(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "store").write_text("a file")
+        with pytest.raises(InvalidInput, match="both a file and a directory"):
+            await Quiver.open(tmp_path / "store")
 
     run(scenario())

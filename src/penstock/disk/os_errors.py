@@ -30,7 +30,8 @@ def explain(what: str, error: OSError) -> PenstockError:
     if error.errno == errno.ELOOP:
         return InvalidInput(what, "its path contains a symbolic link", "name the link's target as the store")
     if error.errno in _CLASH:
-        return InvalidInput(what, "a name cannot be both an object and a folder", "choose another key")
+        why = f"a name cannot be both a file and a directory: {error.filename or error.strerror}"
+        return InvalidInput(what, why, "choose another path, or another key")
     if error.errno == errno.ENOENT:
         return NotFound(what, "the directory does not exist", "create it, or mount its disk, then open it again")
     return Unavailable(what, str(error), "check the disk")

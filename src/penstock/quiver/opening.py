@@ -204,7 +204,11 @@ def _next_number(files: list[tuple[int, memoryview]], spares: list[tuple[int, in
 
 
 def full_path(path: str | os.PathLike[str]) -> str:
-    """From the root on, so that a process that changes its folder later still writes here."""
+    """From the root on, so that a process that changes its folder later still writes here.
+
+    The port follows no links: one that stands for the store is followed here, once. One that leads nowhere is kept, so
+    that a disk that is not mounted is missed.
+    """
     given: Any = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(given, str) or "\0" in given or not _has_a_name(given):
         raise InvalidInput(
@@ -214,7 +218,9 @@ def full_path(path: str | os.PathLike[str]) -> str:
         )
     if not given:
         raise InvalidInput("a store needs a directory", "its path is empty", "name one")
-    return str(Path(given).absolute())
+    path = str(Path(given).absolute())
+    target = os.path.realpath(path)
+    return target if Path(target).is_dir() else path
 
 
 def _has_a_name(path: str) -> bool:
