@@ -147,6 +147,18 @@ def test_a_provider_that_answers_zeros_to_everything_is_misconfigured_and_its_ze
     assert "zeros for every text" in result.away.reason
 
 
+def beyond(count):
+    return Vectors(np.full((count, 2), 1e30, np.float32))
+
+
+def test_a_provider_whose_numbers_no_store_compares_is_misconfigured_and_costs_no_document():
+    provider = ScriptedProvider(beyond(2), beyond(1))
+    result = attempt(provider, batch("a", "b"))
+    assert provider.sent == [("a", "b"), (PROBE,)]
+    assert result.vectors == {}
+    assert "numbers beyond 1e+15 for every text" in result.away.reason
+
+
 def test_texts_that_a_model_does_not_know_have_zeros_for_vectors():
     provider = ScriptedProvider(zeros(2))
     result = attempt(provider, batch("a", "b"))

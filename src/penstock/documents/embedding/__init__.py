@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         VectorType,
         profile_of,
     )
-    from penstock.documents.embedding.provider import EmbeddingProvider, Later, Refused, Vectors
+    from penstock.documents.embedding.provider import MAGNITUDE_MAX, EmbeddingProvider, Later, Refused, Vectors
     from penstock.documents.embedding.remote import REQUEST_SECONDS_MAX, OpenAiProvider
     from penstock.documents.embedding.reranker import RemoteReranker, Reranker, Scores
     from penstock.documents.embedding.shortened import ShortenedProvider
@@ -33,6 +33,7 @@ __all__ = [
     "EMBEDDED_MODEL",
     "EMBEDDED_MODELS",
     "LOCAL_MODELS",
+    "MAGNITUDE_MAX",
     "MINILM_MODEL",
     "PROFILES",
     "REQUEST_SECONDS_MAX",
@@ -99,6 +100,7 @@ __getattr__ = lazy_names(
             "profile_of",
         ),
         "provider": (
+            "MAGNITUDE_MAX",
             "EmbeddingProvider",
             "Later",
             "Refused",

@@ -6,7 +6,8 @@ vectors. A text over the model's limit is a dead letter without being sent: noth
 idempotency key holds the digest of the texts in it, so that one key always means one content.
 
 Before texts are blamed for a refusal, the provider is asked for a word that every model takes. One that refuses that too
-is misconfigured: it counts as away, and no text is lost to it. So is one that answers zeros to it.
+is misconfigured: it counts as away, and no text is lost to it. So is one that answers it with zeros, or with numbers
+that no store compares.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.documents.contracts import BatchInput, BatchRequest
 from penstock.documents.embedding.cache import EmbeddingCache, MemoryCache
 from penstock.documents.embedding.pace import Pace
-from penstock.documents.embedding.provider import Answer, EmbeddingProvider, Later, Refused, Vectors, checked
+from penstock.documents.embedding.provider import (
+    MAGNITUDE_MAX,
+    Answer,
+    EmbeddingProvider,
+    Later,
+    Refused,
+    Vectors,
+    checked,
+    is_comparable,
+)
 from penstock.documents.identity import content_key
 from penstock.documents.tokens import EstimatedTokens, TokenCounter
 from penstock.errors import Corrupt, InvalidInput, NotFound, PenstockError, PermissionDenied, Unavailable
@@ -212,8 +222,8 @@ class Dispatcher:
             result.away = answer
             return {}
         if isinstance(answer, Vectors):
-            if not answer.rows.any():
-                # A text of words that a model does not know; or a model that is not there.
+            if not is_comparable(answer.rows):
+                # Texts of words that a model does not know; or a model that is not there.
                 result.away = await self._probed(place, result)
                 if result.away is not None:
                     return {}
@@ -260,9 +270,10 @@ class Dispatcher:
                 f"it also refuses {PROBE!r}, with {answer.reason}",
                 "check the model's name and what the endpoint asks for",
             )
-        if isinstance(answer, Vectors) and not answer.rows.any():
+        if isinstance(answer, Vectors) and not is_comparable(answer.rows):
+            told = f"numbers beyond {MAGNITUDE_MAX:g}" if answer.rows.any() else "zeros"
             raise InvalidInput(
-                f"the endpoint of model {self._profile.name} answers zeros for every text",
+                f"the endpoint of model {self._profile.name} answers {told} for every text",
                 f"also for {PROBE!r}",
                 "check the model's name, and that the endpoint has loaded it",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,20 @@ import numpy.typing as npt
 from penstock.documents.embedding.profiles import ModelProfile
 from penstock.errors import Corrupt
 
-__all__ = ["Answer", "EmbeddingProvider", "Later", "Refused", "Vectors", "checked", "unit_rows"]
+__all__ = [
+    "MAGNITUDE_MAX",
+    "Answer",
+    "EmbeddingProvider",
+    "Later",
+    "Refused",
+    "Vectors",
+    "checked",
+    "is_comparable",
+    "unit_rows",
+]
+
+# What a store compares at most. Its own bound, said again: a worker that does not import it starts twice as fast.
+MAGNITUDE_MAX: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +77,12 @@ def checked(vectors: Vectors, count: int, model: str) -> Vectors:
     if not np.isfinite(vectors.rows).all():
         raise Corrupt(f"model {model} answered invalid numbers", "a vector holds NaN or infinity")
     return vectors
+
+
+def is_comparable(rows: npt.NDArray[np.float32]) -> bool:
+    """Whether any of these vectors has a direction, and numbers that a store compares."""
+    largest = np.abs(rows).max(axis=1, initial=0)
+    return bool(((largest > 0) & (largest <= MAGNITUDE_MAX)).any())
 
 
 def unit_rows(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

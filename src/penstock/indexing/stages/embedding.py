@@ -18,6 +18,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.documents import BatchRequest, ChunkingConfig, vo_key
 from penstock.documents.embedding import (
     LOCAL_MODELS,
+    MAGNITUDE_MAX,
     REQUEST_SECONDS_MAX,
     Dispatcher,
     DispatchPolicy,
@@ -49,8 +50,6 @@ UNKNOWN_TEXT: Final = "the model knows nothing in it"
 _BRISK_ATTEMPTS_MAX: Final = 3
 # For a word, from a model that did not answer before.
 _TRIAL_SECONDS_MAX: Final = 10.0
-# What a store compares at most. Its own bound, said again: a worker that does not import it starts twice as fast.
-MAGNITUDE_MAX: Final = 1e15
 
 
 @dataclass(frozen=True)
