@@ -17,7 +17,7 @@ from penstock.cli.settings.options import SETTINGS_FILE, settings_option
 from penstock.cli.settings.sections import SECTIONS, class_of
 from penstock.errors import InvalidInput, NotFound, PenstockError, PermissionDenied
 from penstock.gateway import GatewayConfig
-from penstock.objects.cloud.services import S3Options
+from penstock.objects.cloud.services import AzureOptions, S3Options
 from penstock.vector import VectorConfig
 
 
@@ -121,6 +121,14 @@ def test_a_true_is_no_number_and_a_number_no_text(tmp_path: Path) -> None:
     refusal(tmp_path, "[vector]\ncache_bytes = 1.5")
     refusal(tmp_path, "[producer]\nmanifest_path = 3", ProducerConfig)
     refusal(tmp_path, "[vector]\nrerank = 1")
+
+
+def test_a_secret_that_cannot_be_used_is_named_and_never_quoted(tmp_path: Path) -> None:
+    told = refusal(tmp_path, '[s3]\nsecret_access_key = ["hunter2"]', S3Options)
+    assert "secret_access_key" in told.what
+    assert "hunter2" not in str(told)
+    told = refusal(tmp_path, "[azure]\naccount_key = 7654321", AzureOptions)
+    assert "7654321" not in str(told)
 
 
 def test_no_number_is_no_setting(tmp_path: Path) -> None:

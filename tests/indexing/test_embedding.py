@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from penstock.documents import BatchInput, BatchRequest, ChunkingConfig
-from penstock.documents.embedding import EMBEDDED_MODEL, DispatchPolicy, ModelProfile, StaticProvider
+from penstock.documents.embedding import EMBEDDED_MODEL, MAGNITUDE_MAX, DispatchPolicy, ModelProfile, StaticProvider
 from penstock.errors import InvalidInput
 from penstock.indexing.stages import embedding
 from penstock.indexing.stages.embedding import Embedding, Endpoint, OwnModel, embed_requests
@@ -110,4 +110,4 @@ def test_a_number_that_no_store_compares_is_the_fault_of_its_chunk_alone(monkeyp
 
 
 def test_the_bound_of_a_number_is_the_stores_own() -> None:
-    assert embedding.MAGNITUDE_MAX == metric.MAGNITUDE_MAX
+    assert MAGNITUDE_MAX == metric.MAGNITUDE_MAX

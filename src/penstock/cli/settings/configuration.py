@@ -12,7 +12,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -27,6 +27,8 @@ __all__ = ["Settings", "load_settings"]
 _PREFIX: Final = "PENSTOCK_"
 _FILE_BYTES_MAX: Final = 1 << 20
 _WRITABLE_BY_OTHERS: Final = stat.S_IWOTH
+# Stands for the value of a secret.
+_HIDDEN: Final = "…"
 
 T = TypeVar("T")
 
@@ -117,7 +119,8 @@ def _in_table(
         if is_section(known[key]):
             yield from _in_table(file, (*path, key), known[key], value)
         else:
-            yield (*path, key), _Said(value, f"{file}: [{heading}] {key} = {value!r}", str(file))
+            shown = _HIDDEN if _is_secret((*path, key)) else repr(value)
+            yield (*path, key), _Said(value, f"{file}: [{heading}] {key} = {shown}", str(file))
 
 
 def _in_environment(environment: Mapping[str, str]) -> dict[tuple[str, ...], _Said]:
@@ -129,7 +132,8 @@ def _in_environment(environment: Mapping[str, str]) -> dict[tuple[str, ...], _Sa
             continue
         known = {_variable(path): path for path in _paths((section,), class_of(section))}
         if variable in known:
-            said[known[variable]] = _Said(value, f"{variable}={value}")
+            shown = _HIDDEN if _is_secret(known[variable]) else value
+            said[known[variable]] = _Said(value, f"{variable}={shown}")
         elif near := get_close_matches(variable, known, 1, cutoff=0.9):
             raise InvalidInput(f"{variable} cannot be used", "there is no such setting", f"did you mean {near[0]}?")
     return said
@@ -141,6 +145,14 @@ def _paths(path: tuple[str, ...], kind: type[Any]) -> Iterator[tuple[str, ...]]:
             yield from _paths((*path, name), hint)
         else:
             yield (*path, name)
+
+
+def _is_secret(path: tuple[str, ...]) -> bool:
+    """Whether a setting is one that its class leaves out of what is printed: then no error quotes it either."""
+    kind = class_of(path[0])
+    for name in path[1:-1]:
+        kind = fields_of(kind)[name]
+    return is_dataclass(kind) and any(field.name == path[-1] and not field.repr for field in fields(kind))
 
 
 def _variable(path: tuple[str, ...]) -> str:
