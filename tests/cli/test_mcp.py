@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -79,6 +80,7 @@ def test_a_long_document_is_read_in_parts_and_what_is_refused_is_told_with_its_r
         assert text == RIVERS
         for name, arguments, said in (
             ("fetch", {"key": "nowhere.md"}, "the index has no text of nowhere.md"),
+            ("search", {"query": " "}, "the query is empty"),
             ("search", {"query": "x", "filter": "key ="}, "cannot be read"),
             ("search", {"query": "x", "count": 1_000_000}, "count"),
         ):
@@ -121,3 +123,25 @@ def test_a_model_counts_filters_and_groups(store: Path) -> None:
         assert passage["key"] == "bread.txt"
 
     asking(store, ask)
+
+
+def test_a_store_that_goes_away_is_told_and_answers_again_when_it_is_back(store: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    shutil.copytree(store, place)
+
+    async def ask(client: Client) -> None:
+        place.rename(tmp_path / "away")
+        for name, arguments in (
+            ("list_documents", {}),
+            ("search", {"query": "otters"}),
+            ("fetch", {"key": "bread.txt"}),
+        ):
+            refused = await client.call_tool(name, arguments)
+            assert refused.is_error
+            assert "does not exist" in str(refused.content[0])
+        (tmp_path / "away").rename(place)
+        listed = await client.call_tool("list_documents", {})
+        assert listed.structured_content is not None
+        assert listed.structured_content["total"] == 2
+
+    asking(place, ask)

@@ -65,6 +65,8 @@ def test_what_is_refused_is_raised_to_whoever_asked(store: str) -> None:
         asyncio.run(inside())
     with pytest.raises(NotFound):
         waited_for(access(store).documents(["absent.txt"]))
+    with pytest.raises(NotFound, match="there is no store"):
+        waited_for(access(f"{store}-mistyped").documents())
 
 
 def test_a_framework_that_is_not_installed_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

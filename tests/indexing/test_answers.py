@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -172,3 +173,19 @@ def test_highlights_leave_out_words_that_only_hold_a_question_together() -> None
 def test_a_least_score_that_is_no_number_is_refused(score: float) -> None:
     with pytest.raises(InvalidInput, match="minimum score"):
         Question("words", 1, score_min=score)
+
+
+def test_words_that_the_model_does_not_know_score_a_share_of_the_best_too(tmp_path: Path) -> None:
+    shelf = IndexShelf.holding(tmp_path, {"twice.txt": "ภาษาไทย ภาษาไทย", "once.txt": "ภาษาไทย และคำอื่นอีกหลายคำ"})
+    found = ask(shelf, "ภาษาไทย", facets=("key",))
+    scores = [hit["score"] for hit in found.passages]
+    assert scores[0] == 1
+    assert 0 < scores[1] < 1
+    assert [hit["key"] for hit in ask(shelf, "ภาษาไทย", score_min=0.99).passages] == [found.passages[0]["key"]]
+    assert ask(shelf, "ภาษาไทย", mode="text").passages[0]["score"] != 1
+
+
+@pytest.mark.parametrize("words", ["", "  \n", "\x00", "\u200b"])
+def test_a_question_without_a_word_is_refused(shelf: IndexShelf, words: str) -> None:
+    with pytest.raises(InvalidInput, match="the query is empty"):
+        ask(shelf, words)

@@ -17,6 +17,7 @@ from penstock.indexing import (
     find_target,
     parse_filter,
     read_entries,
+    require_store,
     url_of,
 )
 from penstock.loops import LoopThread
@@ -53,6 +54,7 @@ class IndexAccess:
     async def documents(self, keys: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """The texts of documents as they were indexed: those of some keys, or all that the filter selects."""
         url = url_of(self.store)
+        await require_store(url)
         name = (await find_target(url, self.tenant, self.index, None)).name
         if keys is not None:
             places: list[tuple[str | None, str]] = [(None, key) for key in keys]

@@ -26,6 +26,7 @@ from penstock.indexing import (
     find_target,
     parse_filter,
     read_entries,
+    require_store,
 )
 from penstock.indexing import by_document as grouped
 
@@ -103,6 +104,7 @@ def mcp_server(url: str, asked: Asked, doors: StoreDoors) -> MCPServer:
     async def list_documents(prefix: str = "", limit: Limit = 100) -> dict[str, Any]:
         """List the documents of the index, by key, and whether each is searchable."""
         try:
+            await require_store(url, doors)
             target = await find_target(url, asked.tenant, asked.index, asked.model, doors)
             entries = await read_entries(url, target.name, doors)
         except PenstockError as error:

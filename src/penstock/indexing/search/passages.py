@@ -68,6 +68,8 @@ class Question:
     facet_values: int = 10
 
     def __post_init__(self) -> None:
+        if not any(letter.isprintable() and not letter.isspace() for letter in self.words):
+            raise InvalidInput("the query is empty", "it has no words", "write what to search for")
         if self.score_min is not None and not math.isfinite(self.score_min):
             raise InvalidInput(f"the minimum score {self.score_min}", "it is not finite", "give a finite number")
         if len(self.facets) > FACETS_MAX:
@@ -216,7 +218,7 @@ class _Query:
         }
 
     async def _search(self, count: int, columns: Sequence[str]) -> pa.Table:
-        return await self.collection.search(
+        found = await self.collection.search(
             self.vectors,
             count,
             text=self.text,
@@ -226,6 +228,11 @@ class _Query:
             # Rows of one document are told apart only in a ranking by words.
             group="key" if self.text is not None else None,
         )
+        if self.question.mode == "hybrid" and self.vectors is None and len(found):
+            # Words alone have scores without a bound, and a hybrid one is a share of the best.
+            share = found["score"].to_numpy() / found["score"][0].as_py()
+            return found.set_column(found.schema.get_field_index("score"), "score", pa.array(share, pa.float32()))
+        return found
 
 
 def _told(facet: FacetCounts, *, is_whole: bool = True) -> dict[str, Any]:

@@ -114,8 +114,6 @@ def search(
     --mode vector, BM25 with --mode text, and a share of the best possible score with both.
     """
     asked = " ".join(words).strip()
-    if not asked:
-        raise InvalidInput("the query is empty", "it has no words", "write what to search for")
     if _is_broken(asked):
         raise InvalidInput("the query cannot be read", "it is not UTF-8 text", "check the terminal's encoding")
     import asyncio
