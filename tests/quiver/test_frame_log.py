@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from penstock.quiver.log.frames import FrameKind
 from penstock.quiver.log.group_layout import Record
 from penstock.quiver.wal.replay import WalReplay, replay_wal_files
 from penstock.testing import ManualClock, SeededEntropy, TornDisk
+from penstock.testing.storage.torn_file import TornFile
 
 FOLDER = "/log"
 # A header and three groups of one block.
@@ -54,6 +56,10 @@ def replayed(disk: TornDisk) -> WalReplay:
     disk.crash()
     files = [name for name, _ in disk.scan(FOLDER) if not name.startswith("spare-")]
     return replay_wal_files([(int(name[:20]), memoryview(disk.read(f"{FOLDER}/{name}")[0])) for name in files], 0)
+
+
+def refused(path: str, **settings: object) -> TornFile:
+    raise OSError(errno.EMFILE, "Too many open files", path)
 
 
 def sequences(found: WalReplay) -> list[int]:
@@ -155,6 +161,25 @@ def test_a_next_file_that_cannot_be_begun_is_reused_later_and_the_log_goes_on_wi
     log.release(3)
     assert log.bytes == sum(disk.stat(f"{FOLDER}/{name}").size for name, _ in disk.scan(FOLDER))
     assert sequences(replayed(disk))[-5:] == [4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("spare_files", [0, 2])
+def test_a_file_that_could_not_be_opened_keeps_no_other_from_being_released(spare_files: int) -> None:
+    """A process may be out of handles for a moment."""
+    disk = torn()
+    log = begun(disk, spare_files=spare_files)
+    for sequence in range(1, 4):
+        log.write(group(sequence))
+    opening, disk.open = disk.open, refused  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="Too many open files"):
+        log.write(group(4))
+    disk.open = opening  # type: ignore[method-assign]
+    for sequence in range(4, 8):
+        log.write(group(sequence))
+    log.release(7)
+    log.forget_all_but(0)
+    assert log.retired == []
+    assert log.bytes == sum(disk.stat(f"{FOLDER}/{name}").size for name, _ in disk.scan(FOLDER))
 
 
 def test_a_rotation_ahead_of_its_next_file_goes_without_it() -> None:

@@ -240,11 +240,15 @@ class FrameLog:
 
     def _recycle(self, file: LogFile) -> int:
         ready = len(self.spares) + (self._next.file is not None)
-        if ready < self._spare_files and file.size == self.rotation_size:
-            self._folder.keep_as_spare(file.number)
-            self.spares.append((file.number, file.size))
+        try:
+            if ready < self._spare_files and file.size == self.rotation_size:
+                self._folder.keep_as_spare(file.number)
+                self.spares.append((file.number, file.size))
+                return 0
+            self._folder.remove(file.number)
+        except FileNotFoundError:
+            # It could not even be opened when its turn came, for want of handles or inodes: those behind it must go on.
             return 0
-        self._folder.remove(file.number)
         return file.size
 
     def _take_spare(self, number: int, size: int) -> int:
