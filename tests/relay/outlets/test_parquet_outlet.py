@@ -15,9 +15,10 @@ import pytest
 from tests.relay.edge import filled, opened, rows, torn
 
 from penstock.disk import RealDisk
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, StorageFull
 from penstock.quiver import Bundle
 from penstock.relay import ParquetOutlet, ParquetOutletConfig, Relay
+from penstock.relay.outlets.outlet import Delivered
 from penstock.testing import PowerCut, SeededEntropy, Simulation, TornDisk, inline, simulate
 
 FOLDER = "/files"
@@ -158,6 +159,27 @@ def test_a_quiver_that_was_begun_anew_overwrites_nothing() -> None:
         second = await prepared(simulation, [[rows(2)]])
         await relay(simulation, second)
         assert not set(files(first)) & set(files(second))
+
+    simulate(main, 1)
+
+
+@pytest.mark.parametrize("call", ["create", "sync_file"])
+def test_a_file_that_does_not_fit_the_disk_leaves_no_beginning_there(call: str) -> None:
+    async def main(simulation: Simulation) -> None:
+        disk = await prepared(simulation, [[rows(1)]])
+        store = await opened(disk, clock=simulation.clock)
+        await store.register("parquet")
+        delivery = await store.next("parquet", 0.0)
+        assert delivery is not None
+        outlet = ParquetOutlet(FOLDER, disk=disk, offload=inline)
+        disk.fail_next(call, errno.ENOSPC)
+        with pytest.raises(StorageFull):
+            await outlet.send(delivery)
+        assert files(disk) == {}
+        assert await outlet.send(delivery) == Delivered()
+        await delivery.ack()
+        assert values(files(disk)) == [1] * 16
+        await store.close()
 
     simulate(main, 1)
 

@@ -96,8 +96,14 @@ class ParquetOutlet:
         temporary = f"{self._folder}/{name}{_TEMPORARY}"
         # A new file each time: after a failed sync the old one's pages cannot be trusted.
         _unlink(self._disk, temporary)
-        self._disk.create(temporary, memoryview(body))
-        self._disk.sync_file(temporary)
+        try:
+            self._disk.create(temporary, memoryview(body))
+            self._disk.sync_file(temporary)
+        except OSError:
+            # On a full disk its beginning would take the room that others wait for, the quiver among them.
+            with contextlib.suppress(OSError):
+                _unlink(self._disk, temporary)
+            raise
         with self._disk.watching(self._folder):
             self._disk.rename(temporary, f"{self._folder}/{name}")
             self._disk.sync_directory(self._folder)
