@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from tests.quiver.worlds import torn
@@ -180,6 +180,27 @@ def test_a_file_that_could_not_be_opened_keeps_no_other_from_being_released(spar
     log.forget_all_but(0)
     assert log.retired == []
     assert log.bytes == sum(disk.stat(f"{FOLDER}/{name}").size for name, _ in disk.scan(FOLDER))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("call", ["rename", "unlink"])
+def test_a_call_that_failed_and_was_done_all_the_same_keeps_the_log_from_nothing(call: str, seed: int) -> None:
+    disk = torn(seed)
+    log = begun(disk, spare_files=1 if call == "rename" else 0)
+    for sequence in range(1, 40):
+        if sequence % 5 == 0:
+            disk.fail_next(call)
+        for _ in range(2):
+            with suppress(OSError):
+                log.write(group(sequence))
+                break
+        with suppress(OSError):
+            log.release(sequence)
+    disk.heal()
+    log.write(group(40))
+    log.release(40, with_active=True)
+    assert log.retired == []
+    assert {name for name, _ in disk.scan(FOLDER)} == {f"spare-{number:020d}.wal" for number, _ in log.spares}
 
 
 def test_a_rotation_ahead_of_its_next_file_goes_without_it() -> None:

@@ -10,6 +10,7 @@ The next file is begun ahead, from a spare, while groups are written: a rotation
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from penstock.clock import Clock
 from penstock.disk import Disk, DiskFile
@@ -247,17 +248,27 @@ class FrameLog:
                 return 0
             self._folder.remove(file.number)
         except FileNotFoundError:
-            # It could not even be opened when its turn came, for want of handles or inodes: those behind it must go on.
+            # It could not even be opened when its turn came, for want of handles or inodes; or an earlier try failed
+            # and was done all the same. Those behind it must go on.
+            with suppress(FileNotFoundError):
+                self._folder.remove(file.number, spare=True)
             return 0
         return file.size
 
     def _take_spare(self, number: int, size: int) -> int:
         """The size of the spare that now has this number; 0 where none fits."""
-        for at, (spare, spare_size) in enumerate(self.spares):
-            if spare_size >= size:
-                self._folder.use_spare(spare, number)
-                del self.spares[at]
-                return spare_size
+        for spare in [spare for spare in self.spares if spare[1] >= size]:
+            try:
+                self._folder.use_spare(spare[0], number)
+            except FileNotFoundError:
+                self.spares.remove(spare)
+                continue
+            except OSError:
+                # It may have its new name all the same: under that it is let go of.
+                self.retired.append(LogFile(number, spare[1], 0))
+                raise
+            self.spares.remove(spare)
+            return spare[1]
         return 0
 
     def _new_number(self) -> int:

@@ -72,8 +72,8 @@ class LogFolder:
     def keep_as_spare(self, number: int) -> None:
         self.disk.rename(self.path(number), self.path(number, spare=True))
 
-    def remove(self, number: int) -> None:
-        self.disk.unlink(self.path(number))
+    def remove(self, number: int, *, spare: bool = False) -> None:
+        self.disk.unlink(self.path(number, spare=spare))
 
     def _head(self, number: int, first: Sequence[Record], generation: int) -> memoryview:
         # A clock before 1970 must not stop the log: this time is for people who look at the file.
