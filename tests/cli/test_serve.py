@@ -108,6 +108,13 @@ def test_a_configuration_that_init_writes_changes_nothing(tmp_path):
             assert f"# {name} = " in text or f"[{section}.{name}]" in text
 
 
+def test_a_configuration_is_written_for_its_owner_alone_whatever_the_umask(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "init"], cwd=tmp_path, capture_output=True, check=True, umask=0
+    )
+    assert (tmp_path / "penstock.toml").stat().st_mode & 0o777 == 0o600
+
+
 def test_every_line_of_that_configuration_can_be_switched_on(tmp_path):
     from penstock.cli.settings.sections import SECTIONS, class_of
     from penstock.cli.settings.template import commented_configuration

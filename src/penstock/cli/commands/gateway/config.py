@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,10 @@ def init(file: str, force: bool) -> None:
     path = Path(file)
     if path.exists() and not force:
         raise Conflict(f"{path} is not written", "the file exists", "choose another, or give --force")
-    path.write_text(commented_configuration())
+    # Keys of buckets may be written into it; a file that others may write is not read.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        opened.write(commented_configuration())
     click.echo(f"wrote {path}: edit it, then run `penstock check-config` and `penstock serve`")
 
 
