@@ -54,8 +54,12 @@ PAGES = {
 <div class="sphinxsidebar" role="navigation"><div class="sphinxsidebarwrapper"><ul>{_MENU}</ul></div></div></div>
 <div class="footer" role="contentinfo">&copy; menufooter <a href="/c">menucopyright</a> menucreated by Sphinx.</div>"""),
     "Sphinx, Furo": _page(f"""
-<div class="page"><aside class="sidebar-drawer"><div class="sidebar-container"><ul>{_MENU}</ul></div></aside>
-<div class="main"><div class="content"><article role="main" id="furo-main-content">{content(_SPHINX_SIGN)}</article>
+<label class="overlay sidebar-overlay" for="__navigation"><div class="visually-hidden">menu Hide navigation</div></label>
+<label class="overlay toc-overlay" for="__toc"><div class="visually-hidden">menu Hide table of contents</div></label>
+<div class="page"><header class="mobile-header"><div class="header-center"><a href="i">menubrand</a></div></header><aside class="sidebar-drawer"><div class="sidebar-container"><ul>{_MENU}</ul></div></aside>
+<div class="main"><div class="content"><div class="article-container"><a href="#" class="back-to-top">menu Back to top</a>
+<div class="content-icon-container"><label class="toc-overlay-icon" for="__toc">menu Toggle table of contents</label></div>
+<article role="main" id="furo-main-content">{content(_SPHINX_SIGN)}</article></div>
 <footer><div class="related-pages"><a href="n">menunext</a></div><div class="bottom-of-page">menumade with</div></footer>
 </div><aside class="toc-drawer"><div class="toc-sticky"><ul>{_MENU}</ul></div></aside></div></div>"""),
     "Sphinx, Read the Docs": _page(f"""

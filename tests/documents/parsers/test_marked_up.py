@@ -87,7 +87,15 @@ def test_wide_titles_need_a_line_as_wide_as_they_look() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["=" * 500_000, "=\n" * 250_000, "\\section{" * 60_000, "* " * 250_000, "a\n=\n" * 120_000]
+    "line",
+    [
+        "=" * 500_000,
+        "=\n" * 250_000,
+        "\\section{" * 60_000,
+        "* " * 250_000,
+        "= a" + " " * 500_000 + "b",
+        "a\n=\n" * 120_000,
+    ],
 )
 @pytest.mark.parametrize("name", ["a.rst", "a.adoc", "a.org", "a.tex"])
 def test_no_text_takes_more_than_one_pass(line: str, name: str) -> None:

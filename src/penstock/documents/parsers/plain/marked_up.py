@@ -21,7 +21,9 @@ _RULE_SIGNS: Final = frozenset("=-~^\"'`#*+.:_<>")
 # A longer line is a paragraph.
 _TITLE_CHARACTERS_MAX: Final = 300
 _WIDE: Final = ("W", "F")
-_ASCIIDOC: Final = re.compile(r"(={1,6})[ \t]+(\S.*?)(?:[ \t]+=+)?$")
+_ASCIIDOC: Final = re.compile(r"(={1,6})[ \t]+(\S.*)$")
+# A title may be closed as it was opened.
+_CLOSED: Final = (" ", "\t")
 # Blocks whose lines are no headings: listings, literals, passages through, comments.
 _ASCIIDOC_FENCE: Final = re.compile(r"(-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,})$")
 _ORG: Final = re.compile(r"(\*+)[ \t]+(\S.*)$")
@@ -81,7 +83,12 @@ def _asciidoc(lines: list[str]) -> Iterator[str]:
         found = _ASCIIDOC.match(bare) if not fence else None
         if _ASCIIDOC_FENCE.match(bare):
             fence = "" if bare == fence else fence or bare
-        yield heading(found.group(2), len(found.group(1))) if found else verbatim(line)
+        yield heading(_unclosed(found.group(2)), len(found.group(1))) if found else verbatim(line)
+
+
+def _unclosed(title: str) -> str:
+    bare = title.rstrip("=")
+    return bare if bare.endswith(_CLOSED) else title
 
 
 def _org(lines: list[str]) -> Iterator[str]:

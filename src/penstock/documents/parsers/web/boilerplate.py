@@ -37,7 +37,8 @@ _AROUND_ROLES: Final = names("navigation banner contentinfo search complementary
 # Javadoc, Doxygen, Apache's manual and blogs.
 _AROUND_NAMES: Final = names(
     """
-    sphinxsidebar sphinxsidebarwrapper related sidebar sidebar-drawer sidebar-container toc-drawer toc-sticky toc-tree
+    sphinxsidebar sphinxsidebarwrapper related sidebar sidebar-drawer sidebar-container sidebar-overlay toc-drawer toc-sticky
+    toc-tree toc-overlay toc-overlay-icon mobile-header back-to-top content-icon-container
     wy-nav-side wy-nav-top rst-footer-buttons bd-sidebar bd-header bd-footer prev-next-area
     md-header md-footer md-sidebar md-tabs md-skip navbar footer page-footer site-footer site-header site-nav
     theme-doc-sidebar-container theme-doc-toc-desktop theme-doc-toc-mobile theme-doc-breadcrumbs pagination-nav
