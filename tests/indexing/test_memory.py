@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.indexing.job import memory
-from penstock.indexing.job.memory import give_back_memory
+from penstock.indexing.job.memory import MemoryKeeper, give_back_memory
 
 # Below the size that the C library asks the machine for directly.
 PIECE_BYTES = 64 << 10
@@ -29,6 +29,31 @@ def test_holes_between_blocks_that_live_on_are_given_back() -> None:
     assert give_back_memory()
     assert held - resident_bytes() > PIECES * PIECE_BYTES // 2
     assert len(pieces) == 1
+
+
+@pytest.fixture
+def given_back(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often memory was given back; the keeper's own thread does not look."""
+    times: list[int] = []
+    monkeypatch.setattr(memory, "give_back_memory", lambda: times.append(1))
+    monkeypatch.setattr(memory, "_LOOK_SECONDS", 3600.0)
+    return times
+
+
+def test_a_process_that_grows_gives_its_holes_back_each_time_it_has_grown_enough(given_back: list[int]) -> None:
+    mebibytes = iter([100, 120, 131, 132, 110, 140, 141, 142])
+    keeper = MemoryKeeper(lambda: next(mebibytes) << 20)
+    # At 132, 32 above where it began; what it held then is the next measure, and so is what it falls to.
+    assert [keeper.look() for _ in range(3)] == [False, False, True]
+    assert [keeper.look() for _ in range(2)] == [False, False]
+    keeper.close()
+    assert len(given_back) == 1
+
+
+def test_a_machine_that_does_not_tell_what_a_process_holds_is_left_alone(given_back: list[int]) -> None:
+    keeper = MemoryKeeper(lambda: None)
+    assert not keeper.look()
+    assert not given_back
 
 
 def test_a_library_without_the_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,12 +18,15 @@ import pytest
 from penstock.documents import ChunkingConfig, Progress, UploadNotification
 from penstock.documents.embedding import EMBEDDED_MODEL
 from penstock.errors import Closed, Unavailable
+from penstock.indexing.job import indexer
+from penstock.indexing.planning.plan import RoundLimits
 from penstock.indexing.stages import local
 from penstock.indexing.stages.embedding import Embedding
 from penstock.indexing.stages.local import LocalStages, LocalStagesBeside
 from penstock.indexing.stages.reading import Reading
 from penstock.indexing.stages.reading_process import ReadingProcess
 from penstock.indexing.stages.readings import Piece, ReadRequest
+from penstock.testing.shelf import IndexShelf, prose
 
 pytestmark = pytest.mark.processes
 
@@ -169,3 +172,32 @@ def test_one_core_is_left_to_the_job(reading: Reading, tmp_path: Path, monkeypat
     beside = LocalStagesBeside(reading, Embedding())
     assert beside.read([request_of(tmp_path)])
     assert beside._process.pid is None
+
+
+def test_a_job_whose_reading_process_is_killed_again_and_again_stores_what_an_undisturbed_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_cores", lambda: 2)
+    monkeypatch.setattr(local, "_PROCESS_BYTES_MIN", 0)
+    monkeypatch.setattr(indexer, "AHEAD_BYTES_MIN", 1)
+    limits = RoundLimits(documents_max=4)
+    killed: list[int | None] = []
+    stored: list[list[tuple[str, int, str]]] = []
+    read = ReadingProcess.read
+
+    def killed_first(process: ReadingProcess, asked: Sequence[ReadRequest], check: Callable[[], None]) -> list[Piece]:
+        """Every second time: it is found dead and replaced, as if it had been killed since it was asked last."""
+        if process.pid is not None and len(killed) % 2 == 0:
+            os.kill(process.pid, signal.SIGKILL)
+        killed.append(process.pid)
+        return read(process, asked, check)
+
+    for name, reader in (("disturbed", killed_first), ("undisturbed", read)):
+        monkeypatch.setattr(ReadingProcess, "read", reader)
+        (tmp_path / name / "documents").mkdir(parents=True)
+        shelf = IndexShelf(None, tmp_path / name)
+        events = [shelf.write(f"{number}.txt", prose(f"otters and herons {number}", 20)) for number in range(24)]
+        assert shelf.run(*events, rounds=limits).documents == 24
+        stored.append(sorted((attributes["key"], attributes["start"], text) for attributes, text in shelf.passages()))
+    assert stored[0] == stored[1]
+    assert len(killed) > 2

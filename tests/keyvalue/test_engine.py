@@ -45,6 +45,8 @@ def test_a_tight_bound_on_memory_has_tables_written_and_merged_one_after_the_oth
     for name in ("max_concurrent_compactions", "max_subcompactions", "max_fetch_tasks"):
         assert tight["compactor_options"]["worker"][name] == 1
         assert wide["compactor_options"]["worker"][name] > 1
+    for name in ("bytes_to_fetch", "max_sst_size"):
+        assert tight["compactor_options"]["worker"][name] < wide["compactor_options"]["worker"][name]
 
 
 def test_an_ordered_directory_collects_while_it_is_open_and_an_unordered_one_does_not() -> None:

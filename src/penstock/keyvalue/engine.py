@@ -43,6 +43,10 @@ _FEW_AT_ONCE: Final[dict[str, object]] = {
     "compactor_options.worker.max_concurrent_compactions": 1,
     "compactor_options.worker.max_subcompactions": 1,
     "compactor_options.worker.max_fetch_tasks": 1,
+    # What a merge reads at once of each of its files, of which there may be dozens, and a file that it writes: up to
+    # eight parts of that are in memory on their way to the store.
+    "compactor_options.worker.bytes_to_fetch": 512 << 10,
+    "compactor_options.worker.max_sst_size": 32 << 20,
 }
 _CACHE_SHARDS: Final = 8
 _CACHE_ID: Final = 0

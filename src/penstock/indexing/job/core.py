@@ -18,7 +18,7 @@ from penstock.indexing.job.acknowledging import acknowledge
 from penstock.indexing.job.background import ReadingAhead, ReadingBeside
 from penstock.indexing.job.config import IndexingConfig
 from penstock.indexing.job.indexer import Indexer
-from penstock.indexing.job.memory import settle_allocators
+from penstock.indexing.job.memory import MemoryKeeper, settle_allocators
 from penstock.indexing.job.patience import Patience
 from penstock.indexing.job.summary import IndexingSummary
 from penstock.indexing.job.turnstile import Turnstile
@@ -85,6 +85,7 @@ class JobCore:
             clock=clock,
             observer=observer,
         )
+        self._memory = MemoryKeeper()
 
     @property
     def summary(self) -> IndexingSummary:
@@ -158,6 +159,7 @@ class JobCore:
         try:
             self._ahead.close()
         finally:
+            self._memory.close()
             self.writer.close()
 
     def _reading(self, embedding: Embedding) -> Reading:

@@ -42,10 +42,10 @@ class RoundLimits:
     # Maximum documents of one round.
     documents_max: int = 2048
     # Maximum size of one document's part of a round, in cells of 1 MiB.
-    cells_max: int = 8
+    cells_max: int = 4
     # Maximum bytes read in one round. A larger round takes less time for the same documents but more memory:
     # writing it takes some thirty times its size.
-    bytes_max: int = 8 << 20
+    bytes_max: int = 4 << 20
     # Rounds of a micro-batch before the next one is planned, while its events wait.
     rounds_per_batch: int = 2
     # Waiting documents above which nothing more is taken from the queue.

@@ -27,7 +27,7 @@ from penstock.observability import SILENT, Observer
 __all__ = ["LocalStages", "LocalStagesBeside"]
 
 # A process takes as long to start as this much takes to read.
-_PROCESS_BYTES_MIN: Final = 4 << 20
+_PROCESS_BYTES_MIN: Final = 2 << 20
 
 
 class LocalStages:
