@@ -22,6 +22,7 @@ from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
+from penstock.pipelines.spark.accumulators import settle_accumulators
 from penstock.pipelines.spark.class_archive import ClassArchive, archive_name
 from penstock.pipelines.spark.java import JavaRuntime, find_java
 from penstock.pipelines.spark.spark_home import write_spark_home
@@ -130,7 +131,9 @@ def open_session(
     chosen[_DRIVER_OPTIONS] = " ".join(filter(None, (_QUIET_LOG, chosen.get(_DRIVER_OPTIONS), java_options)))
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    settle_accumulators(session.sparkContext)
+    return session
 
 
 def abandon_session() -> bool:
