@@ -109,6 +109,8 @@ build/docs-venv/.installed: requirements-docs.lock
 	build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
+# Copied, not linked to uv's cache: a peer's tokenizer refuses to read files that have several names.
+$(VENV)/.bench: export UV_LINK_MODE := copy
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.installed
 	$(call install,requirements-bench.lock)
 	@touch $@
