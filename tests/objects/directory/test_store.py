@@ -112,9 +112,9 @@ def test_a_name_cannot_be_an_object_and_a_folder(tmp_path: Path) -> None:
         await store.put("a", b"object")
         await store.put("b/c", b"object")
         for key in ("a/below", "b"):
-            with pytest.raises(InvalidInput, match="an object and a folder"):
+            with pytest.raises(InvalidInput, match="both a file and a directory"):
                 await store.put(key, b"")
-            with pytest.raises(InvalidInput, match="an object and a folder"):
+            with pytest.raises(InvalidInput, match="both a file and a directory"):
                 await store.put_if(key, b"", version=None)
         assert files(tmp_path) == ["a", "b/c"]
 
